@@ -1,0 +1,67 @@
+# Everything a fresh machine needs: Python 3.11 or newer. A Java is set up where there is none.
+#
+#   make demo [ARGS=--once]   real streams, a dozen queries, one Spark job
+#   make test                 lint and the tests
+#   make test-slow            the long tests too
+#   make bench                the benchmarks
+#   make golden               rewrite the golden files; read the diff
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint bench golden format clean
+
+BIN := .venv/bin
+STAMP := .venv/setup.stamp
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(STAMP)
+
+# PIP_CONSTRAINT also pins what builds the package, which "pip install -c" does not.
+$(STAMP): pyproject.toml constraints.txt
+	@set -e; \
+	if [ ! -x $(BIN)/python ]; then \
+	    for python in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
+	        $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	        python=; \
+	    done; \
+	    [ -n "$$python" ] || { echo "error: no Python 3.11 or newer was found; install one, or set PYTHON" >&2; exit 1; }; \
+	    echo "sluice: setting up .venv with $$($$python --version)" >&2; \
+	    $$python -m venv .venv || { \
+	        rm -rf .venv; \
+	        echo "error: $$python cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; \
+	        exit 1; \
+	    }; \
+	fi
+	@echo "sluice: installing packages" >&2
+	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -e '.[demo,dev]'
+	@$(BIN)/python -m service.java
+	@touch $@
+
+demo: setup
+	@$(BIN)/sluice demo $(ARGS)
+
+lint: setup
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: lint
+	@$(BIN)/python -m pytest
+
+test-slow: lint
+	@$(BIN)/python -m pytest -m "not bench"
+
+bench: setup
+	@$(BIN)/python -m pytest -m bench -s
+
+golden: setup
+	@$(BIN)/python -m pytest tests/planner --rewrite-goldens
+
+format: setup
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,105 @@
+"""What routes take from a request besides its body: the workspace, paging, waiting and preconditions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+import anyio
+from anyio import CapacityLimiter
+from fastapi import Depends, Header, Query, Request
+
+from api.errors import InvalidRequest, RequestFault
+from service.workspace import Workspace
+
+T = TypeVar("T")
+
+#: Requests that may wait for a plan version at one time; each holds a thread while it waits.
+MAX_WAITING_REQUESTS = 200
+
+#: Seconds a request may wait: proxies commonly give up after five minutes.
+MAX_WAIT_S = 240
+
+_VERSION = re.compile(r'"(\d{1,9})"|(\d{1,9})')
+
+
+def get_workspace(request: Request) -> Workspace:
+    """Return the app's workspace."""
+    workspace: Workspace = request.app.state.workspace
+    return workspace
+
+
+WorkspaceDep = Annotated[Workspace, Depends(get_workspace)]
+
+After = Annotated[
+    str | None,
+    Query(
+        description="Name after which the page starts; `next_cursor` of the page before.",
+        examples=["flights"],
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Items on the page at most.")]
+Wait = Annotated[
+    float,
+    Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the new plan version to be in force."),
+]
+
+
+def get_if_match(
+    if_match: Annotated[
+        str | None,
+        Header(
+            description="Plan version that the change was made for, as in the `ETag` of `GET /plan`.",
+            examples=['"7"'],
+        ),
+    ] = None,
+) -> int | None:
+    """Return the plan version in ``If-Match``, None without one (or with ``*``)."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    match = _VERSION.fullmatch(if_match.strip())
+    if match is None:
+        raise InvalidRequest(
+            RequestFault(
+                "header",
+                ("If-Match",),
+                f"header \"If-Match\": '{if_match}' is not a plan version",
+                'Send the ETag of GET /api/v1/plan, such as "7" in double quotes.',
+            )
+        )
+    return int(match[1] or match[2])
+
+
+IfMatch = Annotated[int | None, Depends(get_if_match)]
+
+
+async def wait_for_version(request: Request, version: int, wait_s: float) -> bool:
+    """Wait until a plan version is in force, without holding up other requests.
+
+    Returns:
+        Whether it is in force.
+    """
+    workspace, limiter = get_workspace(request), request.app.state.wait_limiter
+    assert isinstance(limiter, CapacityLimiter)  # Set by the app's lifespan.
+    return await anyio.to_thread.run_sync(
+        workspace.wait_for_version, version, wait_s, limiter=limiter, abandon_on_cancel=True
+    )
+
+
+def page_of(
+    items: Sequence[T], name: Callable[[T], str], after: str | None, limit: int
+) -> tuple[list[T], str | None]:
+    """Cut one page out of a collection that is ordered by name.
+
+    Args:
+        items: The whole collection, in any order.
+        name: Name of an item.
+        after: Name after which the page starts; it need not exist any more.
+        limit: Items at most.
+
+    Returns:
+        The items, and the name after which the next page starts, None if there is none.
+    """
+    ordered = sorted((item for item in items if after is None or name(item) > after), key=name)
+    return ordered[:limit], name(ordered[limit - 1]) if len(ordered) > limit else None

@@ -1,0 +1,38 @@
+"""The engine as it is answered."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field
+
+from api.moments import moment
+from service.workspace import EngineStatus
+
+
+class EngineOut(BaseModel):
+    """The Spark job that runs the shared plan."""
+
+    state: Literal["starting", "running", "paused", "failed", "stopped"]
+    state_at: str = Field(description="Since when.")
+    run_id: str | None = Field(
+        description="Identity of the running Spark query; a change of plan does not change it. "
+        "Null before the start."
+    )
+    batch: int | None = Field(description="Last committed micro-batch.")
+    plan_version: int = Field(description="Plan version in force; 0 before the first.")
+    error: str | None = Field(description="Why the engine failed.")
+    spark_ui: str | None = Field(description="Address of Spark's own web page.")
+
+    @classmethod
+    def of(cls, status: EngineStatus) -> Self:
+        """Return an engine's status as it is answered."""
+        return cls(
+            state=status.state,
+            state_at=moment(status.since_us),
+            run_id=status.run_id or None,
+            batch=status.batch,
+            plan_version=status.plan_version,
+            error=status.error,
+            spark_ui=status.spark_ui,
+        )

@@ -1,0 +1,106 @@
+"""Errors of HTTP itself; what a request means is judged below, by errors of the other packages.
+
+    InvalidInput
+    * MalformedBody           the body is not JSON (or NDJSON)            400
+    * InvalidRequest          body or parameters do not fit the schema     422
+    * NotAcceptable           no representation that the client takes      406
+    * MethodNotAllowed        the route has no such method                 405
+    * UnsupportedMediaType    the body is of another type                  415
+    * BodyTooLarge            the body is too big for one request          413
+    NotFound
+    * RouteNotFound           no route has that path                       404
+    Conflict
+    * RequestUnderWay         the same Idempotency-Key is being served     409
+    Unavailable
+    * EngineNotReady          the engine does not process batches now      503
+
+The numbers are given in ``api.problems``, as for every other error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog.errors import Conflict, InvalidInput, NotFound, Unavailable
+
+
+class MalformedBody(InvalidInput):
+    """The body is not JSON."""
+
+    code = "malformed-body"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFault:
+    """One field, parameter or header that does not fit.
+
+    Attributes:
+        where: Part of the request.
+        path: Keys and indexes inside the body, or the parameter's name.
+        detail: What is wrong with it.
+        hint: What to send instead.
+    """
+
+    where: Literal["body", "query", "path", "header"]
+    path: tuple[str | int, ...]
+    detail: str
+    hint: str | None = None
+
+
+class InvalidRequest(InvalidInput):
+    """The request does not fit the schema of its route.
+
+    Attributes:
+        faults: What does not fit, at least one.
+    """
+
+    code = "invalid-request"
+
+    def __init__(self, *faults: RequestFault) -> None:
+        first = faults[0]
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(first.detail + more, hint=first.hint)
+        self.faults = faults
+
+
+class NotAcceptable(InvalidInput):
+    """The client accepts no representation that the route has."""
+
+    code = "not-acceptable"
+
+
+class MethodNotAllowed(InvalidInput):
+    """The route has no such method."""
+
+    code = "method-not-allowed"
+
+
+class UnsupportedMediaType(InvalidInput):
+    """The body is of a media type that the route does not read."""
+
+    code = "unsupported-media-type"
+
+
+class BodyTooLarge(InvalidInput):
+    """The body is too big for one request."""
+
+    code = "body-too-large"
+
+
+class RouteNotFound(NotFound):
+    """No route has that path."""
+
+    code = "route-not-found"
+
+
+class RequestUnderWay(Conflict):
+    """A request with the same idempotency key is being served."""
+
+    code = "request-under-way"
+
+
+class EngineNotReady(Unavailable):
+    """The engine does not process batches now."""
+
+    code = "engine-not-ready"

@@ -1,0 +1,77 @@
+"""The OpenAPI document: what FastAPI makes of the routes, and what they all have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api.problems import MEDIA_TYPE, Problem
+from api.routes import MUTATIONS
+
+_DESCRIPTION = """
+Register streams, add and remove continuous window joins, and read their results. Every change of the plan
+takes effect at a micro-batch boundary, without a restart of the job.
+
+* **Errors** are problem details (RFC 9457) with a stable `type`, a `hint` and, in `errors`, where the fault
+  is.
+* **Mutations** take an `Idempotency-Key`: repeated under it within a day, a request gets the first answer
+  again. For events this guards against a lost answer, not against a crash of the service between storing
+  and answering.
+* **Changes of the plan** take `If-Match` with the plan version they were made for, and `wait` in seconds.
+* **Collections** page with `after` and `limit`; `next_cursor` is the next `after`.
+* **Values**: timestamps are ISO 8601 with `Z` and microseconds, decimals are strings, and the doubles that
+  JSON lacks are the strings `NaN`, `Infinity` and `-Infinity`.
+"""
+
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Makes the request safe to repeat; a UUID, for example.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+
+
+def describe(app: FastAPI) -> None:
+    """Make an app serve the completed document."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=_DESCRIPTION.strip(),
+        routes=app.routes,
+    )
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["Problem"] = problem
+    for item in document["paths"].values():
+        for method, operation in item.items():
+            if method.upper() in MUTATIONS:
+                operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
+            _replace_validation_error(operation["responses"])
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    return document
+
+
+def _replace_validation_error(responses: dict[str, Any]) -> None:
+    """FastAPI documents its own form of 422, which this service never sends."""
+    found = responses.get("422")
+    if found is not None and MEDIA_TYPE not in found.get("content", {}):
+        responses["422"] = {
+            "description": "The request does not fit the schema of its route",
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }

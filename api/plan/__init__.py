@@ -1,0 +1,1 @@
+"""The shared plan over HTTP."""

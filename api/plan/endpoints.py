@@ -1,0 +1,93 @@
+"""The shared plan over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+
+from api.dependencies import Limit, WorkspaceDep
+from api.errors import InvalidRequest
+from api.plan.schemas import PlanFormat, PlanOut, PlanVersionOut, PlanVersionPage
+from api.problems import problem_responses
+from api.routes import SluiceRoute
+from catalog.errors import PlanVersionNotFound
+from catalog.values.plan import Plan
+from planner.render import plan_document, render_dot, render_mermaid
+
+router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)
+
+MERMAID = "text/vnd.mermaid"
+DOT = "text/vnd.graphviz"
+
+#: What is planned before the first query came.
+_NO_PLAN = Plan(version=0, strategy="mem-opt", streams=(), families=())
+
+_FORMATS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": PlanOut,
+        "content": {
+            MERMAID: {"schema": {"type": "string"}, "example": "flowchart LR"},
+            DOT: {"schema": {"type": "string"}, "example": "digraph plan {}"},
+        },
+        "headers": {"ETag": {"schema": {"type": "string"}, "description": "Plan version, for `If-Match`."}},
+    }
+}
+
+Format = Annotated[
+    PlanFormat,
+    Query(alias="format", description="`json`, or a drawing: `mermaid` or `dot` (Graphviz)."),
+]
+
+
+@router.get(
+    "",
+    summary="Show the plan",
+    response_model=PlanOut,
+    responses=problem_responses(InvalidRequest) | _FORMATS,
+)
+def show_plan(workspace: WorkspaceDep, form: Format = "json") -> Response:
+    """Show the newest plan version: families, chains, slices, queries and unions.
+
+    `GET /engine` says which version is in force.
+    """
+    return _rendered(workspace.store.latest_plan() or _NO_PLAN, form)
+
+
+@router.get("/versions", summary="List plan versions", responses=problem_responses(InvalidRequest))
+def list_versions(
+    workspace: WorkspaceDep,
+    after: Annotated[int, Query(ge=0, description="Version after which the page starts.", examples=[7])] = 0,
+    limit: Limit = 100,
+) -> PlanVersionPage:
+    """List plan versions, oldest first."""
+    following = [entry for entry in workspace.store.plan_versions() if entry[0] > after]
+    items = [PlanVersionOut.of(entry) for entry in following[:limit]]
+    more = len(following) > limit
+    return PlanVersionPage(items=items, next_cursor=str(items[-1].version) if more else None, has_more=more)
+
+
+@router.get(
+    "/versions/{version}",
+    summary="Show a plan version",
+    response_model=PlanOut,
+    responses=problem_responses(PlanVersionNotFound, InvalidRequest) | _FORMATS,
+)
+def show_version(
+    version: Annotated[int, Path(ge=1, le=2**31 - 1, description="Plan version.")],
+    workspace: WorkspaceDep,
+    form: Format = "json",
+) -> Response:
+    """Show one version of the plan."""
+    return _rendered(workspace.store.plan_version(version), form)
+
+
+def _rendered(plan: Plan, form: PlanFormat) -> Response:
+    headers = {"ETag": f'"{plan.version}"', "Cache-Control": "no-cache"}
+    if form == "mermaid":
+        return Response(render_mermaid(plan) + "\n", media_type=MERMAID, headers=headers)
+    if form == "dot":
+        return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
+    document = PlanOut.model_validate(plan_document(plan)).model_dump(mode="json")
+    return Response(json.dumps(document, ensure_ascii=False), media_type="application/json", headers=headers)

@@ -1,0 +1,240 @@
+"""Errors as problem details (RFC 9457): the one place that knows status codes.
+
+    {"type": "urn:sluice:problem:unknown-column", "code": "unknown-column",
+     "title": "A column that the stream does not have", "status": 422,
+     "detail": "column 'delya' does not exist in stream 'flights'", "hint": "Did you mean 'delay'?",
+     "instance": "/api/v1/queries",
+     "errors": [{"detail": ..., "hint": ..., "line": 1, "column": 8, "underline": ...}]}
+
+``type`` and ``title`` come from the error's class and never change; ``detail`` is about this request.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from api.errors import (
+    BodyTooLarge,
+    InvalidRequest,
+    MalformedBody,
+    MethodNotAllowed,
+    NotAcceptable,
+    RouteNotFound,
+    UnsupportedMediaType,
+)
+from api.validation import invalid_request
+from catalog.errors import (
+    Conflict,
+    InternalError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    SluiceError,
+    StalePlanVersion,
+    Unavailable,
+)
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+#: Status of an error: that of the nearest class among its bases.
+STATUS: Mapping[type[SluiceError], int] = {
+    InvalidInput: 422,
+    MalformedBody: 400,
+    MethodNotAllowed: 405,
+    NotAcceptable: 406,
+    BodyTooLarge: 413,
+    UnsupportedMediaType: 415,
+    NotFound: 404,
+    Conflict: 409,
+    StalePlanVersion: 412,
+    Overloaded: 429,
+    Unavailable: 503,
+    InternalError: 500,
+}
+
+#: Seconds after which a refused client may try again.
+_RETRY_AFTER_S = 1
+
+
+class Fault(BaseModel):
+    """One thing that is wrong."""
+
+    detail: str = Field(description="What is wrong: lower case, no full stop.")
+    explanation: str | None = Field(default=None, description="Facts, in sentences.")
+    hint: str | None = Field(default=None, description="What to write or do instead.")
+    pointer: str | None = Field(default=None, description="JSON Pointer into the body, as a URI fragment.")
+    parameter: str | None = Field(
+        default=None, description="Query parameter, path segment or header at fault."
+    )
+    line: int | None = Field(default=None, description="1-based line in the text that was sent.")
+    column: int | None = Field(default=None, description="1-based column in that line.")
+    underline: str | None = Field(
+        default=None, description="The line, and below it carets under the culprit."
+    )
+
+
+class Problem(BaseModel):
+    """Why a request failed (RFC 9457)."""
+
+    type: str = Field(description="Stable name of the kind of problem: `urn:sluice:problem:<code>`.")
+    code: str = Field(description="Last part of `type`.")
+    title: str = Field(description="The kind of problem, in words; the same for every problem of the type.")
+    status: int = Field(description="HTTP status code.")
+    detail: str = Field(description="What is wrong with this request.")
+    explanation: str | None = Field(default=None, description="Facts, in sentences.")
+    hint: str | None = Field(default=None, description="What to write or do instead.")
+    instance: str = Field(description="Path of the request.")
+    errors: list[Fault] = Field(default_factory=list, description="What is wrong where.")
+
+
+def status_of(error: type[SluiceError]) -> int:
+    """Return the HTTP status of a class of errors."""
+    return next(STATUS[base] for base in error.__mro__ if base in STATUS)
+
+
+def problem(error: SluiceError, instance: str) -> Problem:
+    """Return the problem details of an error.
+
+    Args:
+        error: The error.
+        instance: Path of the request it came from.
+    """
+    kind = type(error)
+    return Problem(
+        type=f"urn:sluice:problem:{kind.code}",
+        code=kind.code,
+        title=_title(kind),
+        status=status_of(kind),
+        detail=error.primary,
+        explanation=error.detail,
+        hint=error.hint,
+        instance=instance,
+        errors=_faults(error),
+    )
+
+
+def problem_response(
+    error: SluiceError, instance: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return an error as a response."""
+    body = problem(error, instance)
+    sent = dict(headers or {})
+    if body.status in (429, 503):
+        sent.setdefault("Retry-After", str(_RETRY_AFTER_S))
+    return JSONResponse(
+        body.model_dump(mode="json", exclude_none=True), body.status, headers=sent, media_type=MEDIA_TYPE
+    )
+
+
+def problem_responses(*errors: type[SluiceError]) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of a route that can fail in these ways, for OpenAPI."""
+    kinds: dict[int, list[type[SluiceError]]] = {}
+    for error in errors:
+        kinds.setdefault(status_of(error), []).append(error)
+    return {
+        status: {
+            "description": "; ".join(_title(kind) for kind in kinds[status]),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted(kinds)
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Make an app answer every failure with problem details."""
+    app.add_exception_handler(SluiceError, _sluice_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _sluice_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SluiceError)  # Registered for no other.
+    if status_of(type(error)) >= 500:
+        log.error("request failed", extra={"path": request.url.path, "code": error.code}, exc_info=error)
+    return problem_response(error, request.url.path)
+
+
+async def _validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # Registered for no other.
+    return problem_response(invalid_request(error), request.url.path)
+
+
+async def _http_exception(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # Registered for no other.
+    return problem_response(_of_status(request, error), request.url.path, error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("request failed", extra={"path": request.url.path}, exc_info=error)
+    hidden = InternalError("the request failed inside Sluice", hint="The log of the service says why.")
+    return problem_response(hidden, request.url.path)
+
+
+def _of_status(request: Request, error: HTTPException) -> SluiceError:
+    """Give the framework's own refusals their names."""
+    path = request.url.path
+    if error.status_code == 404:
+        return RouteNotFound(
+            f'path "{path}" does not exist', hint="GET /api/v1/openapi.json lists what does."
+        )
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        hint = f"Use one of: {allowed}." if allowed else None
+        return MethodNotAllowed(f'method {request.method} is not allowed on "{path}"', hint=hint)
+    if error.status_code == 413:
+        return BodyTooLarge("the body is too large", hint="Send it in several requests.")
+    if error.status_code < 500:
+        return MalformedBody("the request cannot be read", detail=f"{error.detail}.")
+    return InternalError(f"the request failed with status {error.status_code}")
+
+
+def _title(kind: type[SluiceError]) -> str:
+    """First line of the class's docstring, as plain text."""
+    return (inspect.getdoc(kind) or kind.code).split("\n", 1)[0].removesuffix(".").replace("``", "")
+
+
+def _faults(error: SluiceError) -> list[Fault]:
+    if isinstance(error, InvalidRequest):
+        return [
+            Fault(
+                detail=fault.detail,
+                hint=fault.hint,
+                pointer=_pointer(fault.path) if fault.where == "body" else None,
+                parameter=None if fault.where == "body" else str(fault.path[0]),
+            )
+            for fault in error.faults
+        ]
+    location = error.location
+    if location is None:
+        return [_described(error)] if error.path else []
+    return [
+        _described(error).model_copy(
+            update={
+                "line": location.line,
+                "column": location.column,
+                "underline": location.underlined() or None,
+            }
+        )
+    ]
+
+
+def _described(error: SluiceError) -> Fault:
+    pointer = _pointer(error.path) if error.path else None
+    return Fault(detail=error.primary, explanation=error.detail, hint=error.hint, pointer=pointer)
+
+
+def _pointer(path: Sequence[str | int]) -> str:
+    """JSON Pointer (RFC 6901) as a URI fragment."""
+    return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)

@@ -1,0 +1,156 @@
+"""Results of a query over HTTP: in pages, or as they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from api.dependencies import WorkspaceDep
+from api.errors import InvalidRequest, NotAcceptable
+from api.problems import problem_responses
+from api.queries import negotiation
+from api.queries.encoding import arrow_stream, csv_text, json_line, ndjson, rows_for_json
+from api.queries.schemas import ResultsOut, result_columns
+from api.routes import SluiceRoute
+from catalog.errors import QueryNotFound
+from service.results import MAX_PAGE_ROWS, InvalidCursor, ResultPage
+from service.workspace import Workspace
+
+router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
+
+#: How often a stream of events looks for new results: well below a micro-batch, and one look is below 1 ms.
+_POLL_S = 0.2
+
+#: Results read at a time for a stream of events.
+_EVENTS_PER_PAGE = 1_000
+
+_CURSOR = "Cursor after which results start: `next_cursor` of the page before."
+
+_PAGES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": ResultsOut,
+        "description": "Results in order. Except in JSON the cursor is in the header `Sluice-Next-Cursor`.",
+        "content": {
+            negotiation.NDJSON: {"schema": {"type": "string"}, "example": '{"k":1,"_event_time":"..."}\n'},
+            negotiation.CSV: {"schema": {"type": "string"}, "example": '"k","_event_time"\n1,"..."\n'},
+            negotiation.ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+        "headers": {
+            "Sluice-Next-Cursor": {"schema": {"type": "string"}, "description": _CURSOR},
+            "Sluice-Has-More": {
+                "schema": {"type": "boolean"},
+                "description": "Whether further results are there already.",
+            },
+        },
+    }
+}
+
+
+@router.get(
+    "",
+    summary="Read results",
+    response_model=ResultsOut,
+    responses=problem_responses(QueryNotFound, NotAcceptable, InvalidCursor, InvalidRequest) | _PAGES,
+)
+def read_results(
+    name: str,
+    workspace: WorkspaceDep,
+    request: Request,
+    after: Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Rows at most.")] = 100,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Response:
+    """Read results so far, a page at a time, also of a query that was removed.
+
+    They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV or Arrow, by `Accept`.
+    """
+    kind = negotiation.negotiate(accept)
+    query_id = workspace.store.newest_query(name).query.id
+    page = workspace.results.page(query_id, after, limit)
+    headers = {"Sluice-Has-More": str(page.has_more).lower(), "Vary": "Accept", "Cache-Control": "no-store"}
+    if page.next_cursor is not None:
+        headers["Sluice-Next-Cursor"] = page.next_cursor
+        following = request.url.include_query_params(after=page.next_cursor, limit=limit)
+        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    return Response(_body(kind, page), media_type=kind, headers=headers)
+
+
+async def open_stream(
+    name: str,
+    workspace: WorkspaceDep,
+    after: Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="Id of the last event received; wins over `after`.", examples=["7.250"]),
+    ] = None,
+) -> tuple[int, ResultPage]:
+    """Find query and cursor and read the first page, so that what is wrong with them has a status."""
+    cursor = last_event_id or after
+    query_id = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).query.id
+    return query_id, await anyio.to_thread.run_sync(
+        workspace.results.page, query_id, cursor, _EVENTS_PER_PAGE
+    )
+
+
+@router.get(
+    "/stream",
+    summary="Follow results",
+    response_class=EventSourceResponse,
+    responses=problem_responses(QueryNotFound, InvalidCursor, InvalidRequest),
+)
+async def follow_results(
+    workspace: WorkspaceDep, opened: Annotated[tuple[int, ResultPage], Depends(open_stream)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow results as server-sent events.
+
+    An event `result` has a row as its data and the cursor after it as its id; a client that reconnects with
+    `Last-Event-ID` misses none and gets none twice. When the query is removed and all its results have been
+    sent, an event `end` closes the stream.
+    """
+    query_id, page = opened
+    while True:
+        for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
+            yield ServerSentEvent(raw_data=json_line(row), event="result", id=cursor)
+        reached = page.next_cursor
+        if not await _more(workspace, query_id, reached):
+            yield ServerSentEvent(raw_data="{}", event="end", id=reached)
+            return
+        page = await anyio.to_thread.run_sync(workspace.results.page, query_id, reached, _EVENTS_PER_PAGE)
+
+
+def _body(kind: str, page: ResultPage) -> bytes:
+    if kind == negotiation.NDJSON:
+        return ndjson(page.table)
+    if kind == negotiation.CSV:
+        return csv_text(page.table)
+    if kind == negotiation.ARROW:
+        return arrow_stream(page.table)
+    document = {
+        "columns": [column.model_dump() for column in result_columns(page)],
+        "rows": rows_for_json(page.table),
+        "next_cursor": page.next_cursor,
+        "has_more": page.has_more,
+    }
+    return json_line(document).encode()
+
+
+async def _more(workspace: Workspace, query_id: int, after: str | None) -> bool:
+    """Return True when there are results after a cursor, False when there will never be any."""
+    while True:
+        # In this order: once the removal is in force, what is not there will not come.
+        over = await anyio.to_thread.run_sync(_is_over, workspace, query_id)
+        if await anyio.to_thread.run_sync(workspace.results.has_more, query_id, after):
+            return True
+        if over:
+            return False
+        await anyio.sleep(_POLL_S)
+
+
+def _is_over(workspace: Workspace, query_id: int) -> bool:
+    """Whether the query was removed and the removal is in force, so that no batch adds results to it."""
+    removed = workspace.store.query_by_id(query_id).removed_version
+    return removed is not None and workspace.wait_for_version(removed, 0)

@@ -1,0 +1,129 @@
+"""The route class of the API: strict about what it is sent, and idempotent where a client asks for it.
+
+A parameter that the route does not know is refused rather than ignored, since a misspelt ``limit`` would
+otherwise pass for the default. A mutation with an ``Idempotency-Key`` is done once: repeated, it gets the
+first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; what failed changed
+nothing and may be tried again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
+from api.validation import refuse_repeated_keys
+
+#: Methods that change something.
+MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+#: Headers of an answer that are kept with it.
+_KEPT_HEADERS = ("content-type", "location", "etag")
+
+_MAX_KEY_LENGTH = 255
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class SluiceRoute(APIRoute):
+    """A route that refuses unknown parameters and other media types, and honours ``Idempotency-Key``."""
+
+    def get_route_handler(self) -> Handler:
+        """Wrap FastAPI's handler."""
+        handler = super().get_route_handler()
+        known = sorted(_query_parameters(self.dependant))
+        takes_json = self.body_field is not None
+
+        async def checked(request: Request) -> Response:
+            _check_parameters(request, known)
+            if takes_json and (body := await request.body()):
+                _check_media_type(request)
+                refuse_repeated_keys(body)
+            key = request.headers.get("idempotency-key")
+            if key is None or request.method not in MUTATIONS:
+                return await handler(request)
+            return await _once(request, key, handler)
+
+        return checked
+
+
+def _query_parameters(dependant: Dependant) -> set[str]:
+    names = {field.alias for field in dependant.query_params}
+    for inner in dependant.dependencies:
+        names |= _query_parameters(inner)
+    return names
+
+
+def _check_parameters(request: Request, known: list[str]) -> None:
+    faults = []
+    for name in request.query_params:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            listed = f"Known: {', '.join(known)}." if known else "This route takes none."
+            hint = f'Did you mean "{near[0]}"?' if near else listed
+            faults.append(RequestFault("query", (name,), f'parameter "{name}" is not known', hint))
+    if faults:
+        raise InvalidRequest(*faults)
+
+
+def _check_media_type(request: Request) -> None:
+    sent = request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
+    if sent == "application/json" or sent.endswith("+json"):
+        return
+    raise UnsupportedMediaType(
+        f'the body is of type "{sent}"' if sent else "the body has no type",
+        hint="Send JSON with the header Content-Type: application/json (curl: --json '{...}').",
+    )
+
+
+async def _once(request: Request, key: str, handler: Handler) -> Response:
+    """Serve a mutation, or give the answer that it got before under the same key."""
+    if not 1 <= len(key) <= _MAX_KEY_LENGTH:
+        detail = f'header "Idempotency-Key" has {len(key)} characters'
+        hint = f"Send 1 to {_MAX_KEY_LENGTH}, a UUID for example."
+        raise InvalidRequest(RequestFault("header", ("Idempotency-Key",), detail, hint))
+    store = request.app.state.workspace.store
+    fingerprint = _fingerprint(request, await request.body())
+    with _under_way(request.app.state.idempotency_keys, key):
+        stored = await anyio.to_thread.run_sync(store.recall, key, fingerprint)
+        if stored is not None:
+            kept = json.loads(stored.body)
+            headers = kept["headers"] | {"Idempotency-Replayed": "true"}
+            return Response(kept["body"], stored.status, headers)
+        response = await handler(request)
+        if response.status_code < 300:
+            headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+            answer = json.dumps({"headers": headers, "body": bytes(response.body).decode()})
+            await anyio.to_thread.run_sync(store.remember, key, fingerprint, response.status_code, answer)
+        return response
+
+
+@contextmanager
+def _under_way(keys: set[str], key: str) -> Iterator[None]:
+    """Refuse a second request while the first one of its key is served; runs on the event loop alone."""
+    if key in keys:
+        raise RequestUnderWay(
+            f'a request with idempotency key "{key}" is being served', hint="Send it again in a moment."
+        )
+    keys.add(key)
+    try:
+        yield
+    finally:
+        keys.discard(key)
+
+
+def _fingerprint(request: Request, body: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in (request.method, request.url.path, request.url.query):
+        digest.update(part.encode() + b"\0")
+    digest.update(body)
+    return digest.hexdigest()

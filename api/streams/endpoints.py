@@ -1,0 +1,106 @@
+"""Streams over HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import anyio
+from fastapi import APIRouter, Request, Response
+
+from api.dependencies import After, Limit, WorkspaceDep, get_workspace, page_of
+from api.errors import BodyTooLarge, InvalidRequest, MalformedBody, UnsupportedMediaType
+from api.problems import problem_responses
+from api.routes import SluiceRoute
+from api.streams.event_body import parse_events
+from api.streams.schemas import AppendOut, StreamIn, StreamOut, StreamPage
+from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
+from service.inputs.errors import EventRejected
+
+router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)
+
+_EVENT = {"type": "object", "additionalProperties": True}
+_EVENTS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Values by column name; a column left out is NULL. Timestamps are ISO 8601 with an "
+        "offset or `Z`, or integer microseconds; decimals are best sent as strings.",
+        "content": {
+            "application/json": {
+                "schema": {"type": "array", "items": _EVENT},
+                "example": [{"ts": "2026-01-01T00:00:00Z", "user": 1, "price": "9.99"}],
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string"},
+                "example": '{"ts": "2026-01-01T00:00:00Z", "user": 1, "price": "9.99"}\n',
+            },
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Register a stream",
+    responses=problem_responses(MalformedBody, NameTaken, UnsupportedMediaType, InvalidRequest),
+)
+def register_stream(
+    body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response
+) -> StreamOut:
+    """Register a stream. Nothing is read from it until a query uses it."""
+    stream = workspace.register_stream(body.to_stream())
+    response.headers["Location"] = f"{request.url.path}/{stream.name}"
+    return StreamOut.of(stream)
+
+
+@router.get("", summary="List streams", responses=problem_responses(InvalidRequest))
+def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> StreamPage:
+    """List streams by name, page by page."""
+    found, following = page_of(workspace.store.streams(), lambda stream: stream.name, after, limit)
+    items = [StreamOut.of(stream) for stream in found]
+    return StreamPage(items=items, next_cursor=following, has_more=following is not None)
+
+
+@router.get("/{name}", summary="Show a stream", responses=problem_responses(StreamNotFound, InvalidRequest))
+def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
+    """Show one stream."""
+    return StreamOut.of(workspace.store.stream(name))
+
+
+@router.delete(
+    "/{name}",
+    status_code=204,
+    summary="Remove a stream",
+    responses=problem_responses(StreamNotFound, StreamInUse, InvalidRequest),
+)
+def remove_stream(name: str, workspace: WorkspaceDep) -> None:
+    """Remove a stream that no query uses."""
+    workspace.remove_stream(name)
+
+
+@router.post(
+    "/{name}/events",
+    status_code=202,
+    summary="Append events",
+    openapi_extra=_EVENTS_BODY,
+    responses=problem_responses(
+        MalformedBody, StreamNotFound, BodyTooLarge, UnsupportedMediaType, InvalidInput, Overloaded
+    ),
+)
+async def append_events(name: str, request: Request) -> AppendOut:
+    """Append events to a stream of source type `http`.
+
+    The answer comes once they are durable. All are taken or none: the first that does not fit is named.
+    """
+    workspace = get_workspace(request)
+    await anyio.to_thread.run_sync(workspace.store.stream, name)
+    body = await request.body()
+    events = await anyio.to_thread.run_sync(parse_events, body, request.headers.get("content-type", ""))
+    try:
+        receipt = await anyio.to_thread.run_sync(workspace.append_events, name, events)
+    except EventRejected as error:
+        # The event log speaks of "events"; the body is that list itself.
+        error.path = error.path[1:]
+        raise
+    return AppendOut(**dataclasses.asdict(receipt))

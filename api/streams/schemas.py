@@ -1,0 +1,123 @@
+"""Streams as they are written in requests and answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+from api.moments import moment
+from catalog.values.stream import GeneratorSource, Source, Stream
+from service.durations import format_duration
+from service.stream_document import StreamDocument
+
+_FILES_EXAMPLE: JsonDict = {
+    "name": "flights",
+    "columns": {"ts": "timestamp", "origin": "string", "carrier": "string", "delay": "double"},
+    "event_time": "ts",
+    "lateness": "5s",
+    "source": {"type": "files", "format": "parquet", "path": "data/flights"},
+}
+_HTTP_EXAMPLE: JsonDict = {
+    "name": "clicks",
+    "columns": {"ts": "timestamp", "user": "bigint", "price": "decimal(10,2)"},
+    "event_time": "ts",
+    "lateness": "10s",
+    "source": {"type": "http"},
+}
+_GENERATOR_EXAMPLE: JsonDict = {
+    "name": "load",
+    "columns": {"ts": "timestamp", "k": "bigint", "v": "double"},
+    "event_time": "ts",
+    "source": {
+        "type": "generator",
+        "rate_per_s": 1000,
+        "seed": 7,
+        "columns": {"k": {"distribution": "zipf", "cardinality": 10000, "skew": 1.2}},
+    },
+}
+
+
+class StreamIn(StreamDocument):
+    """A stream to register."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [_FILES_EXAMPLE, _HTTP_EXAMPLE, _GENERATOR_EXAMPLE]}
+    )
+
+    name: str = Field(description="Unique name: a letter, then letters, digits or `_`, at most 63 in all.")
+    columns: dict[str, str] = Field(
+        min_length=1,
+        description="Type of every column, in order: boolean, int, bigint, double, string, date, timestamp "
+        "or decimal(p,s). Names do not depend on case.",
+    )
+    event_time: str = Field(description="Column of type timestamp that holds the event time (UTC).")
+    lateness: str | int | float = Field(
+        default="0s",
+        description="How far behind the newest event time a row may come: `5s`, `10 min`, or seconds. "
+        "Later rows are dropped and counted.",
+    )
+    idle_timeout: str | int | float | None = Field(
+        default=None, description="Wall-clock time without rows after which the watermark moves on by itself."
+    )
+
+
+class StreamOut(BaseModel):
+    """A registered stream."""
+
+    id: int = Field(description="Never given to another stream.")
+    name: str
+    columns: dict[str, str] = Field(description="Type of every column, in order.")
+    event_time: str
+    lateness: str
+    idle_timeout: str | None
+    start: str = Field(description="Where reading begins when a query first uses the stream.")
+    source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
+
+    @classmethod
+    def of(cls, stream: Stream) -> Self:
+        """Return a stream as it is answered."""
+        return cls(
+            id=stream.id,
+            name=stream.name,
+            columns={column.name: column.type for column in stream.columns},
+            event_time=stream.event_time,
+            lateness=format_duration(stream.lateness_us),
+            idle_timeout=None if stream.idle_timeout_us is None else format_duration(stream.idle_timeout_us),
+            start=stream.start,
+            source=_source(stream.source),
+        )
+
+
+class StreamPage(BaseModel):
+    """Some streams, by name."""
+
+    items: list[StreamOut]
+    next_cursor: str | None = Field(description="Send as `after` for the next page; null on the last one.")
+    has_more: bool
+
+
+class AppendOut(BaseModel):
+    """Events that are durable now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"accepted": 2, "first_offset": 40, "last_offset": 41}]}
+    )
+
+    accepted: int = Field(description="Number of events.")
+    first_offset: int = Field(description="Offset of the first of them in the stream.")
+    last_offset: int = Field(description="Offset of the last of them.")
+
+
+def _source(source: Source) -> dict[str, Any]:
+    """The document of a source, its type first, without what was left out."""
+    fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
+    document = {"type": fields.pop("type")} | fields
+    if isinstance(source, GeneratorSource):
+        columns = [dataclasses.asdict(column) for column in source.columns]
+        document["columns"] = {column.pop("name"): column for column in columns}
+        if source.start_us is not None:
+            document["start"] = moment(document.pop("start_us"))
+    return document

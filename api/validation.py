@@ -1,0 +1,109 @@
+"""What pydantic and FastAPI find wrong with a request, in our words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from fastapi.exceptions import RequestValidationError
+
+from api.errors import InvalidRequest, MalformedBody, RequestFault
+from catalog.errors import Location, SluiceError
+
+_PARTS: Mapping[str, Literal["body", "query", "path", "header"]] = {
+    "body": "body",
+    "query": "query",
+    "path": "path",
+    "header": "header",
+}
+
+#: What a part of the request is called in a message.
+_KINDS = {"body": "field", "query": "parameter", "path": "path segment", "header": "header"}
+
+
+def invalid_request(error: RequestValidationError) -> SluiceError:
+    """Return FastAPI's error as ours: malformed JSON with its place, else one fault per field."""
+    errors: Sequence[Mapping[str, Any]] = error.errors()
+    if errors[0]["type"] == "json_invalid":
+        return malformed_json(str(error.body), int(errors[0]["loc"][1]), str(errors[0]["ctx"]["error"]))
+    return InvalidRequest(*(_fault(found, error.body) for found in errors))
+
+
+def malformed_json(text: str, position: int, reason: str) -> MalformedBody:
+    """Return the error of a body that is not JSON.
+
+    Args:
+        text: The body.
+        position: Where the parser stopped, characters from the start.
+        reason: What it expected there.
+    """
+    line_start = text.rfind("\n", 0, position) + 1
+    return MalformedBody(
+        "the body is not JSON",
+        detail=f"{reason}.",
+        location=Location(text.count("\n", 0, position) + 1, position - line_start + 1, text),
+    )
+
+
+def refuse_repeated_keys(body: bytes) -> None:
+    """Refuse a JSON body with a key that stands twice in one object, of which a parser would drop one.
+
+    A body that is no JSON passes: whoever parses it says so.
+
+    Raises:
+        InvalidRequest: A key is repeated.
+    """
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen = dict(pairs)
+        if len(seen) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated = next(key for key in keys if keys.count(key) > 1)
+            raise InvalidRequest(RequestFault("body", (), f'"{repeated}" stands twice in one object'))
+        return seen
+
+    with suppress(ValueError):
+        json.loads(body, object_pairs_hook=checked)
+
+
+def _fault(found: Mapping[str, Any], body: object) -> RequestFault:
+    where = _PARTS[str(found["loc"][0])]
+    path = tuple(found["loc"][1:])
+    if where == "body":
+        path = _within(path, body)
+    # Headers come as parameter names.
+    name = str(path[-1]) if path else "body"
+    kind = f'{_KINDS[where]} "{name}"' if path else "the body"
+    if found["type"] == "missing":
+        detail = f"{kind} is missing"
+        hint = None if path else "Send a JSON object, with Content-Type: application/json."
+    elif found["type"] == "extra_forbidden":
+        detail, hint = f"{kind} is not known", None
+    else:
+        message = str(found["msg"]).removeprefix("Value error, ")
+        detail, hint = f"{kind}: {message[:1].lower()}{message[1:]}", None
+    return RequestFault(where, path, detail, hint)
+
+
+def _within(path: tuple[str | int, ...], body: object) -> tuple[str | int, ...]:
+    """Drop what pydantic adds to a path but the body does not have: tags of the alternatives it tried."""
+    kept: list[str | int] = []
+    node = body
+    for position, part in enumerate(path):
+        inner = _child(node, part)
+        if inner is None and position < len(path) - 1:
+            continue
+        kept.append(part)
+        node = inner[0] if inner is not None else None
+    return tuple(kept)
+
+
+def _child(node: object, part: str | int) -> tuple[object] | None:
+    """The value under a key or index, in a tuple; None if there is none."""
+    if isinstance(node, dict) and part in node:
+        return (node[part],)
+    if isinstance(node, list) and isinstance(part, int) and part < len(node):
+        return (node[part],)
+    return None

@@ -1,0 +1,1 @@
+"""What Sluice remembers: values, their storage, migrations and the control log. Imports nothing."""

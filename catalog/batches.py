@@ -1,0 +1,242 @@
+"""Committed batches in the catalog: one manifest each, written once, by the engine that owns the data.
+
+Fencing: every start of an engine takes a new epoch, and a manifest of an older one is refused, so an engine
+that was thought dead cannot make anything visible. Totals are kept as batches are committed and cost one row
+to read, however long the job has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from catalog import tables
+from catalog.codec import decode, encode
+from catalog.errors import FencedOut, InvariantBroken
+from catalog.part import StorePart, next_id
+from catalog.routes import add_routes
+from catalog.values.batch import BatchManifest, StreamCounters
+from catalog.values.totals import Totals
+
+_b = tables.batches.c
+_t = tables.batch_totals.c
+_qt = tables.query_totals.c
+_st = tables.stream_totals.c
+_bq = tables.batch_queries.c
+
+_EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
+_EXISTS = select(_b.batch).where(_b.batch == bindparam("batch"))
+_NEXT = select(func.coalesce(func.max(_b.batch) + 1, 0))
+_MANIFEST = select(_b.document).where(_b.batch == bindparam("batch"))
+_LAST = select(_b.document).order_by(_b.batch.desc()).limit(1)
+_RANGE = (
+    select(_b.document)
+    .where(_b.batch >= bindparam("from_batch"), _b.batch <= bindparam("to_batch"))
+    .order_by(_b.batch)
+)
+_TOTALS = select(_t.input_rows, _t.late_rows, _t.state_rows_peak, _t.state_bytes_peak, _t.batches)
+_QUERY_TOTALS = select(_qt.query_id, _qt.rows)
+_STREAM_TOTALS = select(
+    _st.stream_id, _st.rows, _st.late_rows, _st.rejected_rows, _st.watermark_us, _st.max_event_time_us
+).order_by(_st.stream_id)
+_QUERY_BATCHES = (
+    select(_bq.batch, _bq.rows)
+    .where(_bq.query_id == bindparam("query_id"), _bq.batch >= bindparam("from_batch"))
+    .order_by(_bq.batch)
+    .limit(bindparam("limit"))
+)
+
+
+class BatchStore(StorePart):
+    """Epochs, manifests and totals."""
+
+    def new_epoch(self, owner: str) -> int:
+        """Take over: fence out every engine before.
+
+        Args:
+            owner: Who takes over, for people.
+
+        Returns:
+            The epoch: 1, 2, ...
+        """
+        with self._database.write() as connection:
+            epoch = next_id(connection, "epoch")
+            connection.execute(
+                insert(tables.epochs).values(epoch=epoch, owner=owner, started_at_us=self._now_us())
+            )
+        return epoch
+
+    def current_epoch(self) -> int:
+        """Return the newest epoch, 0 before the first."""
+        with self._database.read() as connection:
+            return int(connection.execute(_EPOCH).scalar_one())
+
+    def commit_batch(self, manifest: BatchManifest) -> bool:
+        """Make a batch visible: files, routes, late rows and counters, all at once.
+
+        Args:
+            manifest: What the batch gave.
+
+        Returns:
+            True if it is visible now, False if the batch was visible already: then the first manifest
+            stays and nothing changes.
+
+        Raises:
+            FencedOut: Another engine has taken over since.
+            InvariantBroken: The batch before is missing.
+        """
+        with self._database.write() as connection:
+            epoch = connection.execute(_EPOCH).scalar_one()
+            if manifest.epoch != epoch or epoch == 0:
+                raise FencedOut(
+                    f"batch {manifest.batch} comes from epoch {manifest.epoch}, the current one is {epoch}",
+                    detail="Another engine owns the data directory.",
+                )
+            if connection.execute(_EXISTS, {"batch": manifest.batch}).first() is not None:
+                return False
+            expected = connection.execute(_NEXT).scalar_one()
+            if manifest.batch != expected:
+                raise InvariantBroken(f"batch {manifest.batch} was committed, {expected} is next")
+            connection.execute(
+                insert(tables.batches).values(
+                    batch=manifest.batch,
+                    epoch=manifest.epoch,
+                    plan_version=manifest.plan_version,
+                    document=encode(manifest).decode(),
+                    committed_at_us=manifest.committed_at_us,
+                )
+            )
+            add_routes(connection, manifest.routes)
+            _add_query_rows(connection, manifest)
+            _add_stream_counters(connection, manifest)
+            _add_totals(connection, manifest)
+        return True
+
+    def manifest(self, batch: int) -> BatchManifest | None:
+        """Return a batch's manifest, None if it is not committed.
+
+        Args:
+            batch: Batch number.
+
+        Returns:
+            The manifest.
+        """
+        with self._database.read() as connection:
+            document = connection.execute(_MANIFEST, {"batch": batch}).scalar()
+        return None if document is None else decode(BatchManifest, document)
+
+    def last_manifest(self) -> BatchManifest | None:
+        """Return the newest batch's manifest, None before the first."""
+        with self._database.read() as connection:
+            document = connection.execute(_LAST).scalar()
+        return None if document is None else decode(BatchManifest, document)
+
+    def manifests(self, from_batch: int, to_batch: int) -> tuple[BatchManifest, ...]:
+        """Return the manifests of a range of batches, both ends included, in order.
+
+        Args:
+            from_batch: First batch.
+            to_batch: Last batch.
+
+        Returns:
+            The manifests of the committed ones.
+        """
+        wanted = {"from_batch": from_batch, "to_batch": to_batch}
+        with self._database.read() as connection:
+            documents = connection.scalars(_RANGE, wanted).all()
+        return tuple(decode(BatchManifest, document) for document in documents)
+
+    def totals(self) -> Totals:
+        """Return the totals of all committed batches."""
+        with self._database.read() as connection:
+            row = connection.execute(_TOTALS).first()
+        return Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
+
+    def query_totals(self) -> dict[int, int]:
+        """Return results so far by query id; queries without any are missing."""
+        with self._database.read() as connection:
+            return {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
+
+    def query_batches(
+        self, query_id: int, from_batch: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, int], ...]:
+        """Return the batches in which a query has results, as (batch, rows), in order.
+
+        Args:
+            query_id: The query.
+            from_batch: First batch wanted.
+            limit: At most so many.
+
+        Returns:
+            Batches without results of the query are left out.
+        """
+        wanted = {"query_id": query_id, "from_batch": from_batch, "limit": limit}
+        with self._database.read() as connection:
+            return tuple((row.batch, row.rows) for row in connection.execute(_QUERY_BATCHES, wanted))
+
+    def stream_totals(self) -> tuple[StreamCounters, ...]:
+        """Return rows so far and newest watermarks per stream, by stream id."""
+        with self._database.read() as connection:
+            return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
+
+
+def _add_query_rows(connection: Connection, manifest: BatchManifest) -> None:
+    """Add the batch's results per query."""
+    rows = {query_id: count for query_id, count in manifest.query_rows if count}
+    if not rows:
+        return
+    connection.execute(
+        insert(tables.batch_queries),
+        [{"query_id": q, "batch": manifest.batch, "rows": count} for q, count in rows.items()],
+    )
+    before: Mapping[int, int] = {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
+    grown = [{"of": q, "to": before[q] + count} for q, count in rows.items() if q in before]
+    if grown:
+        connection.execute(
+            update(tables.query_totals).where(_qt.query_id == bindparam("of")).values(rows=bindparam("to")),
+            grown,
+        )
+    new = [{"query_id": q, "rows": count} for q, count in rows.items() if q not in before]
+    if new:
+        connection.execute(insert(tables.query_totals), new)
+
+
+def _add_stream_counters(connection: Connection, manifest: BatchManifest) -> None:
+    """Add the batch's counters per stream; watermarks are the newest."""
+    known = set(connection.scalars(select(_st.stream_id)))
+    for counters in manifest.streams:
+        if counters.stream_id not in known:
+            connection.execute(
+                insert(tables.stream_totals).values(
+                    stream_id=counters.stream_id, rows=0, late_rows=0, rejected_rows=0
+                )
+            )
+        connection.execute(
+            update(tables.stream_totals)
+            .where(_st.stream_id == counters.stream_id)
+            .values(
+                rows=_st.rows + counters.rows,
+                late_rows=_st.late_rows + counters.late_rows,
+                rejected_rows=_st.rejected_rows + counters.rejected_rows,
+                watermark_us=counters.watermark_us,
+                max_event_time_us=counters.max_event_time_us,
+            )
+        )
+
+
+def _add_totals(connection: Connection, manifest: BatchManifest) -> None:
+    """Add the batch to the totals of all batches."""
+    row = connection.execute(_TOTALS).first()
+    before = Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
+    after = Totals(
+        input_rows=before.input_rows + sum(s.rows for s in manifest.streams),
+        late_rows=before.late_rows + sum(s.late_rows for s in manifest.streams),
+        state_rows_peak=max(before.state_rows_peak, manifest.state_rows),
+        state_bytes_peak=max(before.state_bytes_peak, manifest.state_bytes),
+        batches=before.batches + 1,
+    )
+    if row is None:
+        connection.execute(insert(tables.batch_totals).values(id=1, **after._asdict()))
+    else:
+        connection.execute(update(tables.batch_totals).values(**after._asdict()))

@@ -1,0 +1,208 @@
+"""Errors of Sluice.
+
+    SluiceError
+    * InvalidInput     what was asked for cannot be meant            HTTP 422, exit 2
+    * NotFound         the path names nothing                         HTTP 404
+    * Conflict         it collides with what exists                   HTTP 409 (StalePlanVersion: 412)
+    * Overloaded       come back later                                HTTP 429
+    * Unavailable      a part of the service is down                  HTTP 503
+    * InternalError    Sluice itself is wrong                         HTTP 500
+
+Wording: primary in lower case without full stop, naming kind and quoted name; detail and hint in
+sentences. Leaves live in each package's ``errors.py``, with their facts as attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where in a text an error is: 1-based line and column, and the text it stands in.
+
+    Attributes:
+        line: 1-based line.
+        column: 1-based column.
+        text: The whole text, to underline the culprit in.
+        length: Characters to underline.
+        file: File the text comes from, if any.
+    """
+
+    line: int
+    column: int
+    text: str = ""
+    length: int = 1
+    file: str | None = None
+
+    def underlined(self) -> str:
+        """Return the line with a caret line below it; empty without text."""
+        lines = self.text.splitlines()
+        if not 0 < self.line <= len(lines):
+            return ""
+        return f"{lines[self.line - 1]}\n{' ' * (self.column - 1)}{'^' * max(self.length, 1)}"
+
+
+class SluiceError(Exception):
+    """Base of every error that Sluice raises on purpose.
+
+    Args:
+        primary: What is wrong, lower case, no full stop.
+        detail: Facts, in sentences.
+        hint: What to write or do instead, in sentences.
+        location: Where in the given text.
+        path: Where in a JSON or YAML document, such as ``("streams", 0, "columns")``.
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        primary: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        location: Location | None = None,
+        path: tuple[str | int, ...] = (),
+    ) -> None:
+        super().__init__(primary)
+        self.primary = primary
+        self.detail = detail
+        self.hint = hint
+        self.location = location
+        self.path = path
+
+    def __str__(self) -> str:
+        where = ""
+        if self.location is not None:
+            file = f"{self.location.file}:" if self.location.file else ""
+            where = f"{file}{self.location.line}:{self.location.column}: "
+        lines = [where + self.primary]
+        if self.location is not None and (picture := self.location.underlined()):
+            lines.append("\n".join("    " + line for line in picture.splitlines()))
+        if self.detail:
+            lines.append(f"  detail: {self.detail}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class InvalidInput(SluiceError):
+    """What was asked for cannot be meant."""
+
+    code = "invalid-input"
+
+
+class NotFound(SluiceError):
+    """The path names nothing."""
+
+    code = "not-found"
+
+
+class Conflict(SluiceError):
+    """It collides with what exists."""
+
+    code = "conflict"
+
+
+class Overloaded(SluiceError):
+    """Come back later."""
+
+    code = "overloaded"
+
+
+class Unavailable(SluiceError):
+    """A part of the service is down."""
+
+    code = "unavailable"
+
+
+class InternalError(SluiceError):
+    """Sluice itself is wrong."""
+
+    code = "internal-error"
+
+
+class StreamNotFound(NotFound):
+    """No stream of that name."""
+
+    code = "stream-not-found"
+
+
+class QueryNotFound(NotFound):
+    """No query of that name."""
+
+    code = "query-not-found"
+
+
+class NameTaken(Conflict):
+    """A stream or query of that name exists."""
+
+    code = "name-taken"
+
+
+class StreamInUse(Conflict):
+    """Queries still use the stream."""
+
+    code = "stream-in-use"
+
+
+class StalePlanVersion(Conflict):
+    """``If-Match`` names another plan version than the current one."""
+
+    code = "stale-plan-version"
+
+
+class FencedOut(Unavailable):
+    """A newer engine owns the data directory; this one must not write."""
+
+    code = "fenced-out"
+
+
+class PlanVersionNotFound(NotFound):
+    """No plan of that version."""
+
+    code = "plan-version-not-found"
+
+
+class InputNotFound(NotFound):
+    """No listed input at that position of the stream."""
+
+    code = "input-not-found"
+
+
+class IdempotencyKeyReused(Conflict):
+    """An idempotency key came back with another request."""
+
+    code = "idempotency-key-reused"
+
+
+class InvalidCatalogUrl(InvalidInput):
+    """The URL names no database that can hold a catalog."""
+
+    code = "invalid-catalog-url"
+
+
+class CatalogDown(Unavailable):
+    """The catalog's database cannot be opened, read or written now."""
+
+    code = "catalog-down"
+
+
+class CatalogVersionMismatch(Unavailable):
+    """The catalog's schema is not the one of this version of Sluice."""
+
+    code = "catalog-version-mismatch"
+
+
+class InvariantBroken(InternalError):
+    """Something that must always hold does not."""
+
+    code = "invariant-broken"
+
+
+class CorruptDocument(InternalError):
+    """A stored document does not decode."""
+
+    code = "corrupt-document"

@@ -1,0 +1,183 @@
+"""The first tables: streams, queries, control log, listed inputs, batches, routes, keys and settings."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+_BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _big(name: str, *more: sa.ForeignKey, null: bool = False, key: bool = False) -> sa.Column[int]:
+    """64-bit column; a key is given by us, never by the database."""
+    if key:
+        return sa.Column(name, _BIG, *more, primary_key=True, autoincrement=False)
+    return sa.Column(name, _BIG, *more, nullable=null)
+
+
+def _text(name: str, *, null: bool = False, key: bool = False) -> sa.Column[str]:
+    """Text column."""
+    return sa.Column(name, sa.Text(), primary_key=key, nullable=null)
+
+
+def _to(table: str, column: str, target: str) -> sa.ForeignKey:
+    """Foreign key under its conventional name."""
+    return sa.ForeignKey(target, name=op.f(f"fk_{table}_{column}"))
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    op.create_table("counters", _text("name", key=True), _big("value"))
+    _streams_and_queries()
+    _control_log()
+    _inputs()
+    _batches()
+    op.create_table(
+        "idempotency_keys",
+        _text("key", key=True),
+        _text("fingerprint"),
+        sa.Column("status", sa.Integer(), nullable=False),
+        _text("body"),
+        _big("created_at_us"),
+    )
+    op.create_index(op.f("ix_idempotency_keys_created_at_us"), "idempotency_keys", ["created_at_us"])
+    op.create_table("settings", _text("key", key=True), _text("value"))
+
+
+def _streams_and_queries() -> None:
+    """Streams and queries; a name is unique among those that live."""
+    op.create_table(
+        "streams",
+        _big("id", key=True),
+        _text("name"),
+        _text("folded_name"),
+        _text("document"),
+        _big("created_at_us"),
+        _big("removed_at_us", null=True),
+    )
+    live = sa.text("removed_at_us IS NULL")
+    op.create_index(
+        "uq_streams_live_name",
+        "streams",
+        ["folded_name"],
+        unique=True,
+        sqlite_where=live,
+        postgresql_where=live,
+    )
+    op.create_table(
+        "queries",
+        _big("id", key=True),
+        _text("name"),
+        _text("folded_name"),
+        _big("stream_a", _to("queries", "stream_a", "streams.id")),
+        _big("stream_b", _to("queries", "stream_b", "streams.id")),
+        _text("document"),
+        _big("added_version"),
+        _big("removed_version", null=True),
+        _big("created_at_us"),
+        _big("removed_at_us", null=True),
+    )
+    op.create_index(op.f("ix_queries_folded_name"), "queries", ["folded_name"])
+    running = sa.text("removed_version IS NULL")
+    op.create_index(
+        "uq_queries_running_name",
+        "queries",
+        ["folded_name"],
+        unique=True,
+        sqlite_where=running,
+        postgresql_where=running,
+    )
+
+
+def _control_log() -> None:
+    """Plans and the log that carries them."""
+    op.create_table(
+        "plans",
+        _big("version", key=True),
+        _big("seq"),
+        _text("document"),
+        _big("created_at_us"),
+        sa.UniqueConstraint("seq", name=op.f("uq_plans_seq")),
+    )
+    op.create_table(
+        "control_log",
+        _big("seq", key=True),
+        _big("at_batch", null=True),
+        _big("plan_version", _to("control_log", "plan_version", "plans.version"), null=True),
+        _big("heartbeat_stream_id", null=True),
+        _big("heartbeat_watermark_us", null=True),
+        _big("created_at_us"),
+        sa.CheckConstraint(
+            "(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)",
+            name=op.f("ck_control_log_one_payload"),
+        ),
+    )
+
+
+def _inputs() -> None:
+    """Listed files."""
+    op.create_table(
+        "inputs",
+        _big("stream_id", _to("inputs", "stream_id", "streams.id"), key=True),
+        _big("position", key=True),
+        _text("path"),
+        _big("size"),
+        _big("mtime_ns"),
+        _big("rows"),
+        _big("t_min_us", null=True),
+        _big("t_max_us", null=True),
+        _text("verdict"),
+        _text("reason", null=True),
+        _big("listed_at_us"),
+        sa.UniqueConstraint("stream_id", "path", name=op.f("uq_inputs_stream_id_path")),
+    )
+
+
+def _batches() -> None:
+    """Epochs, manifests, their totals and routes."""
+    op.create_table("epochs", _big("epoch", key=True), _text("owner"), _big("started_at_us"))
+    op.create_table(
+        "batches",
+        _big("batch", key=True),
+        _big("epoch", _to("batches", "epoch", "epochs.epoch")),
+        _big("plan_version"),
+        _text("document"),
+        _big("committed_at_us"),
+    )
+    op.create_table(
+        "batch_queries",
+        _big("query_id", key=True),
+        _big("batch", _to("batch_queries", "batch", "batches.batch"), key=True),
+        _big("rows"),
+    )
+    op.create_table("query_totals", _big("query_id", key=True), _big("rows"))
+    op.create_table(
+        "stream_totals",
+        _big("stream_id", key=True),
+        _big("rows"),
+        _big("late_rows"),
+        _big("rejected_rows"),
+        _big("watermark_us", null=True),
+        _big("max_event_time_us", null=True),
+    )
+    op.create_table(
+        "batch_totals",
+        _big("id", key=True),
+        _big("batches"),
+        _big("input_rows"),
+        _big("late_rows"),
+        _big("state_rows_peak"),
+        _big("state_bytes_peak"),
+        sa.CheckConstraint("id = 1", name=op.f("ck_batch_totals_one_row")),
+    )
+    op.create_table("routes", _big("route", key=True), _big("plan_version"), _text("queries"))
+    op.create_table(
+        "route_queries",
+        _big("query_id", key=True),
+        _big("route", _to("route_queries", "route", "routes.route"), key=True),
+    )

@@ -1,0 +1,1 @@
+"""Immutable values that all packages share."""

@@ -1,0 +1,132 @@
+"""What one committed micro-batch gave: result files, routes, late rows and counters, as one manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A Parquet file of joined pairs, or of late rows.
+
+    Attributes:
+        path: Relative to the results directory.
+        family: Family id of joined pairs; stream name of late rows.
+        rows: Rows in it.
+    """
+
+    path: str
+    family: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A set of queries that share joined pairs. Its number derives from the set, so it is never reused.
+
+    Attributes:
+        route: 63-bit content hash of the query ids.
+        plan_version: Version under which it was first seen.
+        queries: Immutable query ids, ascending.
+    """
+
+    route: int
+    plan_version: int
+    queries: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCounters:
+    """What one slice of one side did in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose rows the slice holds.
+        slice: 1-based number in the chain.
+        rows: Rows held at the end of the batch.
+        bytes: Encoded bytes of its segments at the end of the batch.
+        segments: Number of segments.
+        touched: Candidate pairs (equal key) looked at by probing males.
+        males: Opposite rows that probed the slice.
+        inserted: Rows that entered the chain here.
+        moved_in: Rows that came from the slice before.
+        filtered: Rows dropped by the slice's filter on their way in.
+        purged: Rows that left for good because the chain ends here.
+        results: Pairs made here that serve at least one query.
+    """
+
+    family: str
+    side: str
+    slice: int
+    rows: int = 0
+    bytes: int = 0
+    segments: int = 0
+    touched: int = 0
+    males: int = 0
+    inserted: int = 0
+    moved_in: int = 0
+    filtered: int = 0
+    purged: int = 0
+    results: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounters:
+    """What one stream brought in a batch.
+
+    Attributes:
+        stream_id: The stream.
+        rows: Rows read, late and pruned ones included.
+        late_rows: Rows below the watermark at the start of the batch.
+        rejected_rows: Rows without an event time.
+        watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
+        max_event_time_us: Newest event time so far, or None.
+    """
+
+    stream_id: int
+    rows: int
+    late_rows: int
+    rejected_rows: int
+    watermark_us: int | None
+    max_event_time_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchManifest:
+    """Everything a batch made visible, committed in one transaction.
+
+    Attributes:
+        batch: Batch number, from 0, without gaps.
+        epoch: Fencing epoch of the engine that wrote it.
+        plan_version: Version in force while the batch was processed (0: none yet).
+        files: Result files.
+        late_files: Files of late rows.
+        routes: Routes that occur in the files.
+        streams: Counters per stream.
+        slices: Counters per slice.
+        query_rows: Results per query id in this batch.
+        started_at_us: Wall clock at the start of the batch, µs UTC.
+        committed_at_us: Wall clock at the commit, µs UTC.
+    """
+
+    batch: int
+    epoch: int
+    plan_version: int
+    files: tuple[ResultFile, ...]
+    late_files: tuple[ResultFile, ...]
+    routes: tuple[Route, ...]
+    streams: tuple[StreamCounters, ...]
+    slices: tuple[SliceCounters, ...]
+    query_rows: tuple[tuple[int, int], ...]
+    started_at_us: int
+    committed_at_us: int
+
+    @property
+    def state_rows(self) -> int:
+        """Rows held in all slices at the end of the batch."""
+        return sum(s.rows for s in self.slices)
+
+    @property
+    def state_bytes(self) -> int:
+        """Encoded bytes held in all slices at the end of the batch."""
+        return sum(s.bytes for s in self.slices)

@@ -1,0 +1,35 @@
+"""Listed inputs: the files of a stream in the order in which they are read, with what was found in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["ok", "set-aside"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInput:
+    """A file of a stream, listed durably before an offset names it.
+
+    Attributes:
+        position: Ordinal in its stream, from 0 without gaps; the catalog gives it.
+        path: Absolute path.
+        size: Bytes when it was listed.
+        mtime_ns: Modification time when it was listed, ns since 1970.
+        rows: Rows in it; 0 when it was set aside unread.
+        t_min_us: Oldest event time in it, µs UTC, or None.
+        t_max_us: Newest event time in it, µs UTC, or None.
+        verdict: ``set-aside`` files are counted and named, never read.
+        reason: Why it was set aside, or None.
+    """
+
+    position: int
+    path: str
+    size: int
+    mtime_ns: int
+    rows: int
+    t_min_us: int | None
+    t_max_us: int | None
+    verdict: Verdict = "ok"
+    reason: str | None = None

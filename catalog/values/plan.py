@@ -1,0 +1,163 @@
+"""Plans: the families of queries, their slice chains, and the control log that carries them.
+
+A plan is a value: the same queries give the same plan, whatever the order in which they came. Filter bits
+and query activations are the only parts that depend on history; they are carried over from the plan before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog.values.query import Backfill, Output
+from catalog.values.stream import Stream
+
+Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFilter:
+    """A distinct filter of one side of a family.
+
+    Attributes:
+        bit: Bit of the row's lineage that tells whether the row passes; never reused in a family.
+        sql: Canonical predicate over the stream's columns.
+        columns: Columns it reads.
+    """
+
+    bit: int
+    sql: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """What the chain needs to know of a query.
+
+    Attributes:
+        id: Immutable query id.
+        name: Query name (for display only).
+        w_a_us: Window on a: pairs with 0 <= T_b - T_a < w_a_us.
+        w_b_us: Window on b: pairs with 0 <= T_a - T_b < w_b_us.
+        filter_a: Lineage bit of its filter on a, None if it takes every row.
+        filter_b: The same for b.
+        residual: Predicate over ``a."c"``, ``b."c"``, or None.
+        columns_a: Columns of a it needs of a stored row.
+        columns_b: Columns of b it needs of a stored row.
+        outputs: Result columns.
+        since_version: Plan version that activated it.
+        backfill: ``state`` lets rows held at that activation take part.
+    """
+
+    id: int
+    name: str
+    w_a_us: int
+    w_b_us: int
+    filter_a: int | None
+    filter_b: int | None
+    residual: str | None
+    columns_a: tuple[str, ...]
+    columns_b: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    since_version: int
+    backfill: Backfill
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One sliced window [w_start_us, w_end_us) of a side's chain (State-Slice, VLDB 2006, Def. 1).
+
+    Attributes:
+        w_start_us: Start, µs behind the opposite watermark, inclusive.
+        w_end_us: End, exclusive.
+        queries: Ids of the queries whose window on this side reaches into the slice, ascending.
+        keep: Lineage bits of which a row needs one to enter the slice (cond'_i, section 6); None
+            keeps every row.
+    """
+
+    w_start_us: int
+    w_end_us: int
+    queries: tuple[int, ...]
+    keep: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyPlan:
+    """Queries over one pair of streams and one join key, and their shared chain.
+
+    Attributes:
+        id: Derived from streams and key; the same family has the same id in every version.
+        stream_a: Stream id of side a.
+        stream_b: Stream id of side b (equal to ``stream_a`` in a self-join).
+        key: Key columns as (of a, of b).
+        key_types: Common type of each pair.
+        columns_a: Columns stored of a's rows: the union of the queries' ``columns_a``, sorted.
+        columns_b: The same for b.
+        filters_a: Distinct filters of a, by bit.
+        filters_b: The same for b.
+        queries: Queries by id.
+        chain_a: Slices of a, contiguous from 0.
+        chain_b: Slices of b, contiguous from 0.
+    """
+
+    id: str
+    stream_a: int
+    stream_b: int
+    key: tuple[tuple[str, str], ...]
+    key_types: tuple[str, ...]
+    columns_a: tuple[str, ...]
+    columns_b: tuple[str, ...]
+    filters_a: tuple[PlannedFilter, ...]
+    filters_b: tuple[PlannedFilter, ...]
+    queries: tuple[PlannedQuery, ...]
+    chain_a: tuple[Slice, ...]
+    chain_b: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One version of the shared plan.
+
+    Attributes:
+        version: Counts up from 1, without gaps.
+        strategy: Objective that chose the chains.
+        streams: Every stream a query has used so far, by id (once used, a stream keeps flowing).
+        families: By id.
+        next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; kept
+            for departed families too, so that no bit is ever reused.
+    """
+
+    version: int
+    strategy: Strategy
+    streams: tuple[Stream, ...]
+    families: tuple[FamilyPlan, ...]
+    next_bit: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch."""
+
+    stream_id: int
+    watermark_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """One entry of the control log, an input row of every bucket.
+
+    Attributes:
+        seq: Position in the log: 1, 2, ... without gaps, in commit order.
+        at_batch: Scripted entries are not admitted before this batch; None admits at once.
+        plan: The version that takes effect, for a plan change.
+        heartbeat: The heartbeat, for a heartbeat. Exactly one of both is set.
+    """
+
+    seq: int
+    at_batch: int | None = None
+    plan: Plan | None = None
+    heartbeat: Heartbeat | None = None
+
+    def __post_init__(self) -> None:
+        if (self.plan is None) == (self.heartbeat is None):
+            raise ValueError("a control record carries either a plan or a heartbeat")

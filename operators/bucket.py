@@ -1,0 +1,215 @@
+"""A bucket: all families' chains for the keys that hash to it, with the watermarks of all streams.
+
+Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at every
+batch without talking to each other, and a replayed batch does what it did the first time. A batch goes: control
+records, lateness, chains, watermarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.codec import decode
+from catalog.values.plan import ControlRecord, FamilyPlan, Plan
+from operators.chain import SIDES, Chain, CompiledFamily, compile_family
+from operators.entitlement import Term
+from operators.payload import Payload, merged_rows
+from operators.segment import TS, Segment, concat
+from operators.watermark import Watermark
+
+Terms = dict[str, dict[int, tuple[Term, ...]]]
+
+
+@dataclass(slots=True)
+class StreamState:
+    """A stream as every bucket knows it.
+
+    Attributes:
+        watermark: Event-time progress.
+        rows: Rows of this batch.
+        rejected_rows: Rows of this batch without an event time.
+        late_rows: Late rows of this batch; counted in the bucket that got the suspects.
+    """
+
+    watermark: Watermark
+    rows: int = 0
+    rejected_rows: int = 0
+    late_rows: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class BatchOutput:
+    """What a bucket gives out for one batch.
+
+    Attributes:
+        results: Joined pairs per family id.
+        totals: Pairs per (family id, route number).
+        routes: Query ids per route number.
+        late: Late rows per stream id.
+    """
+
+    results: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    totals: dict[tuple[str, int], int] = field(default_factory=dict)
+    routes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    late: dict[int, pa.RecordBatch] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """State of one bucket.
+
+    Attributes:
+        plan: Plan in force; None before the first.
+        streams: State per stream id.
+        chains: Chain per family id.
+        terms: Held terms per family id, side and query id.
+        next_batch: Number of the batch to come.
+        slack_us: Overrides every family's slack (tests; 0 is exact).
+        plan_changed: Whether this batch put another plan in force.
+    """
+
+    plan: Plan | None = None
+    streams: dict[int, StreamState] = field(default_factory=dict)
+    chains: dict[str, Chain] = field(default_factory=dict)
+    terms: dict[str, Terms] = field(default_factory=dict)
+    next_batch: int = 0
+    slack_us: int | None = None
+    plan_changed: bool = False
+
+    def process(self, payloads: Sequence[Payload]) -> BatchOutput:
+        """Run one batch.
+
+        Args:
+            payloads: The payloads of the batch for this bucket, in any order; at least one.
+
+        Returns:
+            Results, late rows and counts.
+        """
+        ordered = sorted(payloads, key=lambda p: p.order)
+        batch = ordered[0].batch
+        self.plan_changed = False
+        heartbeats = self._apply_control([text for p in ordered for text in p.control])
+        start = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
+        for stream in self.streams.values():
+            stream.rows = stream.rejected_rows = stream.late_rows = 0
+        self._advance(ordered, heartbeats)
+        end = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
+        output = BatchOutput(late=self._late_rows(ordered, start))
+        version = self.plan.version if self.plan else 0
+        for family_id, chain in self.chains.items():
+            family = chain.family.plan
+            ids = {"a": family.stream_a, "b": family.stream_b}
+            fresh = {
+                side: self._fresh_rows(ordered, chain.family, side, start[ids[side]], version) for side in SIDES
+            }
+            pairs = chain.process(fresh["a"], fresh["b"], {side: end[ids[side]] for side in SIDES}, batch)
+            rows = pairs.finish(version, batch)
+            if rows is not None:
+                output.results[family_id] = rows
+                router = chain.family.builder.router
+                for number, count in pairs.totals.items():
+                    output.totals[family_id, number] = count
+                    output.routes[number] = router.queries_of(pairs.routes[number])
+        self.next_batch = batch + 1
+        return output
+
+    def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
+        """Compile a family of a plan with the terms known to this bucket."""
+        terms = self.terms.get(family.id, {side: {} for side in SIDES})
+        return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
+
+    def _apply_control(self, texts: Sequence[str]) -> list[tuple[int, int]]:
+        heartbeats = []
+        for text in texts:
+            record = decode(ControlRecord, text.encode())
+            if record.plan is not None:
+                self._activate(record.plan)
+            if record.heartbeat is not None:
+                heartbeats.append((record.heartbeat.stream_id, record.heartbeat.watermark_us))
+        return heartbeats
+
+    def _activate(self, plan: Plan) -> None:
+        """Put a plan version in force: leave, enter and migrate every chain, before the rows of the batch."""
+        for stream in plan.streams:
+            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+        chains = {}
+        for family in plan.families:
+            former = self.chains.get(family.id)
+            activated = frozenset(q.id for q in family.queries if q.since_version == plan.version)
+            self.terms[family.id] = self._terms(family, former, activated)
+            compiled = self.compile(family, plan)
+            chains[family.id] = Chain.empty(compiled) if former is None else former.migrated(compiled, activated)
+        self.terms = {family_id: self.terms[family_id] for family_id in chains}
+        self.chains = chains
+        self.plan = plan
+        self.plan_changed = True
+
+    def _terms(self, family: FamilyPlan, former: Chain | None, activated: frozenset[int]) -> Terms:
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        known = self.terms.get(family.id, {side: {} for side in SIDES})
+        terms: Terms = {side: {} for side in SIDES}
+        for side, other in (("a", "b"), ("b", "a")):
+            for query in family.queries:
+                if query.backfill != "state":
+                    continue
+                if query.id in activated:
+                    opposite = self.streams[ids[other]].watermark.value_us
+                    columns = frozenset(query.columns_a if side == "a" else query.columns_b)
+                    found = former.terms_for(side, opposite, columns) if former is not None else ()
+                    terms[side][query.id] = found
+                elif query.id in known[side]:
+                    terms[side][query.id] = known[side][query.id]
+        return terms
+
+    def _advance(self, payloads: Sequence[Payload], heartbeats: Sequence[tuple[int, int]]) -> None:
+        for payload in payloads:
+            for header in payload.streams:
+                stream = self.streams[header.stream_id]
+                stream.rows += header.rows
+                stream.rejected_rows += header.rejected_rows
+                stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
+        for stream_id, watermark_us in heartbeats:
+            stream = self.streams[stream_id]
+            stream.watermark = stream.watermark.after_heartbeat(watermark_us)
+
+    def _late_rows(
+        self, payloads: Sequence[Payload], start: Mapping[int, int | None]
+    ) -> dict[int, pa.RecordBatch]:
+        late: dict[int, list[pa.RecordBatch]] = {}
+        for payload in payloads:
+            for stream_id, rows in payload.suspects.items():
+                limit = start[stream_id]
+                if limit is None:
+                    continue
+                rows = rows.filter(pa.array(rows.column(TS).to_numpy() < limit))
+                if rows.num_rows:
+                    late.setdefault(stream_id, []).append(rows)
+                    self.streams[stream_id].late_rows += rows.num_rows
+        return {stream_id: pa.concat_batches(parts) for stream_id, parts in late.items()}
+
+    def _fresh_rows(
+        self, payloads: Sequence[Payload], family: CompiledFamily, side: str, limit: int | None, version: int
+    ) -> Segment | None:
+        """Return the rows of one family side that are not late, sorted by key."""
+        filters = family.plan.filters_a if side == "a" else family.plan.filters_b
+        bits = frozenset(f.bit for f in filters)
+        parts = []
+        for rows in merged_rows(payloads, family.plan.id, side):
+            segment = Segment(rows, version, bits)
+            if limit is not None and len(segment) and segment.t_min < limit:
+                segment = segment.filter(segment.ts >= limit)
+            if len(segment):
+                parts.append(segment)
+        return concat(parts) if parts else None
+
+
+SegmentLoader = Callable[[str], Segment]
+
+
+def total_rows(bucket: Bucket) -> int:
+    """Return the rows held in all chains of a bucket."""
+    return int(np.sum([len(s) for chain in bucket.chains.values() for _, _, s in chain.segments()], dtype=np.int64))

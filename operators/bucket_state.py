@@ -1,0 +1,176 @@
+"""A bucket's stored form: a manifest of what it holds, beside segments that are written once.
+
+    manifest   watermarks, next batch, held terms, and for every slice the ids of its segments (JSON, small)
+    plan       the plan in force (JSON; written only when it changes)
+    segments   id -> bytes (see ``operators.segment``), never rewritten
+
+Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed batch
+writes the same ids again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from catalog.codec import decode, encode
+from catalog.errors import InternalError
+from catalog.values.plan import Plan
+from operators.bucket import Bucket, StreamState
+from operators.chain import SIDES, Chain, CompiledFamily
+from operators.entitlement import Term
+from operators.segment import Segment
+from operators.watermark import Watermark
+
+FORMAT = 1
+
+
+class UnknownStateFormat(InternalError):
+    """The stored state was written by a newer version."""
+
+    code = "unknown-state-format"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentIds:
+    """Names the segments that a bucket writes in one batch."""
+
+    checkpoint_id: str
+    bucket: int
+    batch: int
+
+    def __iter__(self) -> Iterator[str]:
+        serial = 0
+        while True:
+            yield f"{self.checkpoint_id}.{self.bucket}.{self.batch}.{serial}"
+            serial += 1
+
+
+def store_segments(bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, Segment], None]) -> set[str]:
+    """Name and write the segments that are not stored yet.
+
+    Args:
+        bucket: Its chains' segments are replaced by their stored form.
+        ids: Names to give, in a set order of families, sides and slices.
+        put: Called with id, bytes and segment of every new one.
+
+    Returns:
+        Ids of all segments that the bucket holds now.
+    """
+    names = iter(ids)
+    held: set[str] = set()
+    for family_id in sorted(bucket.chains):
+        chain = bucket.chains[family_id]
+        for side in SIDES:
+            for state in chain.slices[side]:
+                for index, segment in enumerate(state.segments):
+                    if not segment.id:
+                        data = segment.encode()
+                        stored = segment.stored_as(next(names), len(data))
+                        chain.replace(state, index, stored)
+                        put(stored.id, data, stored)
+                    held.add(state.segments[index].id)
+    return held
+
+
+def encode_manifest(bucket: Bucket) -> bytes:
+    """Return the manifest of a bucket whose segments are all stored."""
+    document = {
+        "format": FORMAT,
+        "next_batch": bucket.next_batch,
+        "plan_version": bucket.plan.version if bucket.plan is not None else 0,
+        "streams": {
+            str(stream_id): [
+                s.watermark.lateness_us,
+                s.watermark.max_event_time_us,
+                s.watermark.heartbeat_us,
+            ]
+            for stream_id, s in bucket.streams.items()
+        },
+        "terms": {
+            family_id: {
+                side: {
+                    str(query_id): [
+                        [sorted(t.bits), t.epoch_min, t.t_min_us, sorted(t.columns)] for t in terms
+                    ]
+                    for query_id, terms in sides[side].items()
+                }
+                for side in SIDES
+            }
+            for family_id, sides in bucket.terms.items()
+        },
+        "chains": {
+            family_id: {
+                side: [[segment.id for segment in state.segments] for state in chain.slices[side]]
+                for side in SIDES
+            }
+            for family_id, chain in bucket.chains.items()
+        },
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def segment_ids(manifest: bytes) -> set[str]:
+    """Return the ids of all segments that a manifest names."""
+    chains = json.loads(manifest)["chains"]
+    return {i for sides in chains.values() for slices in sides.values() for ids in slices for i in ids}
+
+
+def load_bucket(
+    manifest: bytes | None,
+    plan: Plan | None,
+    load: Callable[[str], Segment],
+    compiled: dict[str, CompiledFamily],
+) -> Bucket:
+    """Rebuild a bucket from its stored form.
+
+    Args:
+        manifest: What ``encode_manifest`` gave; None for a bucket that is new.
+        plan: Plan in force when it was stored.
+        load: Returns a segment by id.
+        compiled: Compiled families of that plan by id; missing ones are compiled and added.
+
+    Raises:
+        UnknownStateFormat: The manifest is of a newer version.
+    """
+    bucket = Bucket()
+    if manifest is None:
+        return bucket
+    document = json.loads(manifest)
+    if document["format"] != FORMAT:
+        raise UnknownStateFormat(f"the stored state has format {document['format']}, this version reads {FORMAT}")
+    bucket.plan = plan
+    bucket.next_batch = document["next_batch"]
+    bucket.streams = {
+        int(stream_id): StreamState(Watermark(*facts)) for stream_id, facts in document["streams"].items()
+    }
+    bucket.terms = {
+        family_id: {
+            side: {
+                int(query_id): tuple(Term(frozenset(b), e, t, frozenset(c)) for b, e, t, c in terms)
+                for query_id, terms in sides[side].items()
+            }
+            for side in SIDES
+        }
+        for family_id, sides in document["terms"].items()
+    }
+    for family in plan.families if plan is not None else ():
+        if family.id not in compiled:
+            compiled[family.id] = bucket.compile(family, plan)
+        chain = Chain.empty(compiled[family.id])
+        for side in SIDES:
+            for state, ids in zip(chain.slices[side], document["chains"][family.id][side], strict=True):
+                state.segments = [load(segment_id) for segment_id in ids]
+        bucket.chains[family.id] = chain
+    return bucket
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Return the stored form of a plan."""
+    return encode(plan)
+
+
+def decode_plan(data: bytes) -> Plan:
+    """Read the stored form of a plan."""
+    return decode(Plan, data)

@@ -1,0 +1,87 @@
+"""SQL expressions over Arrow rows, evaluated by DuckDB.
+
+Filters, residual predicates and select lists arrive as DuckDB texts from the planner; the same library is
+the tests' independent oracle, so that an expression means one thing everywhere. The planner emits only
+texts that turn a failing value into NULL.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def evaluate_filters(table: pa.Table, predicates: Sequence[str]) -> list[Bools]:
+    """Evaluate predicates over the bare columns of a table.
+
+    Args:
+        table: n rows of one stream.
+        predicates: DuckDB texts.
+
+    Returns:
+        One bool[n] per predicate; NULL counts as False.
+    """
+    return _evaluate(table, predicates, '"rows"')
+
+
+def evaluate_residuals(
+    a: Mapping[str, pa.Array], b: Mapping[str, pa.Array], rows: int, predicates: Sequence[str]
+) -> list[Bools]:
+    """Evaluate predicates over pairs, whose columns are named ``a."c"`` and ``b."c"``.
+
+    Args:
+        a: Columns of the a rows, length n each.
+        b: Columns of the b rows, length n each.
+        rows: n.
+        predicates: DuckDB texts.
+
+    Returns:
+        One bool[n] per predicate; NULL counts as False.
+    """
+    arrays: dict[str, pa.Array] = {"_n": pa.nulls(rows, pa.int8())}
+    arrays |= {f"a_{name}": values for name, values in a.items()}
+    arrays |= {f"b_{name}": values for name, values in b.items()}
+    source = f'(SELECT {struct_sql("a", a)} AS a, {struct_sql("b", b)} AS b FROM "rows")'
+    return _evaluate(pa.table(arrays), predicates, source)
+
+
+def struct_sql(side: str, columns: Mapping[str, object] | Sequence[str]) -> str:
+    """Return the text that packs columns ``<side>_<c>`` into one STRUCT, so that ``a."c"`` resolves.
+
+    >>> struct_sql("a", ["ts"])
+    'struct_pack("ts" := "a_ts")'
+    """
+    fields = [f"{quoted(name)} := {quoted(f'{side}_{name}')}" for name in columns]
+    return "struct_pack(" + ", ".join(fields or ['"_none" := NULL']) + ")"
+
+
+def quoted(name: str) -> str:
+    """Quote an identifier for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _evaluate(table: pa.Table, predicates: Sequence[str], source: str) -> list[Bools]:
+    if not predicates:
+        return []
+    if not table.num_rows:
+        return [np.zeros(0, dtype=np.bool_) for _ in predicates]
+    texts = ", ".join(f"coalesce(({text}), false) AS p{i}" for i, text in enumerate(predicates))
+    cursor = _connection().cursor()
+    try:
+        cursor.register("rows", table)
+        answer = cursor.execute(f"SELECT {texts} FROM {source}").fetchnumpy()
+    finally:
+        cursor.close()
+    return [np.asarray(answer[f"p{i}"], dtype=np.bool_) for i in range(len(predicates))]
+
+
+@functools.cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """One in-memory database per worker process; one thread, since Spark already runs a task per core."""
+    return duckdb.connect(config={"threads": 1})

@@ -1,0 +1,206 @@
+"""Lineage: which queries of a family a row may serve (State-Slice, VLDB 2006, section 6.1; CACQ's tuple lineage).
+
+PACK evaluates every distinct filter once per row and stores one bit each. Queries of a family are numbered by
+their place in the plan; a set of queries is an int with a bit per query. Rows fall into few *classes*, one
+per set of queries that they can serve, so that every decision about queries is taken per class and not per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from catalog.values.plan import FamilyPlan, PlannedQuery
+from operators.entitlement import Term, rows_of_terms
+from operators.keys import Bools
+from operators.segment import Segment
+
+Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+#: Lineage words whose live bits span at most so many bits are classified by table look-up, not by sorting.
+DIRECT_BITS = 16
+#: Largest product of class counts kept without renumbering the classes.
+MAX_CLASSES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowClasses:
+    """Classes of a segment's rows.
+
+    Attributes:
+        codes: int64[n], class of each row; None when all rows are of class 0.
+        masks: Queries that the rows of each class may serve.
+    """
+
+    codes: Codes | None
+    masks: tuple[int, ...]
+
+    def serving(self, rows: int, queries: int) -> Bools | None:
+        """Tell which rows serve one of ``queries``: bool[rows], or None when all of them do."""
+        wanted = np.array([mask & queries != 0 for mask in self.masks], dtype=np.bool_)
+        if wanted.all():
+            return None
+        return np.zeros(rows, dtype=np.bool_) if self.codes is None else wanted[self.codes]
+
+    def select(self, keep: Bools) -> RowClasses:
+        """Return the classes of the rows where ``keep`` holds."""
+        return self if self.codes is None else RowClasses(self.codes[keep], self.masks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideLineage:
+    """Lineage of one side under one plan version.
+
+    Attributes:
+        queries: The family's queries, in plan order.
+        bits: Each query's filter bit on this side, None without a filter.
+        terms: What each ``backfill: state`` query holds from before its activation, by query id.
+        columns: Each query's needed columns.
+    """
+
+    queries: tuple[PlannedQuery, ...]
+    bits: tuple[int | None, ...]
+    terms: Mapping[int, tuple[Term, ...]]
+    columns: tuple[frozenset[str], ...]
+    _word_masks: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def all_queries(self) -> int:
+        """The set of all queries."""
+        return (1 << len(self.queries)) - 1
+
+    def words(self) -> tuple[int, ...]:
+        """Lineage words with at least one live filter."""
+        return tuple(sorted({bit // 64 for bit in self.bits if bit is not None}))
+
+    def classify(self, segment: Segment, kept: frozenset[str]) -> RowClasses:
+        """Find the classes of a segment's rows.
+
+        Args:
+            segment: n rows.
+            kept: Columns that can be read of it.
+
+        Returns:
+            Classes; at least one even without rows.
+        """
+        classes = RowClasses(None, (self.all_queries,))
+        for word in self.words():
+            classes = _combine(classes, self._by_word(segment, word))
+        if any(query.since_version > segment.epoch_min for query in self.queries):
+            for part in self._by_epoch(segment, kept):
+                classes = _combine(classes, part)
+        return classes
+
+    def _by_word(self, segment: Segment, word: int) -> RowClasses:
+        live = 0
+        for bit in self.bits:
+            if bit is not None and bit // 64 == word:
+                live |= 1 << (bit % 64)
+        values = segment.lineage_word(word)
+        if values is None:
+            return RowClasses(None, (self._word_mask(word, 0),))
+        shift = (live & -live).bit_length() - 1
+        if live >> shift < 1 << DIRECT_BITS:
+            codes = ((values & np.uint64(live)) >> np.uint64(shift)).astype(np.int64)
+            present = np.flatnonzero(np.bincount(codes, minlength=1))
+            numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
+            numbering[present] = np.arange(len(present))
+            masks = tuple(self._word_mask(word, int(value) << shift) for value in present)
+            codes = numbering[codes]
+        else:
+            distinct, inverse = np.unique(values & np.uint64(live), return_inverse=True)
+            masks = tuple(self._word_mask(word, int(value)) for value in distinct)
+            codes = inverse.astype(np.int64)
+        return RowClasses(codes if len(masks) > 1 else None, masks or (self._word_mask(word, 0),))
+
+    def _word_mask(self, word: int, value: int) -> int:
+        known = self._word_masks.get((word, value))
+        if known is None:
+            known = 0
+            for number, bit in enumerate(self.bits):
+                if bit is None or bit // 64 != word or value >> (bit % 64) & 1:
+                    known |= 1 << number
+            self._word_masks[word, value] = known
+        return known
+
+    def _by_epoch(self, segment: Segment, kept: frozenset[str]) -> list[RowClasses]:
+        """Classes by plan version: rows from before a query's activation serve it only if they were held."""
+        parts = []
+        groups: dict[tuple[int, tuple[Term, ...]], int] = {}
+        for number, query in enumerate(self.queries):
+            if query.since_version > segment.epoch_min:
+                readable = query.backfill == "state" and self.columns[number] <= kept
+                terms = self.terms.get(query.id, ()) if readable else ()
+                group = (query.since_version, terms)
+                groups[group] = groups.get(group, 0) | 1 << number
+        for (since, terms), members in groups.items():
+            entitled = segment.epochs() >= since
+            if terms:
+                entitled |= rows_of_terms(segment, terms, kept)
+            without = self.all_queries & ~members
+            if entitled.all():
+                continue
+            if not entitled.any():
+                parts.append(RowClasses(None, (without,)))
+            else:
+                parts.append(RowClasses(entitled.astype(np.int64), (without, self.all_queries)))
+        return parts
+
+
+def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, ...]]) -> SideLineage:
+    """Compile the lineage of side ``a`` or ``b`` of a family."""
+    first = side == "a"
+    return SideLineage(
+        queries=family.queries,
+        bits=tuple(q.filter_a if first else q.filter_b for q in family.queries),
+        terms=terms,
+        columns=tuple(frozenset(q.columns_a if first else q.columns_b) for q in family.queries),
+    )
+
+
+def lineage_words(
+    rows: int, passes: Mapping[int, Bools]
+) -> dict[int, np.ndarray[tuple[int], np.dtype[np.uint64]]]:
+    """Pack evaluated filters into lineage words.
+
+    Args:
+        rows: n.
+        passes: bool[n] per lineage bit.
+
+    Returns:
+        uint64[n] per word that has a filter.
+    """
+    words: dict[int, np.ndarray[tuple[int], np.dtype[np.uint64]]] = {}
+    for bit, passed in sorted(passes.items()):
+        word = words.setdefault(bit // 64, np.zeros(rows, dtype=np.uint64))
+        word |= passed.astype(np.uint64) << np.uint64(bit % 64)
+    return words
+
+
+def query_set(numbers: Sequence[int]) -> int:
+    """Return the set of the queries with these numbers.
+
+    >>> bin(query_set([0, 2]))
+    '0b101'
+    """
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
+def _combine(one: RowClasses, other: RowClasses) -> RowClasses:
+    if one.codes is None:
+        masks = tuple(one.masks[0] & mask for mask in other.masks)
+        return RowClasses(other.codes, masks)
+    if other.codes is None:
+        return RowClasses(one.codes, tuple(mask & other.masks[0] for mask in one.masks))
+    width = len(other.masks)
+    codes = one.codes * width + other.codes
+    if len(one.masks) * width > MAX_CLASSES:
+        present, codes = np.unique(codes, return_inverse=True)
+        pairs = [divmod(int(code), width) for code in present]
+        return RowClasses(codes, tuple(one.masks[i] & other.masks[j] for i, j in pairs))
+    return RowClasses(codes, tuple(x & y for x in one.masks for y in other.masks))

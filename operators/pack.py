@@ -1,0 +1,169 @@
+"""PACK: one partition's rows become one payload per bucket, with everything decided that can be decided per row.
+
+Every distinct filter is evaluated once per row and gives the row its lineage; keys are normalised, hashed to a bucket
+and sorted; a row without a key, or that no query of a family takes, goes no further. Lateness is not
+decided here: the watermark belongs to the buckets. But the listing of the input gives a bound that no watermark of this
+batch exceeds, and rows below the bound travel once more, whole, as suspects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.stream import Stream
+from operators.chain import SIDES
+from operators.expressions import evaluate_filters
+from operators.keys import Bools, Int64s, bucket_of, join_key
+from operators.layout import SideLayout, side_layout
+from operators.lineage import lineage_words
+from operators.payload import Payload, StreamHeader
+from operators.segment import COLUMN, KEY, LINEAGE, POS, TS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedSide:
+    """One side of a family as PACK sees it."""
+
+    family: FamilyPlan
+    side: str
+    layout: SideLayout
+
+    @property
+    def filters(self) -> dict[int, str]:
+        """Filter text per lineage bit."""
+        planned = self.family.filters_a if self.side == "a" else self.family.filters_b
+        return {f.bit: f.sql for f in planned}
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether some query takes every row of this side."""
+        return any((q.filter_a if self.side == "a" else q.filter_b) is None for q in self.family.queries)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packer:
+    """Packs the rows of one stream under one plan version.
+
+    Attributes:
+        stream: The stream.
+        sides: The family sides that it feeds.
+        buckets: Number of buckets.
+    """
+
+    stream: Stream
+    sides: tuple[PackedSide, ...]
+    buckets: int
+
+    def columns(self) -> frozenset[str]:
+        """Return the columns that must be read of the input."""
+        names = {self.stream.event_time}
+        for part in self.sides:
+            planned = part.family.filters_a if part.side == "a" else part.family.filters_b
+            names |= {name for f in planned for name in f.columns} | set(part.layout.key) | set(part.layout.stored)
+        return frozenset(names)
+
+    def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
+        """Tell whether some row is below the bound."""
+        oldest = pc.min(table.column(self.stream.event_time)).cast(pa.int64()).as_py()
+        return oldest is not None and oldest < late_bound_us
+
+    def pack(
+        self, table: pa.Table, order: int, batch: int, late_bound_us: int | None
+    ) -> list[Payload]:
+        """Pack one partition.
+
+        Args:
+            table: Rows of the stream in canonical Arrow types, with ``_pos``.
+            order: Number of the partition in its batch.
+            batch: Batch number.
+            late_bound_us: No watermark of this stream exceeds it in this batch; None: there is none yet.
+
+        Returns:
+            One payload per bucket, by bucket.
+        """
+        rows_read = table.num_rows
+        table = table.combine_chunks()
+        times = table.column(self.stream.event_time)
+        if times.null_count:
+            table = table.filter(pc.is_valid(times)).combine_chunks()
+        ts = _int64(table.column(self.stream.event_time))
+        header = StreamHeader(
+            self.stream.id, rows_read, rows_read - table.num_rows, int(ts.max()) if len(ts) else None
+        )
+        suspects: dict[int, pa.RecordBatch] = {}
+        if late_bound_us is not None and len(ts) and int(ts.min()) < late_bound_us:
+            below = np.flatnonzero(ts < late_bound_us)
+            arrays = [*(_chunk(table.column(name)).take(pa.array(below)) for name in table.column_names)]
+            arrays.append(pa.array(ts[below]))
+            suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
+        rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        passes = self._evaluate(table)
+        for part in self.sides:
+            for bucket, packed in enumerate(self._pack_side(part, table, ts, passes)):
+                if packed.num_rows:
+                    rows[bucket][part.family.id, part.side] = packed
+        counting = self.stream.id % self.buckets
+        return [
+            Payload(order, batch, (header,), (), rows[b], suspects if b == counting else {})
+            for b in range(self.buckets)
+        ]
+
+    def _evaluate(self, table: pa.Table) -> dict[str, Bools]:
+        texts = sorted({text for part in self.sides for text in part.filters.values()})
+        return dict(zip(texts, evaluate_filters(table, texts), strict=True))
+
+    def _pack_side(
+        self, part: PackedSide, table: pa.Table, ts: Int64s, passes: Mapping[str, Bools]
+    ) -> list[pa.RecordBatch]:
+        key, valid = join_key(table, part.layout.key, part.layout.key_types)
+        words = lineage_words(len(ts), {bit: passes[text] for bit, text in part.filters.items()})
+        if not part.takes_all:
+            some = np.zeros(len(ts), dtype=np.bool_)
+            for word in words.values():
+                some |= word != 0
+            valid &= some
+        names = [KEY, TS, POS, *(f"{LINEAGE}{w}" for w in words), *(COLUMN + n for n in part.layout.stored)]
+        columns = [pa.array(key), pa.array(ts), _chunk(table.column("_pos"))]
+        columns += [pa.array(word) for word in words.values()]
+        columns += [_chunk(table.column(name)) for name in part.layout.stored]
+        whole = pa.RecordBatch.from_arrays(columns, names=names)
+        bucket = bucket_of(key, self.buckets)
+        packed = []
+        for number in range(self.buckets):
+            index = np.flatnonzero(valid & (bucket == number) if self.buckets > 1 else valid)
+            # Positions ascend in the table, so a stable sort by key is a sort by (key, position).
+            index = index[np.argsort(key[index], kind="stable")]
+            packed.append(whole.take(pa.array(index)))
+        return packed
+
+
+def packer(plan: Plan, stream: Stream, buckets: int) -> Packer:
+    """Compile the packer of one stream under a plan version."""
+    streams = {s.id: s for s in plan.streams}
+    sides = []
+    for family in plan.families:
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        for side in SIDES:
+            if ids[side] == stream.id:
+                sides.append(PackedSide(family, side, side_layout(family, side, streams[stream.id])))
+    return Packer(stream, tuple(sides), buckets)
+
+
+def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:
+    """Return one payload per bucket that carries the batch's control records."""
+    return [Payload(order, batch, control=tuple(texts)) for _ in range(buckets)]
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _int64(column: pa.ChunkedArray) -> Int64s:
+    return np.ascontiguousarray(_chunk(column).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy())

@@ -1,0 +1,110 @@
+"""Payloads: what PACK sends to one bucket, from one partition of the input.
+
+    | length of header | header (JSON) | Arrow IPC of family side | Arrow IPC of ... | Arrow IPC of suspects |
+
+The header goes to every bucket, also to those that get no row: so every bucket learns of every stream's newest event
+time and of every control record at the same batch. Suspects are rows that may be late, whole and once per stream, sent to
+one bucket alone, which decides on them and counts.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from operators.segment import decode_rows, encode_rows
+
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHeader:
+    """What one partition saw of a stream.
+
+    Attributes:
+        stream_id: The stream.
+        rows: Rows read, whatever became of them.
+        rejected_rows: Rows without an event time.
+        max_event_time_us: Newest event time, or None without rows.
+    """
+
+    stream_id: int
+    rows: int
+    rejected_rows: int
+    max_event_time_us: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """One partition's part for one bucket.
+
+    Attributes:
+        order: Number of the partition, so that payloads have an order.
+        batch: Batch number.
+        streams: Headers of the streams that the partition read.
+        control: Encoded control records, in order; only one partition carries them.
+        rows: Packed rows per (family id, side), sorted by key.
+        suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
+    """
+
+    order: int
+    batch: int
+    streams: tuple[StreamHeader, ...] = ()
+    control: tuple[str, ...] = ()
+    rows: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    suspects: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the payload as bytes."""
+        bodies: list[bytes] = []
+        parts: list[list[object]] = []
+        for (family, side), rows in self.rows.items():
+            bodies.append(encode_rows(rows))
+            parts.append([family, side, len(bodies[-1])])
+        suspects: list[list[int]] = []
+        for stream_id, rows in self.suspects.items():
+            bodies.append(encode_rows(rows))
+            suspects.append([stream_id, len(bodies[-1])])
+        header = {
+            "order": self.order,
+            "batch": self.batch,
+            "streams": [[s.stream_id, s.rows, s.rejected_rows, s.max_event_time_us] for s in self.streams],
+            "control": list(self.control),
+            "rows": parts,
+            "suspects": suspects,
+        }
+        text = json.dumps(header, separators=(",", ":")).encode()
+        return b"".join([_LENGTH.pack(len(text)), text, *bodies])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Payload:
+        """Read a payload; its rows stay views of ``data``."""
+        (length,) = _LENGTH.unpack_from(data)
+        start = _LENGTH.size + length
+        header = json.loads(data[_LENGTH.size : start])
+        buffer = pa.py_buffer(data)
+        rows: dict[tuple[str, str], pa.RecordBatch] = {}
+        for family, side, size in header["rows"]:
+            rows[family, side] = decode_rows(buffer.slice(start, size))
+            start += size
+        suspects: dict[int, pa.RecordBatch] = {}
+        for stream_id, size in header["suspects"]:
+            suspects[stream_id] = decode_rows(buffer.slice(start, size))
+            start += size
+        return cls(
+            order=header["order"],
+            batch=header["batch"],
+            streams=tuple(StreamHeader(*facts) for facts in header["streams"]),
+            control=tuple(header["control"]),
+            rows=rows,
+            suspects=suspects,
+        )
+
+
+def merged_rows(payloads: Sequence[Payload], family: str, side: str) -> list[pa.RecordBatch]:
+    """Return the rows of one family side from all payloads, in partition order."""
+    return [p.rows[family, side] for p in sorted(payloads, key=lambda p: p.order) if (family, side) in p.rows]

@@ -1,0 +1,129 @@
+"""Routes: which queries a joined pair belongs to (the per-query unions of State-Slice, section 4.2).
+
+The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows, one with d < 0
+by b's, and by the lineage of both rows. A route's number is a hash of its query ids: the same in every bucket, on
+replay and in every plan version, and never reused for another set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from catalog.values.plan import FamilyPlan
+from operators.keys import Int64s
+from operators.lineage import RowClasses, query_set
+
+#: Largest table of (distance, class, class) combinations that is indexed directly.
+MAX_DIRECT_COMBINATIONS = 1 << 20
+
+
+def route_number(query_ids: tuple[int, ...]) -> int:
+    """Return the 63-bit number of a set of query ids (ascending).
+
+    >>> route_number((1, 2)) == route_number((1, 2)) != route_number((1,))
+    True
+    """
+    text = ",".join(str(query_id) for query_id in query_ids).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Router:
+    """Routes of a family under one plan version.
+
+    Attributes:
+        query_ids: Query ids in plan order.
+        bounds_a: Distinct windows on a, ascending, int64.
+        bounds_b: The same for b.
+        within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
+            then ``len(bounds_b) + 1`` for d < 0.
+    """
+
+    query_ids: tuple[int, ...]
+    bounds_a: Int64s
+    bounds_b: Int64s
+    within: tuple[int, ...]
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    def queries_of(self, mask: int) -> tuple[int, ...]:
+        """Return the ids of a set of queries, ascending."""
+        return tuple(sorted(q for n, q in enumerate(self.query_ids) if mask >> n & 1))
+
+    def number(self, mask: int) -> int:
+        """Return the route of a set of queries; 0 for the empty set."""
+        if not mask:
+            return 0
+        if mask not in self._numbers:
+            self._numbers[mask] = route_number(self.queries_of(mask))
+        return self._numbers[mask]
+
+    def masks(
+        self, distance: Int64s, a: RowClasses, a_rows: Int64s, b: RowClasses, b_rows: Int64s
+    ) -> tuple[Int64s, list[int]]:
+        """Find the queries of candidate pairs.
+
+        Args:
+            distance: int64[n], T_b - T_a in µs.
+            a: Classes of a's rows.
+            a_rows: int64[n], row of a of each pair.
+            b: Classes of b's rows.
+            b_rows: int64[n], row of b of each pair.
+
+        Returns:
+            codes: int64[n], index into the sets.
+            sets: The set of queries of each code.
+        """
+        codes, sets = self._distance_codes(distance)
+        for classes, rows in ((a, a_rows), (b, b_rows)):
+            width = len(classes.masks)
+            if classes.codes is not None:
+                codes = codes * width + classes.codes[rows]
+                sets = [s & m for s in sets for m in classes.masks]
+                codes, sets = _compact(codes, sets)
+            else:
+                sets = [s & classes.masks[0] for s in sets]
+        return codes, sets
+
+    def _distance_codes(self, distance: Int64s) -> tuple[Int64s, list[int]]:
+        ahead = np.searchsorted(self.bounds_a, distance, side="right")
+        if len(distance) and distance.min() < 0:
+            behind = np.searchsorted(self.bounds_b, -distance, side="right") + len(self.bounds_a) + 1
+            ahead = np.where(distance < 0, behind, ahead)
+        return ahead.astype(np.int64), list(self.within)
+
+
+def router(family: FamilyPlan) -> Router:
+    """Compile the routes of a family."""
+    bounds_a = sorted({q.w_a_us for q in family.queries})
+    bounds_b = sorted({q.w_b_us for q in family.queries})
+    within = [
+        query_set([n for n, q in enumerate(family.queries) if q.w_a_us > start]) for start in [-1, *bounds_a]
+    ]
+    # Distance class i >= 1 starts at bounds[i-1]: of the windows only those beyond it cover the class.
+    within += [
+        query_set([n for n, q in enumerate(family.queries) if q.w_b_us > start]) for start in [-1, *bounds_b]
+    ]
+    return Router(
+        query_ids=tuple(q.id for q in family.queries),
+        bounds_a=np.array(bounds_a, dtype=np.int64),
+        bounds_b=np.array(bounds_b, dtype=np.int64),
+        within=tuple(within),
+    )
+
+
+def _compact(codes: Int64s, sets: list[int]) -> tuple[Int64s, list[int]]:
+    """Renumber so that equal sets share a code and only sets that occur remain."""
+    if len(sets) <= MAX_DIRECT_COMBINATIONS:
+        present = np.flatnonzero(np.bincount(codes, minlength=len(sets)))
+    else:
+        present = np.unique(codes)
+    numbering: dict[int, int] = {}
+    new = np.array([numbering.setdefault(sets[int(c)], len(numbering)) for c in present], dtype=np.int64)
+    if len(sets) <= MAX_DIRECT_COMBINATIONS:
+        table = np.zeros(len(sets), dtype=np.int64)
+        table[present] = new
+        return table[codes], list(numbering)
+    return new[np.searchsorted(present, codes)] if len(present) else codes, list(numbering)

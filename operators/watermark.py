@@ -1,0 +1,47 @@
+"""Watermarks, one per stream, each moved by its own rows and heartbeats alone.
+
+    wm_S = max(event time seen in S) - lateness,  or a heartbeat's time if that is later
+
+A row below its stream's watermark at the start of its batch is late. Rows of a batch never judge each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Event-time progress of one stream.
+
+    Attributes:
+        max_event_time_us: Newest event time seen, µs UTC; None before the first row.
+        heartbeat_us: Latest heartbeat, or None.
+        lateness_us: How far behind the newest event time a row may come.
+    """
+
+    lateness_us: int
+    max_event_time_us: int | None = None
+    heartbeat_us: int | None = None
+
+    @property
+    def value_us(self) -> int | None:
+        """The watermark, or None while nothing has moved it."""
+        candidates = [] if self.max_event_time_us is None else [self.max_event_time_us - self.lateness_us]
+        if self.heartbeat_us is not None:
+            candidates.append(self.heartbeat_us)
+        return max(candidates, default=None)
+
+    def after_rows(self, max_event_time_us: int | None) -> Watermark:
+        """Return the watermark after rows up to this event time (None: no rows)."""
+        if max_event_time_us is None:
+            return self
+        newest = max_event_time_us
+        if self.max_event_time_us is not None:
+            newest = max(newest, self.max_event_time_us)
+        return replace(self, max_event_time_us=newest)
+
+    def after_heartbeat(self, watermark_us: int) -> Watermark:
+        """Return the watermark after a heartbeat; it never goes back."""
+        latest = watermark_us if self.heartbeat_us is None else max(watermark_us, self.heartbeat_us)
+        return replace(self, heartbeat_us=latest)

@@ -1,0 +1,139 @@
+"""The shared plan of all queries: families, lineage bits, activations, chains.
+
+    queries ── families ── filters (bits) ── strategy (chains) ── check_plan ── Plan
+
+A plan depends on its queries and on the plan before it, never on the order of either: bits and activations
+are carried over from the plan before, everything else derives from content. So the same control log gives
+the same bytes in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from catalog.values.plan import FamilyPlan, Plan, PlannedFilter, PlannedQuery, Strategy
+from catalog.values.query import Query, Side
+from catalog.values.stream import Stream
+from planner.check_plan import check_plan
+from planner.errors import InvalidPlan, UnsupportedStrategy, listed
+from planner.families import Chains, Family, families
+from planner.filters import assign_bits
+from planner.strategies.mem_opt import mem_opt
+
+#: Strategies by name. Mem-Opt is the default because its state is minimal whatever the statistics are.
+STRATEGIES: Mapping[Strategy, Callable[[Family], Chains]] = {"mem-opt": mem_opt}
+
+
+def build_plan(
+    queries: Sequence[Query],
+    streams: Mapping[int, Stream],
+    previous: Plan | None = None,
+    *,
+    strategy: Strategy = "mem-opt",
+) -> Plan:
+    """Plan all queries together, as the successor of the previous version.
+
+    Args:
+        queries: All running queries, bound; any order.
+        streams: Streams by id; at least those that the queries use.
+        previous: Plan version in force until now; None for the first one.
+        strategy: Objective that chooses the chains.
+
+    Returns:
+        The next plan version, checked.
+
+    Raises:
+        UnsupportedStrategy: This version of Sluice cannot plan with that strategy.
+        InvalidPlan: A query names a stream that is not given, or an invariant is broken.
+    """
+    if strategy not in STRATEGIES:
+        raise UnsupportedStrategy(
+            f'strategy "{strategy}" is not supported yet',
+            hint=f"Strategies of this version: {listed(STRATEGIES)}.",
+        )
+    choose = STRATEGIES[strategy]
+    version = 1 if previous is None else previous.version + 1
+    next_bit = {} if previous is None else dict(previous.next_bit)
+    before = {} if previous is None else {f.id: f for f in previous.families}
+    since = {q.id: q.since_version for f in before.values() for q in f.queries}
+
+    planned = []
+    for family_id, members in families(queries).items():
+        old = before.get(family_id)
+        filters_a = _filters([q.a for q in members], old.filters_a if old else (), f"{family_id}/a", next_bit)
+        filters_b = _filters([q.b for q in members], old.filters_b if old else (), f"{family_id}/b", next_bit)
+        bits_a = {f.sql: f.bit for f in filters_a}
+        bits_b = {f.sql: f.bit for f in filters_b}
+        family = Family(
+            id=family_id,
+            queries=tuple(
+                PlannedQuery(
+                    id=q.id,
+                    name=q.name,
+                    w_a_us=q.a.window_us,
+                    w_b_us=q.b.window_us,
+                    filter_a=None if q.a.filter is None else bits_a[q.a.filter],
+                    filter_b=None if q.b.filter is None else bits_b[q.b.filter],
+                    residual=q.residual,
+                    columns_a=tuple(sorted(q.a.columns)),
+                    columns_b=tuple(sorted(q.b.columns)),
+                    outputs=q.outputs,
+                    since_version=since.get(q.id, version),
+                    backfill=q.backfill,
+                )
+                for q in members
+            ),
+            filters_a=filters_a,
+            filters_b=filters_b,
+        )
+        planned.append(_family_plan(family, members[0], choose(family)))
+
+    plan = Plan(
+        version=version,
+        strategy=strategy,
+        streams=_streams(queries, streams, previous),
+        families=tuple(planned),
+        next_bit=tuple(sorted(next_bit.items())),
+    )
+    check_plan(plan, previous)
+    return plan
+
+
+def _filters(
+    sides: Iterable[Side], old: Sequence[PlannedFilter], scope: str, next_bit: dict[str, int]
+) -> tuple[PlannedFilter, ...]:
+    """Assign the bits of one side of one family and count ``next_bit[scope]`` on."""
+    wanted = {s.filter: tuple(sorted(s.filter_columns)) for s in sides if s.filter is not None}
+    filters, next_bit[scope] = assign_bits(wanted, old, next_bit.get(scope, 0))
+    return filters
+
+
+def _family_plan(family: Family, member: Query, chains: Chains) -> FamilyPlan:
+    return FamilyPlan(
+        id=family.id,
+        stream_a=member.a.stream_id,
+        stream_b=member.b.stream_id,
+        key=member.key,
+        key_types=member.key_types,
+        columns_a=tuple(sorted({c for q in family.queries for c in q.columns_a})),
+        columns_b=tuple(sorted({c for q in family.queries for c in q.columns_b})),
+        filters_a=family.filters_a,
+        filters_b=family.filters_b,
+        queries=family.queries,
+        chain_a=chains.a,
+        chain_b=chains.b,
+    )
+
+
+def _streams(
+    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None
+) -> tuple[Stream, ...]:
+    """Return every stream used so far; one that flows already stays as it was when it was first used."""
+    used = {} if previous is None else {s.id: s for s in previous.streams}
+    for query in queries:
+        for side in (query.a, query.b):
+            if side.stream_id not in used:
+                if side.stream_id not in streams:
+                    raise InvalidPlan(f'query "{query.name}" uses unknown stream {side.stream_id}')
+                used[side.stream_id] = streams[side.stream_id]
+    return tuple(used[i] for i in sorted(used))

@@ -1,0 +1,203 @@
+"""Conditions: comparisons, AND, OR, NOT, IN, LIKE, IS."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner import column_types as ct
+from planner.literals import is_date_text, time_literal
+from planner.normalize import operands, pushed
+from planner.typed import Compiler, Typed, cast_to, columns_of, text_literal
+
+_SYMBOLS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_LIKE: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE"}
+
+
+def comparison(compiler: Compiler, node: exp.Binary) -> Typed:
+    """Compile a comparison, a constant on the right."""
+    symbol = _SYMBOLS[type(node)]
+    left, right = comparable(compiler, node, compiler.compile(node.this), compiler.compile(node.expression))
+    mirrored = left.sql > right.sql if bool(left.columns) == bool(right.columns) else not left.columns
+    if mirrored:
+        left, right, symbol = right, left, _MIRRORED.get(symbol, symbol)
+    return Typed(
+        f"{left.operand} {symbol} {right.operand}", "boolean", columns_of((left, right)), form="comparison"
+    )
+
+
+def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Return both values in types that compare, a text literal read as the date or time it is held to.
+
+    Raises:
+        TypeMismatch: The types do not compare.
+    """
+    left, right = _as_time(compiler, node, left, right), _as_time(compiler, node, right, left)
+    common = ct.common_type(left.type, right.type)
+    if common is None:
+        compiler.mismatch(
+            f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
+        )
+    if common == "double" and "double" not in (left.type, right.type):
+        return cast_to(left, "double"), cast_to(right, "double")
+    return left, right
+
+
+def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
+    """Read a text literal as the type of the date or timestamp it is compared with."""
+    if value.literal is None or not ct.is_time(other.type):
+        return value
+    type_ = "date" if other.type == "date" and is_date_text(value.literal) else "timestamp"
+    found = time_literal(value.literal, type_)
+    if found is None:
+        compiler.mismatch(
+            f"{text_literal(value.literal)} is not a {other.type}",
+            "Write '2013-01-31' for a date, '2013-01-31 06:00:00' for a timestamp (UTC).",
+            node,
+        )
+    return found
+
+
+def _comparison_hint(left: Typed, right: Typed) -> str:
+    for value, other in ((left, right), (right, left)):
+        if value.literal is not None and ct.is_numeric(other.type):
+            return f"Write the number without quotes: {value.literal}."
+        if value.literal is not None and other.type == "boolean":
+            return "Write TRUE or FALSE without quotes."
+        if value.type == "string" and not other.columns and ct.is_numeric(other.type):
+            return f"Write '{other.sql}' to compare texts, or CAST(x AS {other.type.upper()}) for numbers."
+        if value.type == "interval":
+            return "Write INTERVAL '5' MINUTE for a length of time."
+    return f"Cast one side: CAST(x AS {left.type.upper()})."
+
+
+def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
+    """Compile what has to be true or false.
+
+    Raises:
+        TypeMismatch: It is neither.
+    """
+    value = compiler.compile(node)
+    if value.type not in ("boolean", "null"):
+        compiler.mismatch(
+            f"{of} takes a condition, not {value.type}", "Write a comparison, such as x <> 0.", node
+        )
+    return value
+
+
+def connected(compiler: Compiler, node: exp.Connector) -> Typed:
+    """Compile a chain of AND or OR: each part once, in order of their texts."""
+    word = "AND" if isinstance(node, exp.And) else "OR"
+    parts = [condition(compiler, part, word) for part in operands(node)]
+    return conjunction(parts, word)
+
+
+def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
+    """Connect conditions, each once, in order of their texts."""
+    texts = sorted({part.condition for part in parts})
+    if len(texts) == 1:
+        return replace(parts[0], columns=columns_of(parts))
+    return Typed(f" {word} ".join(texts), "boolean", columns_of(parts), form="compound")
+
+
+def negation(compiler: Compiler, node: exp.Not) -> Typed:
+    """Compile NOT, pushed inwards as far as it goes."""
+    inner = pushed(node)
+    if not isinstance(inner, exp.Not):
+        return compiler.compile(inner)
+    if isinstance(inner.this, exp.Is):
+        return is_test(compiler, inner.this, negated=True)
+    if isinstance(inner.this, exp.In):
+        return membership(compiler, inner.this, negated=True)
+    if isinstance(inner.this, exp.Like | exp.ILike | exp.Escape):
+        return like(compiler, inner.this, negated=True)
+    value = condition(compiler, inner.this, "NOT")
+    return Typed(f"NOT {value.operand}", "boolean", value.columns, form="compound")
+
+
+def between(compiler: Compiler, node: exp.Between) -> Typed:
+    """Compile BETWEEN as two comparisons."""
+    if node.args.get("symmetric"):
+        compiler.refuse("BETWEEN SYMMETRIC", "Write BETWEEN low AND high.", node)
+    return compiler.compile(pushed(node))
+
+
+def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
+    """Compile IS [NOT] NULL, TRUE or FALSE."""
+    word = " NOT" if negated else ""
+    value = compiler.compile(node.this)
+    if isinstance(node.expression, exp.Null):
+        return Typed(f"{value.operand} IS{word} NULL", "boolean", value.columns, form="comparison")
+    if not isinstance(node.expression, exp.Boolean):
+        compiler.refuse("this form of IS", "Write IS NULL, IS TRUE or IS FALSE.", node)
+    value = condition(compiler, node.this, "IS")
+    truth = "TRUE" if node.expression.this else "FALSE"
+    text = f"{cast_to(value, 'boolean').operand} IS{word} {truth}"
+    return Typed(text, "boolean", value.columns, form="comparison")
+
+
+def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed:
+    """Compile [NOT] IN over a list, sorted and each value once."""
+    if not node.expressions or any(node.args.get(name) for name in ("query", "unnest", "field")):
+        compiler.refuse("IN without a list of values", "Write x IN (1, 2, 3).", node)
+    value = compiler.compile(node.this)
+    items = [compiler.compile(item) for item in node.expressions]
+    pairs = [
+        comparable(compiler, item_node, value, item)
+        for item_node, item in zip(node.expressions, items, strict=True)
+    ]
+    # A value may have been widened for one item (date against a timestamp): then it is for all.
+    types = [left.type for left, _ in pairs] + [right.type for _, right in pairs]
+    common = types[0]
+    for type_ in types:
+        common = ct.common_type(common, type_) or common
+    same = len({left.sql for left, _ in pairs}) == 1
+    left = pairs[0][0] if same else cast_to(value, common)
+    rights = [right if same else cast_to(right, common) for _, right in pairs]
+    texts = sorted({right.sql for right in rights}, key=lambda text: (len(text), text))
+    text = f"{left.operand} {'NOT ' if negated else ''}IN ({', '.join(texts)})"
+    return Typed(text, "boolean", columns_of((left, *rights)), form="comparison")
+
+
+def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: bool = False) -> Typed:
+    """Compile [NOT] LIKE or ILIKE, with ESCAPE or without."""
+    inner = node.this if isinstance(node, exp.Escape) else node
+    word = ("NOT " if negated else "") + _LIKE[type(inner)]
+    value, pattern = compiler.compile(inner.this), compiler.compile(inner.expression)
+    for part, part_node in ((value, inner.this), (pattern, inner.expression)):
+        if part.type not in ("string", "null"):
+            compiler.mismatch(
+                f"LIKE takes a text, not {part.type}", "Cast it: CAST(x AS VARCHAR).", part_node
+            )
+    text = f"{cast_to(value, 'string').operand} {word} {cast_to(pattern, 'string').operand}"
+    if inner is node:
+        return Typed(text, "boolean", columns_of((value, pattern)), form="comparison")
+    escape = compiler.compile(node.expression)
+    if escape.literal is None or len(escape.literal) != 1:
+        compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
+    return Typed(f"TRY({text} ESCAPE {escape.sql})", "boolean", columns_of((value, pattern)))
+
+
+HANDLERS = {
+    **dict.fromkeys(_SYMBOLS, comparison),
+    exp.And: connected,
+    exp.Or: connected,
+    exp.Not: negation,
+    exp.Between: between,
+    exp.Is: is_test,
+    exp.In: membership,
+    exp.Like: like,
+    exp.ILike: like,
+    exp.Escape: like,
+}

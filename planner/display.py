@@ -1,0 +1,119 @@
+"""How a plan's values read to people: windows, predicates and families as text.
+
+For display only: nothing here is parsed again or compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+from catalog.values.plan import FamilyPlan, Slice
+from catalog.values.query import UNBOUNDED_US
+from planner.families import SIDES, SideName, side_filters, side_stream
+
+# Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
+_UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
+_SECOND_US = 1_000_000
+_MILLISECOND_US = 1_000
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def display_duration(duration_us: int) -> str:
+    """Return a duration in the largest unit that divides it, otherwise in seconds.
+
+    >>> [display_duration(us) for us in (0, 1, 1_500, 2_500_000, 90_000_000, 43_200_000_000, 10_000_001)]
+    ['0s', '1us', '1.5ms', '2.5s', '90s', '12h', '10.000001s']
+    """
+    if duration_us >= UNBOUNDED_US:
+        return "unbounded"
+    for unit, unit_us in _UNITS_US:
+        if duration_us and duration_us % unit_us == 0:
+            return f"{duration_us // unit_us}{unit}"
+    if 0 < duration_us < _MILLISECOND_US:
+        return f"{duration_us}us"
+    if 0 < duration_us < _SECOND_US:
+        return f"{_decimal(duration_us, _MILLISECOND_US)}ms"
+    return f"{_decimal(duration_us, _SECOND_US)}s"
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Divide exactly: no float rounds a window of years with a microsecond."""
+    whole, rest = divmod(value, unit)
+    digits = str(rest).rjust(len(str(unit)) - 1, "0").rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def display_interval(piece: Slice) -> str:
+    """Return a slice's window.
+
+    >>> display_interval(Slice(0, 10_000_000, (1,), None))
+    '[0s, 10s)'
+    """
+    return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyText:
+    """How a family's parts are named; made once per family, since many slices show the same filters.
+
+    Attributes:
+        title: Its key, and for a self-join what ``a`` and ``b`` are.
+        labels: What each side's columns are prefixed with: its stream, or ``a`` and ``b`` in a self-join.
+        filters: Text of each filter by side and bit, and whether it needs parentheses inside OR.
+    """
+
+    title: str
+    labels: Mapping[SideName, str]
+    filters: Mapping[SideName, Mapping[int, tuple[str, bool]]]
+
+    def filter(self, side: SideName, bit: int | None) -> str | None:
+        """Return a filter with its columns named as in a query, None for none."""
+        return None if bit is None else self.filters[side][bit][0]
+
+    def keep(self, side: SideName, bits: Iterable[int]) -> str:
+        """Return cond'_i of a slice: the filters, any of which lets a row in."""
+        shown = [self.filters[side][bit] for bit in bits]
+        if len(shown) == 1:
+            return shown[0][0]
+        return " OR ".join(f"({text})" if compound else text for text, compound in shown)
+
+    def residual(self, sql: str) -> str:
+        """Return a residual with ``a`` and ``b`` replaced by the labels of their sides."""
+        return _with_tables(sql, {"a": self.labels["a"], "b": self.labels["b"]})[0]
+
+
+def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
+    """Name the parts of a family.
+
+    Args:
+        family: The family.
+        streams: Stream names by id.
+
+    Returns:
+        Its texts.
+    """
+    self_join = family.stream_a == family.stream_b
+    labels: dict[SideName, str] = {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
+    title = " AND ".join(f"{labels['a']}.{a} = {labels['b']}.{b}" for a, b in family.key)
+    if self_join:
+        title += f"  ({streams[family.stream_a]} a, {streams[family.stream_a]} b)"
+    filters = {
+        s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
+        for s in SIDES
+    }
+    return FamilyText(title, labels, filters)
+
+
+def _with_tables(sql: str, tables: Mapping[str, str]) -> tuple[str, bool]:
+    """Put names of tables before columns; return the text and whether AND or OR is its outermost operator."""
+    tree = sqlglot.parse_one(sql, read="duckdb")
+    for column in tree.find_all(exp.Column):
+        column.set("table", exp.to_identifier(tables.get(column.table, column.table)))
+        if _PLAIN_NAME.fullmatch(column.name):
+            column.this.set("quoted", False)
+    return tree.sql(dialect="duckdb"), isinstance(tree, exp.Connector)

@@ -1,0 +1,79 @@
+"""Lengths of time as people write them: ``5 MINUTES``, ``1 HOUR 30 MINUTES``, ``'90s'``.
+
+Months and years are kept apart: they have no fixed number of microseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+_SECOND_US = 1_000_000
+_UNITS_US = {
+    ("us", "microsecond", "microseconds", "micros"): Decimal(1),
+    ("ns", "nanosecond", "nanoseconds"): Decimal("0.001"),
+    ("ms", "millisecond", "milliseconds", "millis"): Decimal(1_000),
+    ("s", "sec", "secs", "second", "seconds"): Decimal(_SECOND_US),
+    ("m", "min", "mins", "minute", "minutes"): Decimal(60 * _SECOND_US),
+    ("h", "hr", "hrs", "hour", "hours"): Decimal(3_600 * _SECOND_US),
+    ("d", "day", "days"): Decimal(86_400 * _SECOND_US),
+    ("w", "week", "weeks"): Decimal(7 * 86_400 * _SECOND_US),
+}
+_US = {name: us for names, us in _UNITS_US.items() for name in names}
+_MONTHS = {"month": 1, "months": 1, "quarter": 3, "quarters": 3, "year": 12, "years": 12}
+_PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-z]*)")
+
+#: Beyond this no event time can be: int64 microseconds.
+_LIMIT_US = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time.
+
+    Attributes:
+        months: Whole months.
+        us: Microseconds.
+    """
+
+    months: int
+    us: int
+
+
+def duration(words: Sequence[str]) -> Duration | str:
+    """Return the sum of the parts, or what is wrong with them.
+
+    >>> duration(["1", "HOUR", "30", "MINUTES"])
+    Duration(months=0, us=5400000000)
+    >>> duration(["90s"])
+    Duration(months=0, us=90000000)
+    >>> duration(["5", "PARSECS"])
+    'unknown unit of time "PARSECS"'
+    """
+    text = " ".join(words)
+    months, us, position = 0, Decimal(0), 0
+    if not text.strip(" -"):
+        return "expected a length of time"
+    while (part := _PART.match(text, position)) is not None:
+        position = part.end()
+        number, unit = Decimal(part[1].replace(" ", "")), part[2]
+        if not unit:
+            return f"{part[1]} has no unit of time"
+        if unit.lower() in _MONTHS:
+            count = number * _MONTHS[unit.lower()]
+            if count != int(count):
+                return f"{part[1]} {unit} is not a whole number of months"
+            months += int(count)
+        elif unit.lower() in _US:
+            us += number * _US[unit.lower()]
+        else:
+            return f'unknown unit of time "{unit}"'
+    if text[position:].strip():
+        return f'"{text[position:].strip()}" is not a length of time'
+    if us != us.to_integral_value():
+        return "the length is not a whole number of microseconds"
+    if abs(us) > _LIMIT_US or abs(months) > 12_000_000:
+        return "the length is out of range"
+    return Duration(months, int(us))

@@ -1,0 +1,137 @@
+"""Errors of the planner.
+
+InvalidInput
+* CqlSyntaxError        the text is not CQL
+* UnsupportedCql        a construct that CQL here does not have
+* UnknownStream         FROM names no stream
+* UnknownColumn         no such column, or no such name before the dot
+* AmbiguousColumn       both streams have the column
+* UnknownFunction       no such scalar function
+* TypeMismatch          an operator or function does not take these types
+* NoWindow              a stream without a window
+* InvalidWindow         zero, negative, too long, or given twice
+* NoEquiKey             no column of one stream equals a column of the other
+* KeyTypeMismatch       key columns of types that cannot be compared exactly
+* InvalidOutput         result columns without a usable name
+* UnsupportedStrategy   a strategy that cannot plan yet
+InternalError
+* InvalidPlan           a plan breaks an invariant
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from catalog.errors import InternalError, InvalidInput
+
+
+class CqlSyntaxError(InvalidInput):
+    """The text is not CQL."""
+
+    code = "cql-syntax-error"
+
+
+class UnsupportedCql(InvalidInput):
+    """A construct that CQL here does not have."""
+
+    code = "unsupported-cql"
+
+
+class UnknownStream(InvalidInput):
+    """FROM names no registered stream."""
+
+    code = "unknown-stream"
+
+
+class UnknownColumn(InvalidInput):
+    """The stream has no such column, or nothing goes by the name before the dot."""
+
+    code = "unknown-column"
+
+
+class AmbiguousColumn(InvalidInput):
+    """Both streams have a column of that name."""
+
+    code = "ambiguous-column"
+
+
+class UnknownFunction(InvalidInput):
+    """No scalar function of that name."""
+
+    code = "unknown-function"
+
+
+class TypeMismatch(InvalidInput):
+    """An operator or function does not take values of these types."""
+
+    code = "type-mismatch"
+
+
+class NoWindow(InvalidInput):
+    """A stream of the query has no window."""
+
+    code = "no-window"
+
+
+class InvalidWindow(InvalidInput):
+    """A window of zero or negative length, too long, given twice, or one that no pair can fit."""
+
+    code = "invalid-window"
+
+
+class NoEquiKey(InvalidInput):
+    """No column of one stream has to equal a column of the other."""
+
+    code = "no-equi-key"
+
+
+class KeyTypeMismatch(InvalidInput):
+    """Two key columns have types that do not compare exactly."""
+
+    code = "key-type-mismatch"
+
+
+class InvalidOutput(InvalidInput):
+    """A result column has no name of its own, a reserved one, or no type."""
+
+    code = "invalid-output"
+
+
+class UnsupportedStrategy(InvalidInput):
+    """A strategy that this version of Sluice cannot plan with."""
+
+    code = "unsupported-strategy"
+
+
+class InvalidPlan(InternalError):
+    """A plan breaks an invariant."""
+
+    code = "invalid-plan"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like ``name`` without regard to case, or None.
+
+    >>> nearest("delya", ["carrier", "Delay"])
+    'Delay'
+    """
+    by_folded = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
+    return by_folded[matches[0]] if matches else None
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names quoted and joined for a sentence: ``"a", "b" and "c"``."""
+    quoted = [f'"{name}"' for name in names]
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+def did_you_mean(name: str, known: Iterable[str], kind: str) -> str:
+    """Return a hint with the nearest known name, or with all of them when none is near."""
+    names = list(known)
+    if (near := nearest(name, names)) is not None:
+        return f'Did you mean "{near}"?'
+    if not names:
+        return f"There is no {kind} yet."
+    return f"Known {kind}s: {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."

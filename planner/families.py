@@ -1,0 +1,104 @@
+"""Families: queries over the same two streams with the same join key, which share one chain.
+
+A family is what a strategy gets to see: its queries with their windows and lineage bits, but no chain yet.
+Everything in it is ordered by content (ids, bits), never by arrival: same queries, same family.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog.values.plan import FamilyPlan, PlannedFilter, PlannedQuery, Slice
+from catalog.values.query import Query
+
+SideName = Literal["a", "b"]
+
+#: Both sides, in the order in which everything is done.
+SIDES: tuple[SideName, SideName] = ("a", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Queries over one pair of streams and one join key, before a strategy has chosen their chains.
+
+    Attributes:
+        id: Derived from streams and key (``family_id``).
+        queries: Queries by id.
+        filters_a: Distinct filters of a, by bit.
+        filters_b: The same for b.
+    """
+
+    id: str
+    queries: tuple[PlannedQuery, ...]
+    filters_a: tuple[PlannedFilter, ...]
+    filters_b: tuple[PlannedFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """What a strategy decides for one family: the slices of each side, contiguous from 0."""
+
+    a: tuple[Slice, ...]
+    b: tuple[Slice, ...]
+
+
+def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
+    """Group queries into families.
+
+    Args:
+        queries: Bound queries in any order.
+
+    Returns:
+        Queries by family id; families in the order of their ids, queries in the order of theirs.
+    """
+    grouped: dict[str, list[Query]] = {}
+    for query in sorted(queries, key=lambda q: q.id):
+        grouped.setdefault(family_id(query.a.stream_id, query.b.stream_id, query.key), []).append(query)
+    return {family: tuple(grouped[family]) for family in sorted(grouped)}
+
+
+def family_id(stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...]) -> str:
+    """Return the id of a family, the same in every version and process.
+
+    Args:
+        stream_a: Stream id of side a.
+        stream_b: Stream id of side b.
+        key: Key columns as (of a, of b), in canonical order.
+
+    Returns:
+        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key.
+
+    >>> family_id(1, 2, (("k", "k"),))
+    's1s2-52383a8d'
+    """
+    digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()
+    return f"s{stream_a}s{stream_b}-{digest[:8]}"
+
+
+def side_window_us(query: PlannedQuery, side: SideName) -> int:
+    """Return the window of a query on one side, µs."""
+    return query.w_a_us if side == "a" else query.w_b_us
+
+
+def side_filter(query: PlannedQuery, side: SideName) -> int | None:
+    """Return the lineage bit of a query's filter on one side, None if it takes every row."""
+    return query.filter_a if side == "a" else query.filter_b
+
+
+def side_stream(family: FamilyPlan, side: SideName) -> int:
+    """Return the stream of one side."""
+    return family.stream_a if side == "a" else family.stream_b
+
+
+def side_filters(family: FamilyPlan, side: SideName) -> dict[int, PlannedFilter]:
+    """Return the distinct filters of one side by bit."""
+    return {f.bit: f for f in (family.filters_a if side == "a" else family.filters_b)}
+
+
+def side_chain(family: FamilyPlan, side: SideName) -> tuple[Slice, ...]:
+    """Return the slices of one side."""
+    return family.chain_a if side == "a" else family.chain_b

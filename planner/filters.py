@@ -1,0 +1,63 @@
+"""Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
+
+Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
+Invariant: a bit means one filter for ever. Rows rest in the state with the lineage they got when they came,
+so a bit given to another filter later would let old rows pass a filter that they never met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from catalog.values.plan import PlannedFilter
+
+
+def assign_bits(
+    wanted: Mapping[str, tuple[str, ...]], previous: Sequence[PlannedFilter], next_bit: int
+) -> tuple[tuple[PlannedFilter, ...], int]:
+    """Give every wanted filter its lineage bit.
+
+    A filter of the previous plan keeps its bit; new ones take the next bits in the order of their texts. A
+    filter that had left and comes back is a new one: rows that came in between do not carry its bit.
+
+    Args:
+        wanted: Columns read, by canonical predicate.
+        previous: Filters of the same family and side in the plan before.
+        next_bit: First bit never given yet.
+
+    Returns:
+        The filters by bit, and the first bit never given after that.
+
+    >>> old = PlannedFilter(0, "v < 2", ("v",))
+    >>> [f.bit for f in assign_bits({"v < 2": ("v",), "v < 1": ("v",)}, [old], 1)[0]]
+    [0, 1]
+    """
+    known = {f.sql: f.bit for f in previous}
+    filters = [PlannedFilter(known[sql], sql, columns) for sql, columns in wanted.items() if sql in known]
+    for sql in sorted(wanted.keys() - known.keys()):
+        filters.append(PlannedFilter(next_bit, sql, wanted[sql]))
+        next_bit += 1
+    return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
+
+
+def keep_bits(bits: Iterable[int | None]) -> tuple[int, ...] | None:
+    """Return cond'_i: the bits of which a row needs one so that some query can still use it.
+
+    Args:
+        bits: Filter of each query that reaches the slice, None for a query without one.
+
+    Returns:
+        Distinct bits, ascending; None if some query takes every row.
+
+    Source: State-Slice §6, cond'_i = cond_i or ... or cond_N.
+
+    >>> keep_bits([3, 1, 3])
+    (1, 3)
+    >>> keep_bits([3, None])
+    """
+    distinct: set[int] = set()
+    for bit in bits:
+        if bit is None:
+            return None
+        distinct.add(bit)
+    return tuple(sorted(distinct))

@@ -1,0 +1,177 @@
+"""The plan as a graph of streams, slices, unions and queries, for whatever draws it.
+
+stream A ─┐
+          ├─ slice 1 [0s, 10s) ── slice 2 [10s, 30s)      rows move on as they age, filtered
+stream B ─┘        │      └──────────┐     │
+                union (1)         union (1, 2)            State-Slice, VLDB 2006, Figure 10
+                   │                  │
+                   q1                q2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Slice
+from planner.display import FamilyText, display_interval, family_text
+from planner.families import SIDES, SideName, side_chain, side_filter, side_window_us
+
+#: Beyond so many filters a label would hide the graph; the text form and the document have all of them.
+_LABEL_FILTERS = 4
+
+NodeKind = Literal["stream", "slice", "union", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box of the graph.
+
+    Attributes:
+        id: Unique in the graph, letters, digits and underscores.
+        kind: What it stands for.
+        label: Text to show.
+        group: Number of its family from 1; 0 for streams, which families share.
+    """
+
+    id: str
+    kind: NodeKind
+    label: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An arrow of the graph.
+
+    Attributes:
+        source: Node id.
+        target: Node id.
+        label: Filter that rows or results pass on the way; empty for none.
+        probe: Rows only look for partners there and are not kept.
+    """
+
+    source: str
+    target: str
+    label: str = ""
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """Nodes, edges and the titles of the families in order."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    groups: tuple[str, ...]
+
+
+def plan_graph(plan: Plan) -> PlanGraph:
+    """Draw a plan: every slice, the way rows take through them, and the union of each query."""
+    streams = {s.id: s.name for s in plan.streams}
+    used = sorted({i for f in plan.families for i in (f.stream_a, f.stream_b)})
+    nodes = [Node(f"s{i}", "stream", streams[i], 0) for i in used]
+    edges: list[Edge] = []
+    titles = []
+    for group, family in enumerate(plan.families, start=1):
+        text = family_text(family, streams)
+        drawing = _FamilyDrawing(family, group, text)
+        nodes += drawing.nodes()
+        edges += drawing.edges()
+        titles.append(text.title)
+    return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
+
+
+def one_chain(family: FamilyPlan) -> bool:
+    """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
+    return [(s.w_end_us, s.queries) for s in family.chain_a] == [
+        (s.w_end_us, s.queries) for s in family.chain_b
+    ]
+
+
+def feeding_slices(chain: Sequence[Slice], window: int) -> tuple[int, ...]:
+    """Return the numbers of the slices whose union is the answer for a window, from 1.
+
+    Args:
+        chain: One side's chain.
+        window: The query's window on that side, µs.
+    """
+    return tuple(n for n, s in enumerate(chain, start=1) if s.w_start_us < window)
+
+
+@dataclass(frozen=True, slots=True)
+class _FamilyDrawing:
+    family: FamilyPlan
+    group: int
+    text: FamilyText
+
+    def nodes(self) -> list[Node]:
+        nodes = []
+        if one_chain(self.family):
+            for n, piece in enumerate(self.family.chain_a, start=1):
+                nodes.append(self._node(f"ab{n}", "slice", f"slice {n} {display_interval(piece)}"))
+        else:
+            for side in SIDES:
+                label = self.text.labels[side]
+                for n, piece in enumerate(side_chain(self.family, side), start=1):
+                    text = f"slice {n} of {label} {display_interval(piece)}"
+                    nodes.append(self._node(f"{side}{n}", "slice", text))
+        nodes += [self._node(f"u{n}", "union", "union") for n in range(1, len(self._unions()) + 1)]
+        nodes += [self._node(f"q{q.id}", "query", q.name) for q in self.family.queries]
+        return nodes
+
+    def edges(self) -> list[Edge]:
+        a, b = f"s{self.family.stream_a}", f"s{self.family.stream_b}"
+        edges = []
+        if one_chain(self.family):
+            edges.append(Edge(a, self._id("ab1"), self._keep("a", 1)))
+            edges.append(Edge(b, self._id("ab1"), self._keep("b", 1)))
+            for n in range(2, len(self.family.chain_a) + 1):
+                label = ", ".join(k for side in SIDES if (k := self._keep(side, n)))
+                edges.append(Edge(self._id(f"ab{n - 1}"), self._id(f"ab{n}"), label))
+        else:
+            for side, own, other in zip(SIDES, (a, b), (b, a), strict=True):
+                edges.append(Edge(own, self._id(f"{side}1"), self._keep(side, 1)))
+                edges.append(Edge(other, self._id(f"{side}1"), "probe", probe=True))
+                for n in range(2, len(side_chain(self.family, side)) + 1):
+                    edges.append(
+                        Edge(self._id(f"{side}{n - 1}"), self._id(f"{side}{n}"), self._keep(side, n))
+                    )
+        for n, (slices, members) in enumerate(self._unions().items(), start=1):
+            edges += [Edge(self._id(s), self._id(f"u{n}")) for s in slices]
+            edges += [Edge(self._id(f"u{n}"), self._id(f"q{q.id}"), self._conditions(q)) for q in members]
+        return edges
+
+    def _unions(self) -> dict[tuple[str, ...], list[PlannedQuery]]:
+        """Return the queries of each distinct union, by the slices that feed it."""
+        unions: dict[tuple[str, ...], list[PlannedQuery]] = {}
+        one = one_chain(self.family)
+        for query in self.family.queries:
+            feeding = {s: feeding_slices(side_chain(self.family, s), side_window_us(query, s)) for s in SIDES}
+            if one:
+                slices = tuple(f"ab{n}" for n in feeding["a"])
+            else:
+                slices = tuple(f"{side}{n}" for side in SIDES for n in feeding[side])
+            unions.setdefault(slices, []).append(query)
+        return unions
+
+    def _conditions(self, query: PlannedQuery) -> str:
+        """Return the query's own filters and residual, applied to the results of its union."""
+        parts = [self.text.filter(side, side_filter(query, side)) for side in SIDES]
+        if query.residual is not None:
+            parts.append(self.text.residual(query.residual))
+        return ", ".join(part for part in parts if part is not None)
+
+    def _keep(self, side: SideName, number: int) -> str:
+        keep = side_chain(self.family, side)[number - 1].keep
+        if keep is None:
+            return ""
+        shown = self.text.keep(side, keep[:_LABEL_FILTERS])
+        return shown if len(keep) <= _LABEL_FILTERS else f"{shown} OR {len(keep) - _LABEL_FILTERS} more"
+
+    def _node(self, name: str, kind: NodeKind, label: str) -> Node:
+        return Node(self._id(name), kind, label, self.group)
+
+    def _id(self, name: str) -> str:
+        return f"f{self.group}_{name}"

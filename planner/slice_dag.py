@@ -1,0 +1,66 @@
+"""The slice DAG of one side of a family (State-Slice, VLDB 2006, §5.2).
+
+    v_0 = 0 ──e_01── v_1 = w_1 ──e_12── v_2 = w_2 ──e_23── v_3 = w_3
+     └────────e_02 (merged)──────┘└──────e_13 (merged)─────┘
+     └──────────────────────e_03──────────────────────────┘
+
+Nodes are the distinct window lengths of the side (µs) and 0; edge e_ij is the sliced join [w_i, w_j), merged
+if it spans more than one boundary. Every path v_0 -> v_N is a chain that answers all queries: Mem-Opt is the
+one of all single steps, CPU-Opt the shortest one once edges carry their cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import networkx as nx
+
+from catalog.values.plan import Slice
+from planner.families import Family, SideName, side_filter, side_window_us
+from planner.filters import keep_bits
+
+
+def slice_dag(windows_us: Iterable[int], *, longest: int | None = None) -> nx.DiGraph[int]:
+    """Build the DAG of possible slices over the distinct windows of one side.
+
+    Args:
+        windows_us: Windows of the queries on this side, µs, in any order, repeated or not.
+        longest: Boundaries that one slice may span; None for any number. With N boundaries the full graph
+            has N (N + 1) / 2 edges, ``longest=1`` has N.
+
+    Returns:
+        Nodes are boundaries in µs, ascending from 0; edges point from a slice's start to its end.
+
+    >>> sorted(slice_dag([30, 10]).edges)
+    [(0, 10), (0, 30), (10, 30)]
+    """
+    boundaries = [0, *sorted(set(windows_us))]
+    dag: nx.DiGraph[int] = nx.DiGraph()
+    dag.add_nodes_from(boundaries)
+    for i, start in enumerate(boundaries):
+        stop = len(boundaries) if longest is None else i + longest + 1
+        dag.add_edges_from((start, end) for end in boundaries[i + 1 : stop])
+    return dag
+
+
+def chain_of_path(path: Sequence[int], family: Family, side: SideName) -> tuple[Slice, ...]:
+    """Turn a path of boundaries into a chain: who reaches each slice, and which rows it keeps.
+
+    A query reaches a slice iff its window ends beyond the slice's start; the slice keeps a row iff it passes
+    the filter of some such query (§6, cond'_i).
+
+    Args:
+        path: Boundaries from 0 to the side's largest window, µs, ascending.
+        family: Family whose queries the chain serves.
+        side: Side whose rows the chain holds.
+
+    Returns:
+        One slice per step of the path.
+    """
+    chain = []
+    for start, end in itertools.pairwise(path):
+        reaching = [q for q in family.queries if side_window_us(q, side) > start]
+        keep = keep_bits(side_filter(q, side) for q in reaching)
+        chain.append(Slice(start, end, tuple(q.id for q in reaching), keep))
+    return tuple(chain)

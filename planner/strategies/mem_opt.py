@@ -1,0 +1,33 @@
+"""Mem-Opt: the chain that holds the fewest rows (State-Slice, VLDB 2006, §5.1)."""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from catalog.values.plan import Slice
+from planner.families import Chains, Family, SideName, side_window_us
+from planner.slice_dag import chain_of_path, slice_dag
+
+
+def mem_opt(family: Family) -> Chains:
+    """Cut each side at every distinct window: every edge e_(i,i+1) of the slice DAG.
+
+    Without selections the state equals that of one join with the largest window (Theorem 3); with them it
+    is the rows that some query can still use (Theorem 4), since each boundary is a place to filter. Merging
+    slices can only save CPU, never state.
+
+    Args:
+        family: Queries and their filters.
+
+    Returns:
+        The chains of both sides.
+
+    Source: State-Slice §5.1, Theorems 3 and 4. We differ: each side has its own windows.
+    """
+    return Chains(a=_chain(family, "a"), b=_chain(family, "b"))
+
+
+def _chain(family: Family, side: SideName) -> tuple[Slice, ...]:
+    dag = slice_dag((side_window_us(q, side) for q in family.queries), longest=1)
+    # With single steps only, the DAG is one path: the topological order is the chain.
+    return chain_of_path(list(nx.topological_sort(dag)), family, side)

@@ -1,0 +1,223 @@
+"""CHAIN: the one stateful operator of the job. It moves bytes between Spark's state and ``operators.bucket``.
+
+    manifest  ValueState   bucket manifest, rewritten every batch (small)
+    plan      ValueState   plan in force, rewritten when it changes
+    segments  MapState     segment id -> bytes, written once
+
+Spark unpickles a fresh processor for every task and hands a bucket to any of its workers, so what lives longer than a
+batch lives in this module: the bounded segment cache and the compiled plans of the last versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from catalog.values.batch import SliceCounters
+from catalog.values.plan import Plan
+from operators.bucket import BatchOutput, Bucket
+from operators.bucket_state import (
+    SegmentIds,
+    decode_plan,
+    encode_manifest,
+    encode_plan,
+    load_bucket,
+    segment_ids,
+    store_segments,
+)
+from operators.chain import SIDES, CompiledFamily
+from operators.payload import Payload
+from operators.segment import Segment, encode_rows
+from operators.segment_cache import SegmentCache
+from service.failpoints import reached
+
+OUTPUT_SCHEMA = "kind string, name string, payload binary"
+
+#: Compiled plan versions kept per worker: the one in force and the one before, for replays.
+PLANS_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ChainOptions:
+    """What a processor needs to know.
+
+    Attributes:
+        checkpoint_id: Id of the checkpoint; part of every segment id.
+        bucket_keys: Key of each bucket.
+        cache_dir: Directory for the node's segment files, or None.
+        cache_bytes: Bytes of decoded segments kept per worker.
+        engine_lock: Path of the engine's lock file, for failpoints.
+    """
+
+    checkpoint_id: str
+    bucket_keys: tuple[int, ...]
+    cache_dir: str | None
+    cache_bytes: int
+    engine_lock: str
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """What a worker process keeps between batches."""
+
+    cache: SegmentCache
+    plans: dict[tuple[str, int], tuple[Plan, dict[str, CompiledFamily]]]
+
+
+_workers: dict[str, _Worker] = {}
+
+
+class ChainProcessor(StatefulProcessor):
+    """Runs one bucket's batch.
+
+    Args:
+        options: See ``ChainOptions``.
+    """
+
+    def __init__(self, options: ChainOptions) -> None:
+        self._options = options
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the bucket's state."""
+        self._manifest = handle.getValueState("manifest", "value binary")
+        self._plan = handle.getValueState("plan", "version int, value binary")
+        self._segments = handle.getMapState("segments", "id string", "value binary")
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Process the payloads of one batch for one bucket and yield results, late rows and a report."""
+        payloads = [Payload.decode(bytes(data)) for frame in rows for data in frame["payload"]]
+        number = self._options.bucket_keys.index(int(key[0]))
+        worker = self._worker()
+        stored = self._manifest.get()
+        manifest = bytes(stored[0]) if stored is not None else None
+        bucket = self._load(worker, manifest)
+        output = bucket.process(payloads)
+        batch = payloads[0].batch
+        self._save(worker, bucket, number, batch, manifest)
+        reached("before-state-commit", batch, self._options.engine_lock)
+        kinds, names, values = [], [], []
+        for family, table in output.results.items():
+            kinds.append("results")
+            names.append(family)
+            values.append(encode_rows(table))
+        for stream_id, table in output.late.items():
+            kinds.append("late")
+            names.append(str(stream_id))
+            values.append(encode_rows(table))
+        kinds.append("report")
+        names.append(str(number))
+        values.append(json.dumps(_report(bucket, output, batch)).encode())
+        yield pd.DataFrame({"kind": kinds, "name": names, "payload": values})
+
+    def close(self) -> None:
+        """Nothing to close: what lives longer belongs to the worker."""
+
+    def _worker(self) -> _Worker:
+        checkpoint = self._options.checkpoint_id
+        if checkpoint not in _workers:
+            directory = Path(self._options.cache_dir) if self._options.cache_dir else None
+            _workers[checkpoint] = _Worker(SegmentCache(self._options.cache_bytes, directory), {})
+        return _workers[checkpoint]
+
+    def _load(self, worker: _Worker, manifest: bytes | None) -> Bucket:
+        if manifest is None:
+            return load_bucket(None, None, self._no_segment, {})
+        version = json.loads(manifest)["plan_version"]
+        plan, compiled = self._compiled(worker, version) if version else (None, {})
+        entries = {}
+
+        def load(segment_id: str) -> Segment:
+            entry = worker.cache.get(segment_id, lambda: bytes(self._segments.getValue((segment_id,))[0]))
+            entries[segment_id] = entry
+            return entry.segment
+
+        bucket = load_bucket(manifest, plan, load, compiled)
+        for chain in bucket.chains.values():
+            for _, _, segment in chain.segments():
+                entry = entries[segment.id]
+                if entry.version == version and entry.classes is not None:
+                    chain.remember_classes(segment, entry.classes)
+        return bucket
+
+    def _compiled(self, worker: _Worker, version: int) -> tuple[Plan, dict[str, CompiledFamily]]:
+        key = (self._options.checkpoint_id, version)
+        if key not in worker.plans:
+            _, data = self._plan.get()
+            worker.plans[key] = (decode_plan(bytes(data)), {})
+            while len(worker.plans) > PLANS_KEPT:
+                worker.plans.pop(next(iter(worker.plans)))
+        return worker.plans[key]
+
+    def _no_segment(self, segment_id: str) -> Segment:
+        raise KeyError(segment_id)
+
+    def _save(self, worker: _Worker, bucket: Bucket, number: int, batch: int, manifest: bytes | None) -> None:
+        def put(segment_id: str, data: bytes, segment: Segment) -> None:
+            self._segments.updateValue((segment_id,), (data,))
+            worker.cache.put(segment)
+            worker.cache.publish(segment_id, data)
+
+        former = segment_ids(manifest) if manifest is not None else set()
+        held = store_segments(bucket, SegmentIds(self._options.checkpoint_id, number, batch), put)
+        for segment_id in sorted(former - held):
+            self._segments.removeKey((segment_id,))
+            worker.cache.drop(segment_id)
+        self._manifest.update((encode_manifest(bucket),))
+        version = bucket.plan.version if bucket.plan is not None else 0
+        if bucket.plan_changed and bucket.plan is not None:
+            self._plan.update((version, encode_plan(bucket.plan)))
+        for chain in bucket.chains.values():
+            for _, _, segment in chain.segments():
+                entry = worker.cache.get(segment.id, lambda s=segment: s.encode())
+                entry.version, entry.classes = version, chain.known_classes(segment)
+
+
+def _report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, Any]:
+    """Return the counters of one bucket and batch."""
+    return {
+        "batch": batch,
+        "plan_version": bucket.plan.version if bucket.plan is not None else 0,
+        "streams": {
+            str(stream_id): {
+                "rows": s.rows,
+                "rejected_rows": s.rejected_rows,
+                "late_rows": s.late_rows,
+                "watermark_us": s.watermark.value_us,
+                "max_event_time_us": s.watermark.max_event_time_us,
+            }
+            for stream_id, s in bucket.streams.items()
+        },
+        "slices": [asdict(counters) for counters in _slice_counters(bucket)],
+        "totals": [[family, route, count] for (family, route), count in output.totals.items()],
+        "routes": [[route, list(ids)] for route, ids in output.routes.items()],
+    }
+
+
+def _slice_counters(bucket: Bucket) -> Iterator[SliceCounters]:
+    for family_id, chain in bucket.chains.items():
+        for side in SIDES:
+            for index, state in enumerate(chain.slices[side]):
+                counts = state.counts
+                yield SliceCounters(
+                    family=family_id,
+                    side=side,
+                    slice=index + 1,
+                    rows=state.rows,
+                    bytes=sum(segment.stored_bytes for segment in state.segments),
+                    segments=len(state.segments),
+                    touched=counts.touched,
+                    males=counts.males,
+                    inserted=counts.inserted,
+                    moved_in=counts.moved_in,
+                    filtered=counts.filtered,
+                    purged=counts.purged,
+                    results=counts.results,
+                )

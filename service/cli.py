@@ -1,0 +1,173 @@
+"""The command line: ``sluice serve | demo | run | plan | query | stream``.
+
+Exit codes: 0 done, 1 something is broken, 2 what was asked for cannot be meant or done. Errors go to stderr
+in one form, ``error: what`` with detail and hint below. Modules that load Spark or sqlglot are loaded by the
+command that needs them, so that ``sluice --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
+from service.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
+from service.log import setup_logging
+from service.settings import load_settings
+
+app = typer.Typer(
+    name="sluice",
+    help="Shared window joins: many continuous queries, one state-slice chain, one Spark job.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(query_commands, name="query")
+app.add_typer(stream_commands, name="stream")
+
+WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="Where everything is kept. [default: ./sluice-data]")
+]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
+PortOption = Annotated[int | None, typer.Option(help="Port to listen on. [default: 8080]")]
+CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use. [default: all]")]
+BucketsOption = Annotated[
+    int | None,
+    typer.Option(help="Hash buckets of the join state; fixed by the first batch. [default: cores]"),
+]
+
+
+class ResultsForm(StrEnum):
+    """How ``sluice run`` leaves its results."""
+
+    PER_QUERY = "per-query"
+    SHARED = "shared"
+
+
+class PlanForm(StrEnum):
+    """How a plan is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+FormatOption = Annotated[PlanForm, typer.Option("--format", help="How to print it.")]
+
+
+@app.command()
+def serve(
+    data_dir: DataDirOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+) -> None:
+    """Run the API and the engine in one process until a signal comes."""
+    settings = load_settings(
+        data_dir=data_dir, host=host, port=port, cores=cores, buckets=buckets, log_level=log_level
+    )
+    setup_logging(settings.log_level, settings.log_format)
+    from service.serve import serve as serve_until_signal
+
+    typer.echo(
+        f"sluice: serving on http://{settings.host}:{settings.port} from {settings.data_dir}", err=True
+    )
+    serve_until_signal(settings)
+
+
+@app.command()
+def demo(
+    speed: Annotated[
+        float | None, typer.Option(help="Seconds of 2013 per second. [default: 86400, a day per second]")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where to keep it. [default: fresh, removed]")] = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
+    ] = None,
+) -> None:
+    """Replay flights and weather of New York, 2013, under more than a dozen queries."""
+    if write is not None:
+        from service.demo.workload import write_workload
+
+        typer.echo(str(write_workload(write)))
+        return
+    settings = load_settings(host=host, port=port, cores=cores, buckets=buckets)
+    setup_logging("WARNING", settings.log_format)
+    from service.demo.run import run_demo
+
+    run_demo(settings, speed=speed, once=once, data_dir=data_dir)
+
+
+@app.command()
+def run(
+    workload: WorkloadArgument,
+    out: Annotated[Path, typer.Option(help="Directory of the results, and of what a restart needs.")],
+    results: Annotated[ResultsForm, typer.Option(help="A directory per query, or each pair once.")] = (
+        ResultsForm.PER_QUERY
+    ),
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+) -> None:
+    """Run a workload over everything available, write its results, and exit.
+
+    The last line on stdout is one JSON object with counts and rates. Killed and started again with the same
+    --out, it continues where it was.
+    """
+    settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
+    setup_logging(settings.log_level, settings.log_format)
+    from service.workload import bind_workload, check_sources, load_workload
+
+    loaded = load_workload(workload)
+    check_sources(loaded)
+    bind_workload(loaded)
+    from service.run import run_workload
+
+    summary = run_workload(loaded, out, results=results.value, buckets=settings.buckets, settings=settings)
+    typer.echo(json.dumps(dataclasses.asdict(summary)))
+
+
+@app.command()
+def plan(
+    workload: Annotated[
+        Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
+    ] = None,
+    form: FormatOption = PlanForm.TEXT,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Print the shared plan of a workload file, or of the running service."""
+    if workload is None:
+        typer.echo(client(url).text("GET", "/plan", params={"format": form.value}).rstrip("\n"))
+        return
+    from service.plan_workload import plan_text
+
+    typer.echo(plan_text(workload, form.value))
+
+
+def main() -> None:
+    """Run the command line and turn errors into exit codes."""
+    try:
+        app()
+    except SluiceError as error:
+        sys.stdout.flush()
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2 if isinstance(error, (InvalidInput, NotFound, Conflict)) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A client of the REST API: one method per kind of answer, problems raised as errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from catalog.errors import InvalidInput, SluiceError, Unavailable
+
+#: A request may wait for a plan version to become active, which takes a micro-batch.
+TIMEOUT_S = 120.0
+
+Params = Mapping[str, str | int | None]
+
+
+class RequestRefused(InvalidInput):
+    """The service refused a request; the text is the service's own."""
+
+    code = "request-refused"
+
+
+class ServiceFailed(Unavailable):
+    """The service could not be reached, or failed."""
+
+    code = "service-failed"
+
+
+class Client:
+    """Requests to one service.
+
+    Args:
+        url: Base of the service, such as ``http://127.0.0.1:8080``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", timeout=TIMEOUT_S)
+
+    def json(self, method: str, path: str, *, body: object = None, params: Params | None = None) -> Any:
+        """Return the JSON answer to a request, or None where the answer is empty."""
+        response = self._send(method, path, json=body, params=params)
+        return response.json() if response.content else None
+
+    def text(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        accept: str = "*/*",
+        content: bytes = b"",
+    ) -> str:
+        """Return the answer to a request as text."""
+        headers = {"Accept": accept}
+        if content:
+            headers["Content-Type"] = "application/x-ndjson"
+        return self._send(method, path, params=params, headers=headers, content=content).text
+
+    def _send(self, method: str, path: str, *, params: Params | None, **request: Any) -> httpx.Response:
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        try:
+            response = self._http.request(method, path, params=given, **request)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ServiceFailed(
+                f'no answer from "{self._url}"',
+                detail=f"{error}.",
+                hint="Start the service with sluice serve, or name another one with --url.",
+            ) from error
+        if response.is_error:
+            raise _from_problem(response)
+        return response
+
+
+def _from_problem(response: httpx.Response) -> SluiceError:
+    """Return the error that a problem+json body describes."""
+    kind = RequestRefused if response.is_client_error else ServiceFailed
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        return kind(f"the service answered {response.status_code} {response.reason_phrase}")
+    fault = next(iter(body.get("errors") or []), {})
+    primary = body.get("detail") or body.get("title") or f"the service answered {response.status_code}"
+    if underline := fault.get("underline"):
+        primary += "".join(f"\n    {line}" for line in underline.splitlines())
+    return kind(primary, detail=body.get("explanation"), hint=body.get("hint") or fault.get("hint"))

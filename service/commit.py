@@ -1,0 +1,182 @@
+"""The commit of a batch: result files first, then one manifest that makes them visible.
+
+Spark calls back at least once per batch, and a replayed batch gives the same rows. So the first manifest of a batch
+stays, later ones are dropped with their files, and files that no manifest names are swept at the next start.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from catalog.clock import wall_clock_us
+from catalog.errors import InvariantBroken
+from catalog.store import Store
+from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
+from service.failpoints import reached
+from service.sinks.result_files import REPORT_SCHEMA, ResultWriter
+
+log = logging.getLogger(__name__)
+
+_SUMMED = ("rows", "bytes", "segments", "touched", "males", "inserted", "moved_in", "filtered", "purged", "results")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommitter:
+    """Commits the batches of one engine.
+
+    Attributes:
+        store: Catalog.
+        results_dir: Directory of result files.
+        late_dir: Directory of late rows.
+        keep_late_rows: Whether late rows are kept, not only counted.
+        epoch: Fencing epoch of the engine.
+        engine_lock: Path of the lock file, for failpoints.
+    """
+
+    store: Store
+    results_dir: Path
+    late_dir: Path
+    keep_late_rows: bool
+    epoch: int
+    engine_lock: str
+
+    def __call__(self, output: DataFrame, batch: int) -> None:
+        """Write and commit one batch.
+
+        Args:
+            output: Rows of ``service.chain_processor``.
+            batch: Spark's batch id, equal to the batch number.
+
+        Raises:
+            FencedOut: Another engine has taken over.
+            InvariantBroken: Buckets disagree.
+        """
+        started_at_us = wall_clock_us()
+        write = ResultWriter(
+            str(self.results_dir), str(self.late_dir) if self.keep_late_rows else None, self.epoch, batch
+        )
+
+        def write_files(batches: Any) -> Any:
+            yield from write(batches)
+
+        lines = output.mapInArrow(write_files, REPORT_SCHEMA).collect()
+        reached("after-state-commit", batch, self.engine_lock)
+        manifest = self._manifest([tuple(line) for line in lines], batch, started_at_us)
+        reached("before-result-commit", batch, self.engine_lock)
+        if not self.store.commit_batch(manifest):
+            log.info("batch was committed before", extra={"batch": batch})
+            self._remove(manifest)
+        reached("after-result-commit", batch, self.engine_lock)
+
+    def sweep(self) -> int:
+        """Remove files of attempts that never were committed; return how many."""
+        removed = 0
+        for directory, late in ((self.results_dir, False), (self.late_dir, True)):
+            named: dict[int, set[str]] = {}
+            for path in sorted(directory.glob("b[0-9]*-*.parquet")):
+                batch = int(path.name[1:].split("-", 1)[0])
+                if batch not in named:
+                    manifest = self.store.manifest(batch)
+                    files: Iterable[ResultFile] = ()
+                    if manifest is not None:
+                        files = manifest.late_files if late else manifest.files
+                    named[batch] = {file.path for file in files}
+                if path.name not in named[batch]:
+                    path.unlink(missing_ok=True)
+                    removed += 1
+        return removed
+
+    def _remove(self, manifest: BatchManifest) -> None:
+        kept = self.store.manifest(manifest.batch)
+        named = {f.path for f in (*kept.files, *kept.late_files)} if kept is not None else set()
+        for directory, files in ((self.results_dir, manifest.files), (self.late_dir, manifest.late_files)):
+            for file in files:
+                if file.path not in named:
+                    (directory / file.path).unlink(missing_ok=True)
+
+    def _manifest(self, lines: list[tuple[str, str, str]], batch: int, started_at_us: int) -> BatchManifest:
+        reports = [json.loads(payload) for kind, _, payload in lines if kind == "report"]
+        if not reports:
+            raise InvariantBroken(f"batch {batch} gave no report of any bucket")
+        if {report["batch"] for report in reports} != {batch}:
+            raise InvariantBroken(f"batch {batch} of Spark is not batch {reports[0]['batch']} of the source")
+        versions = {report["plan_version"] for report in reports}
+        if len(versions) != 1:
+            raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
+        version = versions.pop()
+        totals: dict[int, int] = defaultdict(int)
+        routes: dict[int, tuple[int, ...]] = {}
+        for report in reports:
+            for _, route, count in report["totals"]:
+                totals[route] += count
+            routes |= {route: tuple(ids) for route, ids in report["routes"]}
+        query_rows: dict[int, int] = defaultdict(int)
+        for route, count in totals.items():
+            for query_id in routes[route]:
+                query_rows[query_id] += count
+        return BatchManifest(
+            batch=batch,
+            epoch=self.epoch,
+            plan_version=version,
+            files=_files(lines, "results"),
+            late_files=self._late_files(lines),
+            routes=tuple(Route(route, version, ids) for route, ids in sorted(routes.items())),
+            streams=_stream_counters(reports, batch),
+            slices=_slice_counters(reports),
+            query_rows=tuple(sorted(query_rows.items())),
+            started_at_us=started_at_us,
+            committed_at_us=wall_clock_us(),
+        )
+
+    def _late_files(self, lines: list[tuple[str, str, str]]) -> tuple[ResultFile, ...]:
+        files = _files(lines, "late")
+        return tuple(
+            ResultFile(file.path, self.store.stream_by_id(int(file.family)).name, file.rows) for file in files
+        )
+
+
+def _files(lines: list[tuple[str, str, str]], kind: str) -> tuple[ResultFile, ...]:
+    found = []
+    for line_kind, name, payload in lines:
+        if line_kind == kind:
+            facts = json.loads(payload)
+            found.append(ResultFile(facts["path"], name, facts["rows"]))
+    return tuple(sorted(found, key=lambda file: (file.family, file.path)))
+
+
+def _stream_counters(reports: list[dict[str, Any]], batch: int) -> tuple[StreamCounters, ...]:
+    """Every bucket saw every header, so they must agree; late rows were counted in one bucket each."""
+    counters = []
+    for stream_id in sorted(reports[0]["streams"], key=int):
+        facts = [report["streams"][stream_id] for report in reports]
+        if len({(f["rows"], f["watermark_us"]) for f in facts}) != 1:
+            raise InvariantBroken(f"buckets disagree about stream {stream_id} in batch {batch}")
+        counters.append(
+            StreamCounters(
+                stream_id=int(stream_id),
+                rows=facts[0]["rows"],
+                late_rows=sum(f["late_rows"] for f in facts),
+                rejected_rows=facts[0]["rejected_rows"],
+                watermark_us=facts[0]["watermark_us"],
+                max_event_time_us=facts[0]["max_event_time_us"],
+            )
+        )
+    return tuple(counters)
+
+
+def _slice_counters(reports: list[dict[str, Any]]) -> tuple[SliceCounters, ...]:
+    sums: dict[tuple[str, str, int], dict[str, int]] = {}
+    for report in reports:
+        for facts in report["slices"]:
+            total = sums.setdefault((facts["family"], facts["side"], facts["slice"]), dict.fromkeys(_SUMMED, 0))
+            for name in _SUMMED:
+                total[name] += facts[name]
+    return tuple(SliceCounters(*place, **total) for place, total in sorted(sums.items()))

@@ -1,0 +1,107 @@
+"""The data directory: everything that one Sluice service keeps, in one place.
+
+catalog.db      streams, queries, plan versions, control log, manifests (SQLite)
+events.db       events posted over HTTP, durable before they are acknowledged (SQLite)
+checkpoint/     Spark's offset log, commit log and state
+results/        joined pairs, Parquet; visible once a manifest in the catalog names them
+late/           late rows, Parquet, named by manifests too
+cache/          may be deleted while nothing runs
+engine.lock     held by the one engine that may write here
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.errors import InvalidInput
+
+
+class DataDirUnusable(InvalidInput):
+    """The data directory cannot be made or written."""
+
+    code = "data-dir-unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """Paths inside a data directory.
+
+    Attributes:
+        root: The directory itself, absolute.
+        results_dir: Directory of result files where it is not the usual one.
+    """
+
+    root: Path
+    results_dir: Path | None = None
+
+    @property
+    def catalog_db(self) -> Path:
+        """SQLite file of the catalog."""
+        return self.root / "catalog.db"
+
+    @property
+    def catalog_url(self) -> str:
+        """SQLAlchemy URL of the SQLite catalog."""
+        return f"sqlite:///{self.catalog_db}"
+
+    @property
+    def events_db(self) -> Path:
+        """SQLite file of the HTTP event log."""
+        return self.root / "events.db"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint."""
+        return self.root / "checkpoint"
+
+    @property
+    def results(self) -> Path:
+        """Result files."""
+        return self.results_dir if self.results_dir is not None else self.root / "results"
+
+    @property
+    def late(self) -> Path:
+        """Files of late rows."""
+        return self.root / "late"
+
+    @property
+    def cache(self) -> Path:
+        """Scratch space."""
+        return self.root / "cache"
+
+    @property
+    def engine_lock(self) -> Path:
+        """Lock file of the writing engine."""
+        return self.root / "engine.lock"
+
+    def create(self) -> DataDir:
+        """Make every directory that is missing and return self.
+
+        Raises:
+            DataDirUnusable: One of them cannot be made.
+        """
+        for path in (self.root, self.results, self.late, self.cache):
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise DataDirUnusable(
+                    f'data directory "{self.root}" cannot be used',
+                    detail=f"{error.strerror or error}: {path}.",
+                    hint="Name a directory that you may write to with --data-dir.",
+                ) from error
+        return self
+
+
+def open_data_dir(root: Path, *, results_dir: Path | None = None) -> DataDir:
+    """Return the data directory at ``root``, made if it is missing.
+
+    Args:
+        root: Directory, absolute or relative to the working directory.
+        results_dir: Where result files go instead of ``root/results``.
+
+    Raises:
+        DataDirUnusable: It cannot be made or written.
+    """
+    results = results_dir.absolute() if results_dir is not None else None
+    return DataDir(root.absolute(), results).create()

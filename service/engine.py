@@ -1,0 +1,292 @@
+"""The engine: one Spark job over one data directory, from lock to last commit.
+
+    stopped -> starting -> running -> stopped
+                    \\         \\---> failed (the error is kept; restart() tries again)
+
+An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new fencing epoch:
+from then on no other engine's manifest is accepted. Then it sweeps files that no manifest names, and starts Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+import uuid
+from dataclasses import dataclass, field
+from typing import Literal
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from catalog.clock import wall_clock_us
+from catalog.errors import Conflict, SluiceError, Unavailable
+from catalog.store import Store
+from service.buckets import bucket_keys
+from service.chain_processor import ChainOptions
+from service.commit import BatchCommitter
+from service.data_dir import DataDir
+from service.engine_lock import EngineLock
+from service.job import JobOptions, jvm_pid, start_job, start_session
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+
+EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
+
+#: Decoded segments kept per Python worker; beyond that they are mapped from the node's files again.
+CACHE_BYTES = 1 << 30
+
+#: Setting of the catalog that describes the checkpoint.
+CHECKPOINT_SETTING = "checkpoint"
+
+
+class EngineFailed(Unavailable):
+    """The Spark job has ended with an error."""
+
+    code = "engine-failed"
+
+
+class BucketsFixed(Conflict):
+    """The number of buckets was fixed by the checkpoint's first batch."""
+
+    code = "buckets-fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What the engine does.
+
+    Attributes:
+        run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
+        state: See the module's picture.
+        since_us: Wall clock of the last change of state, µs UTC.
+        batch: Last committed batch, or None.
+        plan_version: Plan version of that batch (0: none).
+        error: Why it failed, or None.
+        spark_ui: Address of Spark's own page, or None.
+        epoch: Fencing epoch.
+    """
+
+    run_id: str
+    state: EngineState
+    since_us: int
+    batch: int | None
+    plan_version: int
+    error: str | None
+    spark_ui: str | None
+    epoch: int
+
+
+@dataclass(slots=True)
+class Engine:
+    """Runs the Spark job of one data directory.
+
+    Attributes:
+        settings: Settings.
+        data_dir: Where everything is.
+        store: Catalog.
+        bounded: Whether the job ends once everything available is processed.
+    """
+
+    settings: Settings
+    data_dir: DataDir
+    store: Store
+    bounded: bool = False
+    _lock: EngineLock = field(init=False)
+    _epoch: int = 0
+    _session: SparkSession | None = None
+    _query: StreamingQuery | None = None
+    _run_id: str = ""
+    _state: EngineState = "stopped"
+    _since_us: int = 0
+    _error: str | None = None
+    _spark_ui: str | None = None
+    _stopping: bool = False
+    _thread: threading.Thread | None = None
+    _change: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._lock = EngineLock(self.data_dir.engine_lock)
+
+    def acquire(self) -> None:
+        """Take the data directory.
+
+        Raises:
+            DataDirInUse: Another engine has it.
+        """
+        self._lock.acquire()
+
+    def start(self) -> None:
+        """Start the job in the background; the lock must be held."""
+        with self._change:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._stopping = False
+            self._set_state("starting")
+            self._thread = threading.Thread(target=self._run_and_note, name="engine")
+            self._thread.start()
+
+    def run(self) -> None:
+        """Run the job in this thread until it ends; the lock must be held.
+
+        Raises:
+            EngineFailed: It ended with an error.
+        """
+        self._set_state("starting")
+        self._run()
+
+    def stop(self, *, state: EngineState = "stopped") -> None:
+        """Stop the job after the batch in hand and end its JVM; the lock stays."""
+        with self._change:
+            self._stopping = True
+            with contextlib.suppress(Py4JError, PySparkException, OSError):
+                if self._query is not None:
+                    self._query.stop()
+            if self._thread is not None:
+                self._thread.join()
+            self._thread = None
+            self._end_session()
+            self._set_state(state)
+
+    def close(self) -> None:
+        """Stop and give the data directory back."""
+        self.stop()
+        self._lock.release()
+
+    def status(self) -> EngineStatus:
+        """Return what the engine does."""
+        last = self.store.last_manifest()
+        return EngineStatus(
+            run_id=self._run_id,
+            state=self._state,
+            since_us=self._since_us,
+            batch=None if last is None else last.batch,
+            plan_version=0 if last is None else last.plan_version,
+            error=self._error,
+            spark_ui=self._spark_ui,
+            epoch=self._epoch,
+        )
+
+    def _run_and_note(self) -> None:
+        # The thread's last line of defence: whatever ended the job is shown by status() and logged.
+        try:
+            self._run()
+        except SluiceError as error:
+            log.error("engine failed: %s", error)
+
+    def _run(self) -> None:
+        try:
+            self._start_query()
+            assert self._query is not None
+            self._query.awaitTermination()
+        except (Py4JError, PySparkException, OSError) as error:
+            if self._stopping:
+                return
+            reason = _reason(error)
+            self._end_session()
+            self._set_state("failed", reason)
+            raise EngineFailed("the Spark job has failed", detail=reason) from error
+        except SluiceError as error:
+            self._end_session()
+            self._set_state("failed", str(error))
+            raise
+
+    def _start_query(self) -> None:
+        self._epoch = self.store.new_epoch(f"pid {os.getpid()}")
+        checkpoint_id, keys, partitions = self._checkpoint()
+        commit = BatchCommitter(
+            store=self.store,
+            results_dir=self.data_dir.results,
+            late_dir=self.data_dir.late,
+            keep_late_rows=self.settings.keep_late_rows,
+            epoch=self._epoch,
+            engine_lock=str(self.data_dir.engine_lock),
+        )
+        commit.sweep()
+        shutil.rmtree(self.data_dir.cache, ignore_errors=True)
+        self.data_dir.cache.mkdir(parents=True, exist_ok=True)
+        session = self._session = start_session(self.settings, partitions)
+        self._lock.name_jvm(jvm_pid(session))
+        self._spark_ui = session.sparkContext.uiWebUrl
+        options = JobOptions(
+            checkpoint=str(self.data_dir.checkpoint),
+            source={
+                "catalog_url": self.settings.catalog_url or self.data_dir.catalog_url,
+                "events_db": str(self.data_dir.events_db),
+                "bucket_keys": ",".join(str(key) for key in keys),
+                "max_rows": str(self.settings.max_rows_per_batch),
+                "engine_lock": str(self.data_dir.engine_lock),
+            },
+            chain=ChainOptions(
+                checkpoint_id, keys, str(self.data_dir.cache), CACHE_BYTES, str(self.data_dir.engine_lock)
+            ),
+            partitions=partitions,
+            bounded=self.bounded,
+        )
+        self._query = start_job(session, options, commit)
+        self._run_id = str(self._query.runId)
+        if not self._stopping:
+            self._set_state("running")
+        log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
+
+    def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
+        """Return checkpoint id, bucket keys and shuffle partitions; the first start fixes them."""
+        facts = self.store.setting(CHECKPOINT_SETTING)
+        if not isinstance(facts, dict):
+            buckets = self.settings.bucket_count
+            partitions = min(buckets, max(self.settings.cores, 1))
+            facts = {"id": uuid.uuid4().hex[:12], "buckets": buckets, "partitions": partitions}
+            self.store.set_setting(CHECKPOINT_SETTING, facts)
+        buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
+        if self.settings.buckets is not None and self.settings.buckets != buckets:
+            raise BucketsFixed(
+                f"this data directory has {buckets} buckets, not {self.settings.buckets}",
+                detail="The number of buckets is fixed by the first batch.",
+                hint="Leave --buckets out, or start on a fresh data directory.",
+            )
+        return str(facts["id"]), bucket_keys(buckets, partitions), partitions
+
+    def _end_session(self) -> None:
+        """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
+        session, self._session, self._query = self._session, None, None
+        if session is None:
+            return
+        with contextlib.suppress(Py4JError, PySparkException, OSError):
+            session.stop()
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            with contextlib.suppress(Py4JError, OSError):
+                gateway.shutdown()
+            process = getattr(gateway, "proc", None)
+            if process is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+                try:
+                    process.wait(timeout=30)
+                except TimeoutError:
+                    process.kill()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None  # type: ignore[attr-defined]  # set by pyspark on the class
+
+    def _set_state(self, state: EngineState, error: str | None = None) -> None:
+        self._state = state
+        self._error = error
+        self._since_us = wall_clock_us()
+
+
+def _reason(error: Exception) -> str:
+    """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
+    if isinstance(error, Py4JNetworkError | OSError):
+        return "The JVM has gone."
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
+    return causes[-1] if causes else (lines[0] if lines else type(error).__name__)

@@ -1,0 +1,121 @@
+"""Listing of files: a file is judged once and recorded durably before any offset names it.
+
+A listed file keeps its position and its verdict for ever. A corrupt one, or one of another schema, is set
+aside with the reason and never read; one whose bytes change later fails loudly when it is read.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from catalog.values.listed_input import ListedInput
+from catalog.values.stream import FilesSource, Stream
+from service.inputs.errors import UnusableFile
+from service.inputs.formats.csv import inspect_csv
+from service.inputs.formats.facts import FileFacts
+from service.inputs.formats.jsonl import inspect_jsonl
+from service.inputs.formats.parquet import inspect_parquet
+from service.inputs.partitions import ROW_BITS
+
+if TYPE_CHECKING:
+    from catalog.store import Store  # not at run time: readers must not load SQLAlchemy
+
+log = logging.getLogger(__name__)
+
+#: Names that writers give to files that are not whole yet, or that are none of a stream's data.
+_HIDDEN_PREFIXES: Final = (".", "_")
+_TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
+
+#: Files that one write to the catalog records: what a crash during a long first listing costs.
+_FILES_PER_WRITE: Final = 256
+
+_INSPECT: Final[dict[str, Callable[[Stream, str], FileFacts]]] = {
+    "parquet": inspect_parquet,
+    "jsonl": inspect_jsonl,
+    "csv": inspect_csv,
+}
+
+
+def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
+    """List the new files of a stream, in order of their paths, and record each with its verdict.
+
+    Args:
+        store: Catalog that records them.
+        stream: Stream with a ``files`` source.
+        settle_s: A file that looks broken is left for the next listing until it has not changed for so
+            long: its writer may be at work. 0 judges at once.
+
+    Returns:
+        Number of files listed now, those set aside included.
+    """
+    if not isinstance(stream.source, FilesSource):
+        return 0
+    known = store.known_paths(stream.id)
+    found: list[ListedInput] = []
+    listed = 0
+    for path in sorted(set(_candidates(stream.source.path)) - known):
+        entry = _judge(stream, path, settle_s)
+        if entry is None:
+            continue
+        found.append(entry)
+        if len(found) == _FILES_PER_WRITE:
+            store.append_inputs(stream.id, found)
+            listed, found = listed + len(found), []
+    if found:
+        store.append_inputs(stream.id, found)
+    return listed + len(found)
+
+
+def _candidates(path: str) -> Iterator[str]:
+    """Visible whole files of a directory (not below it), of a glob, or the one file."""
+    if os.path.isdir(path):
+        with os.scandir(path) as entries:
+            yield from (entry.path for entry in entries if _is_visible(entry.name) and entry.is_file())
+    elif os.path.exists(path):
+        yield path
+    else:
+        for match in glob.iglob(path, recursive=True):
+            if _is_visible(os.path.basename(match)) and os.path.isfile(match):
+                yield match
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
+
+
+def _judge(stream: Stream, path: str, settle_s: float) -> ListedInput | None:
+    """Inspect a file; None if it is gone or still being written."""
+    assert isinstance(stream.source, FilesSource)
+    try:
+        before = os.stat(path)
+        try:
+            facts, reason = _INSPECT[stream.source.format](stream, path), None
+            if facts.rows >> ROW_BITS:
+                raise UnusableFile(f"it has {facts.rows} rows; split it")
+        except UnusableFile as error:
+            facts, reason = FileFacts(0, None, None), error.primary
+        after = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        return None
+    if reason is not None:
+        if time.time() - before.st_mtime < settle_s:
+            return None
+        log.warning("file set aside", extra={"stream": stream.name, "path": path, "reason": reason})
+    return ListedInput(
+        position=0,  # the catalog gives it
+        path=path,
+        size=before.st_size,
+        mtime_ns=before.st_mtime_ns,
+        rows=facts.rows,
+        t_min_us=facts.t_min_us,
+        t_max_us=facts.t_max_us,
+        verdict="ok" if reason is None else "set-aside",
+        reason=reason,
+    )

@@ -1,0 +1,171 @@
+"""Parquet files: facts from the footer, rows by column, casts only where nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types as pat
+
+from catalog.arrow_types import arrow_schema, arrow_type
+from catalog.values.stream import Stream
+from service.inputs.errors import UnusableFile
+from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns
+
+#: Parquet time units as (multiply, floor-divide) to µs.
+_TO_US: Final = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+_INT_BITS: Final = {"int": 32, "bigint": 64}
+#: Every integer of fewer bits is exact in a double.
+_DOUBLE_BITS: Final = 53
+
+
+def inspect_parquet(stream: Stream, path: str) -> FileFacts:
+    """Return the facts of a Parquet file, from its footer where the event time has statistics.
+
+    Raises:
+        UnusableFile: It is no Parquet file, is truncated, or is of another schema.
+    """
+    with _opened(path) as file:
+        names = match_columns(stream, file.schema_arrow.names)
+        for column in stream.columns:
+            found = file.schema_arrow.field(names[column.name]).type
+            if not is_lossless(found, column.type):
+                raise UnusableFile(
+                    f'it is of another schema: column "{column.name}" is {found}, declared {column.type}'
+                )
+        extremes = _footer_extremes(file, names[stream.event_time])
+        if extremes is not None:
+            return checked_facts(stream, file.metadata.num_rows, *extremes)
+        times = file.read([names[stream.event_time]], use_threads=False).column(0)
+        return facts_of(stream, file.metadata.num_rows, conform(times, "timestamp"))
+
+
+def read_parquet(stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int) -> pa.Table:
+    """Return a run of rows of a Parquet file, only the row groups and columns it needs.
+
+    Raises:
+        UnusableFile: Its body cannot be read, or it holds fewer rows.
+    """
+    with _opened(path) as file:
+        names = match_columns(stream, file.schema_arrow.names)
+        wanted = [names[name] for name in columns]
+        before, groups = _row_groups(file.metadata, first_row, rows)
+        if len(groups) == file.metadata.num_row_groups:
+            table = file.read(wanted, use_threads=False)
+        else:
+            table = file.read_row_groups(groups, wanted, use_threads=False)
+        table = table.slice(first_row - before, rows)
+        if table.num_rows != rows:
+            raise UnusableFile(f"it has fewer than {first_row + rows} rows")
+        declared = arrow_schema(stream)
+        types = {column.name: column.type for column in stream.columns}
+        arrays = [conform(table.column(names[name]), types[name]) for name in columns]
+        return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
+
+
+def is_lossless(found: pa.DataType, column_type: str) -> bool:
+    """Return whether every value of an Arrow type has an equal one in a canonical type (times: to the µs)."""
+    target = arrow_type(column_type)
+    if pat.is_dictionary(found):
+        return is_lossless(found.value_type, column_type)
+    if found == target or pat.is_null(found):
+        return True
+    if column_type in _INT_BITS:
+        return _whole_bits(found) <= _INT_BITS[column_type]
+    if column_type == "double":
+        return bool(pat.is_floating(found)) or _whole_bits(found) <= _DOUBLE_BITS
+    if column_type == "string":
+        return bool(pat.is_large_string(found) or pat.is_string_view(found))
+    if column_type == "timestamp":
+        return bool(pat.is_timestamp(found))
+    if column_type == "date":
+        return bool(pat.is_date64(found))
+    if pat.is_decimal(target) and pat.is_decimal(found):
+        digits = target.precision - target.scale
+        return bool(found.scale <= target.scale and found.precision - found.scale <= digits)
+    return False
+
+
+def conform(values: pa.ChunkedArray, column_type: str) -> pa.ChunkedArray:
+    """Return a column in its canonical Arrow type, after `is_lossless` said yes."""
+    target = arrow_type(column_type)
+    if values.type == target:
+        return values
+    if pat.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pat.is_timestamp(values.type) and values.type.unit == "ns":
+        return pa.chunked_array([_floor_us(chunk) for chunk in values.chunks], target)
+    return values.cast(target)
+
+
+def _floor_us(values: pa.Array) -> pa.Array:
+    """Nanoseconds to µs by floor, as the listing does; Arrow's cast truncates towards 1970."""
+    nanos = values.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array(np.floor_divide(nanos, 1000), pa.int64(), mask=mask).view(pa.timestamp("us"))
+
+
+def _whole_bits(found: pa.DataType) -> int:
+    """Bits of the smallest signed integer type that holds an integer type; a lot for any other type."""
+    if not pat.is_integer(found):
+        return 1 << 30
+    return int(found.bit_width * 2 if pat.is_unsigned_integer(found) else found.bit_width)
+
+
+def _footer_extremes(file: pq.ParquetFile, name: str) -> tuple[int | None, int | None] | None:
+    """Event-time range in µs by row-group statistics, or None if the footer does not tell."""
+    paths = [file.schema.column(i).path for i in range(len(file.schema))]
+    index = paths.index(name)
+    logical = json.loads(file.schema.column(index).logical_type.to_json())
+    factor, divisor = _TO_US.get(logical.get("timeUnit", ""), (0, 1))
+    if factor == 0:  # INT96 and others: no usable statistics
+        return None
+    found: list[int] = []
+    for group in range(file.metadata.num_row_groups):
+        chunk = file.metadata.row_group(group).column(index)
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_min_max:
+            if (
+                statistics is not None
+                and statistics.has_null_count
+                and statistics.null_count == chunk.num_values
+            ):
+                continue
+            return None
+        found += [statistics.min_raw * factor // divisor, statistics.max_raw * factor // divisor]
+    return (min(found), max(found)) if found else (None, None)
+
+
+def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[int, list[int]]:
+    """Row groups that overlap a run of rows, and the rows of the file before the first of them."""
+    groups: list[int] = []
+    before = seen = 0
+    for group in range(metadata.num_row_groups):
+        size = metadata.row_group(group).num_rows
+        if seen + size > first_row and seen < first_row + rows:
+            if not groups:
+                before = seen
+            groups.append(group)
+        seen += size
+    return (before if groups else first_row), groups
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    try:
+        # One reader task per core already: threads of its own would only contend.
+        with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise UnusableFile(f"it is no sound Parquet file ({_first_line(error)})") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0].strip().rstrip(".") or type(error).__name__

@@ -1,0 +1,100 @@
+"""Reading: the rows of one partition, in a worker. The same partition gives the same rows, or an error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.values.stream import FilesSource, GeneratorSource, Stream
+from service.inputs.errors import CorruptInput, InputChanged, UnusableFile
+from service.inputs.formats.csv import read_csv
+from service.inputs.formats.facts import read_columns
+from service.inputs.formats.jsonl import read_jsonl
+from service.inputs.formats.parquet import read_parquet
+from service.inputs.generator import generate
+from service.inputs.http_log import read_events
+from service.inputs.partitions import ROW_BITS, EventsPartition, FileRows, FilesPartition, InputPartition
+
+
+class _ReadRows(Protocol):
+    def __call__(
+        self, stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int
+    ) -> pa.Table: ...
+
+
+_READ: Final[dict[str, _ReadRows]] = {"parquet": read_parquet, "jsonl": read_jsonl, "csv": read_csv}
+
+
+def read_partition(
+    stream: Stream, partition: InputPartition, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Return the rows of a partition in source order.
+
+    Args:
+        stream: The partition's stream.
+        partition: From ``Inputs.partitions``.
+        columns: Columns wanted, None for all; the event time always comes with them.
+
+    Returns:
+        The columns in declared order and canonical Arrow types, then ``_pos`` (int64, ascending).
+
+    Raises:
+        InputChanged: A file is not what was listed.
+        CorruptInput: A file's body cannot be read; it names the position to set aside.
+        EventLogDown: The event log cannot be read.
+    """
+    names = read_columns(stream, columns)
+    if isinstance(partition, EventsPartition):
+        return read_events(partition.path, stream, partition.start, partition.end, names)
+    if isinstance(partition, FilesPartition):
+        return _read_files(stream, partition, names)
+    assert isinstance(stream.source, GeneratorSource)
+    return generate(stream, stream.source, partition.start, partition.end, names)
+
+
+def _read_files(stream: Stream, partition: FilesPartition, names: tuple[str, ...]) -> pa.Table:
+    tables = [_read_file(stream, file, names) for file in partition.files if file.rows]
+    if not tables:
+        declared = arrow_schema(stream)
+        schema = pa.schema([*(declared.field(name) for name in names), pa.field(POSITION_COLUMN, pa.int64())])
+        return schema.empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Table:
+    assert isinstance(stream.source, FilesSource)
+    _check_unchanged(stream, file)
+    try:
+        table = _READ[stream.source.format](stream, file.path, names, file.first_row, file.rows)
+    except FileNotFoundError as error:
+        raise _changed(stream, file, "it is gone") from error
+    except UnusableFile as error:
+        _check_unchanged(stream, file)
+        raise CorruptInput(stream.name, stream.id, file.position, file.path, error.primary) from error
+    _check_unchanged(stream, file)  # it may have been overwritten while it was read
+    first_pos = (file.position << ROW_BITS) + file.first_row
+    positions = np.arange(first_pos, first_pos + file.rows, dtype=np.int64)
+    return table.append_column(POSITION_COLUMN, pa.array(positions))
+
+
+def _check_unchanged(stream: Stream, file: FileRows) -> None:
+    try:
+        found = os.stat(file.path)
+    except FileNotFoundError as error:
+        raise _changed(stream, file, "it is gone") from error
+    if found.st_size != file.size:
+        raise _changed(stream, file, f"it had {file.size} bytes and has {found.st_size}")
+    if found.st_mtime_ns != file.mtime_ns:
+        raise _changed(stream, file, "it was written again")
+
+
+def _changed(stream: Stream, file: FileRows, detail: str) -> InputChanged:
+    return InputChanged(
+        f'file "{file.path}" of stream "{stream.name}" changed after it was listed: {detail}',
+        hint="Put the file back as it was. New rows belong into new files, moved into place when whole.",
+    )

@@ -1,0 +1,194 @@
+"""Sources that cannot be meant are refused before their stream is registered."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
+from service.inputs.distributions import uniform_range
+from service.inputs.errors import InvalidGenerator, SourceNotFound
+from service.inputs.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
+
+#: Faster than this, a chunk of the shortest length would not fit comfortably in memory.
+MAX_RATE_PER_S: Final = 1e9
+#: The distribution function of Zipf takes 8 bytes a value in every reader.
+MAX_CARDINALITY: Final = 100_000_000
+#: Range of numbers that are drawn as int64, with room to add.
+_MAX_NUMBER: Final = 2.0**62
+_LIMITS: Final = {
+    "int": (-(2.0**31), 2.0**31),
+    "date": (-300_000.0, 300_000.0),
+    "timestamp": (-3e10, 3e10),
+    "double": (-math.inf, math.inf),
+}
+
+
+def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
+    """Return the stream as it is registered: its path absolute, its generator with a start.
+
+    Args:
+        stream: As it was written.
+        base: Directory that relative paths start from.
+        now_us: Moment of registration, µs UTC.
+    """
+    source = stream.source
+    if isinstance(source, FilesSource):
+        return replace(
+            stream, source=replace(source, path=os.path.normpath(base / Path(source.path).expanduser()))
+        )
+    if isinstance(source, GeneratorSource) and source.start_us is None:
+        return replace(stream, source=replace(source, start_us=now_us))
+    return stream
+
+
+def validate_source(stream: Stream) -> None:
+    """Refuse a source that cannot be read as its stream.
+
+    Raises:
+        SourceNotFound: The path, or the directory of the glob, does not exist or may not be read.
+        InvalidGenerator: A setting is out of range or does not fit its column.
+    """
+    if isinstance(stream.source, FilesSource):
+        _validate_path(stream.name, stream.source.path)
+    elif isinstance(stream.source, GeneratorSource):
+        _validate_generator(stream, stream.source)
+
+
+def _validate_path(stream: str, path: str) -> None:
+    where = ("source", "path")
+    if os.path.exists(path):
+        if not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):
+            raise SourceNotFound(
+                f'path "{path}" of stream "{stream}" may not be read',
+                hint="Give the service access.",
+                path=where,
+            )
+        return
+    missing = Path(path)
+    if glob.has_magic(path):
+        while glob.has_magic(str(missing)):
+            missing = missing.parent
+        if missing.is_dir():
+            return
+    parent = missing.parent
+    while not parent.is_dir():
+        missing, parent = parent, parent.parent
+    try:
+        near = difflib.get_close_matches(missing.name, os.listdir(parent), n=1)
+    except PermissionError:
+        near = []
+    raise SourceNotFound(
+        f'path "{path}" of stream "{stream}" does not exist',
+        detail=f'"{parent}" exists, but has no "{missing.name}".',
+        hint=f'Did you mean "{parent / near[0]}"?'
+        if near
+        else "Create the directory first; it may be empty.",
+        path=where,
+    )
+
+
+def _validate_generator(stream: Stream, source: GeneratorSource) -> None:
+    if not 0 < source.rate_per_s <= MAX_RATE_PER_S:
+        raise _invalid(
+            stream,
+            f"rate {source.rate_per_s:g} is out of range",
+            "Give more than 0 rows per second.",
+            "rate_per_s",
+        )
+    if source.rows is not None and source.rows < 0:
+        raise _invalid(stream, f"{source.rows} rows cannot be generated", "Give 0 or more rows.", "rows")
+    start_us = source.start_us or 0
+    last_us = start_us + (source.rows or 0) * 1e6 / source.rate_per_s
+    if start_us < MIN_TIME_US or last_us > MAX_TIME_US:
+        raise _invalid(
+            stream, "event time leaves the years 1 to 9999", "Choose an earlier start or fewer rows.", "start"
+        )
+    seen: set[str] = set()
+    for spec in source.columns:
+        column = _known_column(stream, spec)
+        if column.name in seen:
+            raise _invalid(stream, f'column "{spec.name}" is given twice', "Keep one.", "columns", spec.name)
+        seen.add(column.name)
+        _validate_column(stream, spec, column)
+
+
+def _known_column(stream: Stream, spec: GeneratedColumn) -> Column:
+    column = stream.column(spec.name)
+    if column is None:
+        names = [c.name for c in stream.columns if c.name != stream.event_time]
+        near = difflib.get_close_matches(spec.name, names, n=1)
+        hint = f'Did you mean "{near[0]}"?' if near else f"Columns to fill: {', '.join(names)}."
+        raise _invalid(stream, f'column "{spec.name}" does not exist', hint, "columns", spec.name)
+    if column.name == stream.event_time:
+        hint = "Leave it out: event times follow from the rate."
+        raise _invalid(stream, f'column "{spec.name}" is the event time', hint, "columns", spec.name)
+    return column
+
+
+def _validate_column(stream: Stream, spec: GeneratedColumn, column: Column) -> None:
+    problem = _column_problem(spec, column.type)
+    if problem is not None:
+        raise _invalid(stream, f'column "{spec.name}": {problem[0]}', problem[1], "columns", spec.name)
+
+
+def _column_problem(spec: GeneratedColumn, column_type: str) -> tuple[str, str] | None:
+    """What is wrong with a column's settings, and what to write; None if nothing is."""
+    kind = spec.distribution
+    if kind == "choice":
+        return _choice_problem(spec, column_type)
+    if column_type == "boolean" and kind != "uniform":
+        return f"{kind} cannot fill a boolean", 'Use "uniform" or "choice".'
+    if column_type == "string" and kind == "normal":
+        return "normal cannot fill a string", 'Use "uniform", "zipf", "sequence" or "choice".'
+    low, high = uniform_range(spec, column_type) if kind == "uniform" else (spec.low, spec.high)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "low and high must be finite", "Give numbers."
+    if kind == "uniform" and not (
+        low < high if column_type == "double" else math.floor(low) < math.floor(high)
+    ):
+        return f"uniform from {low:g} to {high:g} is empty", "low must be less than high."
+    if kind == "normal" and high < 0:
+        return f"the deviation {high:g} is negative", "high is the standard deviation: 0 or more."
+    if kind == "zipf" and not (1 <= spec.cardinality <= MAX_CARDINALITY and 0 <= spec.skew < math.inf):
+        return (
+            "cardinality or skew is out of range",
+            f"Use 1 to {MAX_CARDINALITY} values and a skew of 0 or more.",
+        )
+    bottom, top = _limits(column_type)
+    last = {"uniform": high, "normal": low, "zipf": low + spec.cardinality, "sequence": low}[kind]
+    if low < bottom or last > top:
+        return f"its values leave the range of {column_type}", f"Stay between {bottom:g} and {top:g}."
+    return None
+
+
+def _choice_problem(spec: GeneratedColumn, column_type: str) -> tuple[str, str] | None:
+    if not spec.values:
+        return "choice has no values", "List them under values."
+    for value in spec.values:
+        try:
+            from_text(pa.array([value], pa.string()), column_type)
+        except UnfitValueError:
+            return f'value "{value}" is not of type {column_type}', f"Write {expected(column_type)}."
+    return None
+
+
+def _limits(column_type: str) -> tuple[float, float]:
+    if column_type.startswith("decimal"):
+        precision, scale = (int(part) for part in column_type[len("decimal(") : -1].split(","))
+        top = min(10.0 ** (precision - scale), _MAX_NUMBER / 10.0**scale)
+        return -top, top
+    return _LIMITS.get(column_type, (-_MAX_NUMBER, _MAX_NUMBER))
+
+
+def _invalid(stream: Stream, problem: str, hint: str, *where: str) -> InvalidGenerator:
+    return InvalidGenerator(
+        f'generator of stream "{stream.name}": {problem}', hint=hint, path=("source", *where)
+    )

@@ -1,0 +1,126 @@
+"""The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the writers of ROUTE.
+
+    spark.readStream.format("sluice")          bucket, payload
+      .groupBy("bucket")
+      .transformWithStateInPandas(...)          kind, name, payload
+      .writeStream.foreachBatch(...)            files, then one manifest
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from service.chain_processor import OUTPUT_SCHEMA, ChainOptions, ChainProcessor
+from service.java import use_java
+from service.settings import Settings
+from service.source import FORMAT_NAME, SluiceSource
+
+SOURCE_NAME = "sluice"
+
+#: Segments can be megabytes, and Spark pages state replies by entries, not bytes.
+STATE_RECORDS_PER_REPLY = 16
+
+SPARK_CONFIGURATION = {
+    "spark.app.name": "sluice",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": str(STATE_RECORDS_PER_REPLY),
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn it on.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    # Payloads are packed columns: compressing them once more costs more than it saves on one machine.
+    "spark.shuffle.compress": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What one run of the job needs beside the settings.
+
+    Attributes:
+        checkpoint: Directory of Spark's checkpoint.
+        source: Options of ``service.source``.
+        chain: Options of ``service.chain_processor``.
+        partitions: Shuffle partitions, fixed by the checkpoint's first batch.
+        bounded: Whether the job ends once everything available is processed.
+    """
+
+    checkpoint: str
+    source: dict[str, str]
+    chain: ChainOptions
+    partitions: int
+    bounded: bool
+
+
+def start_session(settings: Settings, partitions: int) -> SparkSession:
+    """Start Spark, or return the running session.
+
+    Raises:
+        JavaMissing: No Java 17 or newer is found.
+    """
+    use_java()
+    # Workers must be this interpreter, or they miss the packages of its environment.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(settings.master)
+    configuration = {
+        **SPARK_CONFIGURATION,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
+    for name, value in configuration.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def jvm_pid(session: SparkSession) -> int:
+    """Return the process id of the session's JVM."""
+    return int(session._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
+
+
+def start_job(
+    session: SparkSession, options: JobOptions, commit: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Start the streaming query.
+
+    Args:
+        session: Running session.
+        options: See ``JobOptions``.
+        commit: Called with every batch's output and Spark's batch id.
+    """
+    session.dataSource.register(SluiceSource)
+    reader = session.readStream.format(FORMAT_NAME).name(SOURCE_NAME)
+    for name, value in options.source.items():
+        reader = reader.option(name, value)
+    chained = (
+        reader.load()
+        .groupBy("bucket")
+        .transformWithStateInPandas(
+            statefulProcessor=ChainProcessor(options.chain),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Append",
+            timeMode="None",
+        )
+    )
+    writer: Any = chained.writeStream.foreachBatch(commit).option("checkpointLocation", options.checkpoint)
+    writer = writer.trigger(availableNow=True) if options.bounded else writer.trigger(processingTime="0 seconds")
+    query: StreamingQuery = writer.start()
+    return query

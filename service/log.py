@@ -1,0 +1,67 @@
+"""Logging: one line per event, a lower-case fragment plus fields.
+
+``logging.getLogger(__name__).info("plan activated", extra=fields(plan_version=7))`` prints
+``12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as keys.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+#: Loggers that say more than their worth at INFO: py4j logs every callback, alembic every migration context.
+QUIET = ("py4j", "alembic", "httpx", "httpcore", "asyncio", "numba")
+
+
+def fields(**values: object) -> dict[str, dict[str, object]]:
+    """Return the ``extra`` argument that carries fields into a log line."""
+    return {"fields": values}
+
+
+def setup_logging(level: str = "INFO", form: str = "text") -> None:
+    """Send every log line to stderr; called once, by the command line or the service.
+
+    Args:
+        level: Least level that is logged.
+        form: ``text`` or ``json``.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    values = getattr(record, "fields", {})
+    return dict(values) if isinstance(values, dict) else {}
+
+
+class _TextLines(logging.Formatter):
+    """Time, level, logger, event, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        line = f"{clock} {record.levelname} {record.name} {record.getMessage()}"
+        line += "".join(f" {name}={value}" for name, value in _fields_of(record).items())
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object per event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_fields_of(record),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)

@@ -1,0 +1,239 @@
+"""Results of a query, page by page.
+
+A pair is stored once, with its route; a query is a view over the routes that name it. Its results are ordered
+by (batch, event time, position of the a row, position of the b row). A cursor says how far a reader is:
+
+    "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
+
+Committed batches never change, so a cursor stays good for as long as the results are kept. A page reads the
+files of the batches it needs and no others: the catalog knows how many results each batch gave the query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from catalog.errors import InternalError, InvalidInput
+from catalog.store import Store
+from catalog.values.query import Output, Query
+from planner.families import family_id
+from service.result_sql import order_sql, pairs_sql, results_sql
+
+#: Rows of one page at most: about 10 MB as JSON, and well below a second.
+MAX_PAGE_ROWS = 10_000
+
+#: Batches looked up in the catalog at a time.
+_BATCHES_PER_LOOKUP = 256
+
+_CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor was not given out by this service for this query."""
+
+    code = "invalid-cursor"
+
+
+class CorruptResults(InternalError):
+    """Result files do not hold what their batch's manifest says."""
+
+    code = "corrupt-results"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Results of one batch that stand together.
+
+    Attributes:
+        batch: Batch number.
+        first: Results of the query in that batch before the first one here.
+        rows: How many stand here.
+    """
+
+    batch: int
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultPage:
+    """Some results of a query, in order.
+
+    Attributes:
+        columns: Result columns as declared; ``table`` has ``_event_time`` besides.
+        table: The rows.
+        spans: Where the rows stand, in order; their ``rows`` add up to the table's.
+        next_cursor: Cursor after the last row; None before the first result of all.
+        has_more: Whether further results are there already.
+    """
+
+    columns: tuple[Output, ...]
+    table: pa.Table
+    spans: tuple[Span, ...]
+    next_cursor: str | None
+    has_more: bool
+
+    def cursors(self) -> Iterator[str]:
+        """Yield for every row the cursor after it."""
+        for span in self.spans:
+            for n in range(span.first + 1, span.first + span.rows + 1):
+                yield format_cursor(span.batch, n)
+
+
+def format_cursor(batch: int, returned: int) -> str:
+    """Return the cursor after ``returned`` results of ``batch``."""
+    return f"{batch}.{returned}"
+
+
+def parse_cursor(text: str) -> tuple[int, int]:
+    """Return batch and number of results returned of it.
+
+    >>> parse_cursor("7.250")
+    (7, 250)
+
+    Raises:
+        InvalidCursor: The text is not a cursor.
+    """
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise InvalidCursor(
+            f'"{text}" is not a cursor',
+            hint='Send "next_cursor" of an earlier page, or nothing to start at the first result.',
+        )
+    return int(match[1]), int(match[2])
+
+
+class ResultReader:
+    """Reads results of running and of removed queries; safe to use from many threads.
+
+    Args:
+        store: The catalog.
+        results_dir: Directory that the manifests' paths are relative to.
+        threads: Threads that DuckDB may use for one page.
+    """
+
+    def __init__(self, store: Store, results_dir: Path, *, threads: int = 1) -> None:
+        self._store = store
+        self._results_dir = results_dir
+        self._connection = duckdb.connect(config={"threads": threads})
+
+    def close(self) -> None:
+        """Let go of DuckDB's memory."""
+        self._connection.close()
+
+    def count(self, query_id: int) -> int:
+        """Return how many results a query has so far."""
+        return self._store.query_totals().get(query_id, 0)
+
+    def has_more(self, query_id: int, after: str | None) -> bool:
+        """Return whether a query has results after a cursor; asks the catalog alone.
+
+        Raises:
+            InvalidCursor: ``after`` is no cursor of this query.
+        """
+        return bool(self._spans(query_id, after, 1)[0])
+
+    def page(self, query_id: int, after: str | None, limit: int) -> ResultPage:
+        """Read the results that follow a cursor.
+
+        Args:
+            query_id: Immutable id of the query.
+            after: Cursor, or None for the first results.
+            limit: Rows at most, 1 to ``MAX_PAGE_ROWS``.
+
+        Raises:
+            InvalidCursor: ``after`` is no cursor of this query.
+            QueryNotFound: There never was a query of that id.
+            CorruptResults: The files hold other rows than the manifests say.
+        """
+        if not 1 <= limit <= MAX_PAGE_ROWS:
+            raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
+        query = self._store.query_by_id(query_id).query
+        spans, has_more = self._spans(query_id, after, limit)
+        table = self._read(query, spans)
+        next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
+        return ResultPage(query.outputs, table, spans, next_cursor, has_more)
+
+    def _spans(self, query_id: int, after: str | None, limit: int) -> tuple[tuple[Span, ...], bool]:
+        """Find out from the catalog alone which results a page holds, and whether more follow."""
+        batch, returned = parse_cursor(after) if after is not None else (0, 0)
+        spans: list[Span] = []
+        missing = limit
+        for number, rows in self._batches(query_id, batch):
+            if spans and not missing:
+                return tuple(spans), True
+            first = returned if number == batch else 0
+            if first > rows:
+                raise self._beyond(after)
+            if first == rows:
+                continue
+            taken = min(rows - first, missing)
+            spans.append(Span(number, first, taken))
+            missing -= taken
+            if first + taken < rows:
+                return tuple(spans), True
+        if not spans and after is not None:
+            self._check_reached(query_id, after, batch, returned)
+        return tuple(spans), False
+
+    def _batches(self, query_id: int, from_batch: int) -> Iterator[tuple[int, int]]:
+        """Yield (batch, results of the query) for the batches that have any, from ``from_batch`` on."""
+        while found := self._store.query_batches(query_id, from_batch, _BATCHES_PER_LOOKUP):
+            yield from found
+            from_batch = found[-1][0] + 1
+
+    def _check_reached(self, query_id: int, after: str, batch: int, returned: int) -> None:
+        """Refuse a cursor that stands after results which do not exist."""
+        given = dict(self._store.query_batches(query_id, batch, 1)).get(batch, 0)
+        if returned > given:
+            raise self._beyond(after)
+
+    def _beyond(self, after: str | None) -> InvalidCursor:
+        return InvalidCursor(
+            f'cursor "{after}" is beyond the results of this query',
+            hint='Send "next_cursor" of an earlier page of this query, or nothing to start over.',
+        )
+
+    def _read(self, query: Query, spans: Sequence[Span]) -> pa.Table:
+        """Read the rows of consecutive spans: all but the last one reach to the end of their batch."""
+        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+        files = [
+            path
+            for span in spans
+            for path in family_files(self._store, self._results_dir, family, span.batch)
+        ]
+        text = query_sql(self._store, query, files)
+        rows = sum(span.rows for span in spans)
+        offset = spans[0].first if spans else 0
+        cursor = self._connection.cursor()
+        try:
+            table = cursor.sql(f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}").to_arrow_table()
+        finally:
+            cursor.close()
+        if table.num_rows != rows:
+            raise CorruptResults(
+                f'results of query "{query.name}" are not whole',
+                detail=f"Batches {spans[0].batch} to {spans[-1].batch} hold {table.num_rows} of {rows} rows.",
+            )
+        return table
+
+
+def family_files(store: Store, results_dir: Path, family: str, batch: int) -> list[str]:
+    """Return the paths of one family's result files in one batch."""
+    manifest = store.manifest(batch)
+    if manifest is None:
+        raise CorruptResults(f"batch {batch} has results but no manifest")
+    return [str(results_dir / file.path) for file in manifest.files if file.family == family]
+
+
+def query_sql(store: Store, query: Query, files: Sequence[str]) -> str:
+    """Return the text that reads a query's results, unordered, out of its family's files."""
+    pairs = pairs_sql(store.stream_by_id(query.a.stream_id), store.stream_by_id(query.b.stream_id), files)
+    routes = ", ".join(str(route) for route in store.routes_of(query.id)) or "NULL"
+    return results_sql(query, f"({pairs})", routes)

@@ -1,0 +1,137 @@
+"""The API and the engine in one process, in front or in the background of the caller."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from catalog.errors import InvalidInput
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+#: Open result streams are cut so many seconds after the signal to stop.
+GRACE_S = 3
+
+
+class AddressInUse(InvalidInput):
+    """The address to listen on is taken or not ours."""
+
+    code = "address-in-use"
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal comes.
+
+    Raises:
+        AddressInUse: The port is taken.
+        SluiceError: The engine cannot start, for example because another one holds the data directory.
+    """
+    with _bound_socket(settings) as listener:
+        app = _Startup(_create_app(settings))
+        server = uvicorn.Server(_config(app, settings))
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again when it has shut down
+            server.run([listener])
+        app.reraise()
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[Any]:
+    """Serve in a background thread as long as the block runs; yields the FastAPI application.
+
+    Raises:
+        AddressInUse: The port is taken.
+        SluiceError: The engine cannot start.
+    """
+    with _bound_socket(settings) as listener:
+        inner = _create_app(settings)
+        app = _Startup(inner)
+        server = uvicorn.Server(_config(app, settings))
+        thread = threading.Thread(target=server.run, args=([listener],), name="api")
+        thread.start()
+        try:
+            app.wait()
+            app.reraise()
+            yield inner
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _create_app(settings: Settings) -> Any:
+    """Build the application by name: service must not import api."""
+    return importlib.import_module("api.app").create_app(settings)
+
+
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning" if settings.log_level != "DEBUG" else "debug",
+        access_log=settings.log_level == "DEBUG",
+        timeout_graceful_shutdown=GRACE_S,
+        lifespan="on",
+    )
+
+
+@contextmanager
+def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
+    """Take the port before the engine starts, which takes seconds."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+            listener.listen(128)  # without it a second bind on the port succeeds
+        except OSError as error:
+            raise AddressInUse(
+                f'cannot listen on "{settings.host}:{settings.port}"',
+                detail=f"{error.strerror or error}.",
+                hint="Choose another address with --host and --port.",
+            ) from error
+        yield listener
+
+
+class _Startup:
+    """Keeps the error with which the application's start failed; uvicorn would only log its traceback."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "lifespan.startup.failed":
+                message = {"type": message["type"], "message": ""}  # told by reraise()
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                self._done.set()
+
+        try:
+            await self._app(scope, receive, watch)
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._done.set()
+
+    def wait(self) -> None:
+        """Wait until the application has started or failed."""
+        self._done.wait()
+
+    def reraise(self) -> None:
+        """Raise what the start or the end of the application failed with."""
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,98 @@
+"""Settings of one Sluice process.
+
+Read once, by the command line or by ``create_app(settings)``; planner and operators get plain arguments.
+Every field can be set in the environment as ``SLUICE_<FIELD>``, for example ``SLUICE_PORT=9000``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from catalog.errors import InvalidInput
+
+#: Leaves room for Python workers on a 4 GB machine; state lives off the heap, in RocksDB and in workers.
+DRIVER_MEMORY = "1g"
+
+
+class InvalidSetting(InvalidInput):
+    """A ``SLUICE_`` variable or option has a value that cannot be meant."""
+
+    code = "invalid-setting"
+
+
+class Settings(BaseSettings):
+    """Where this process keeps its data and how much of the machine it uses.
+
+    Attributes:
+        data_dir: Catalog, event log, checkpoint and results of this service.
+        host: Address the API listens on.
+        port: Port the API listens on.
+        cores: Cores that Spark may use; by default all of the machine's.
+        buckets: Hash buckets of the join state, fixed by the first batch; by default ``cores``.
+        driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
+        max_rows_per_batch: Rows admitted to one micro-batch, over all streams.
+        catalog_url: SQLAlchemy URL of the catalog; by default SQLite in the data directory.
+        spark_master: Spark master; by default ``local[cores]``.
+        spark_ui: Whether Spark serves its own web page.
+        list_interval_ms: How often source directories are looked through for new files.
+        keep_late_rows: Whether late rows are kept in files, not only counted.
+        log_level: Least level that is logged.
+        log_format: ``text``, or ``json`` for one object per line.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="SLUICE_", frozen=True, extra="forbid")
+
+    data_dir: Path = Path("sluice-data")
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    cores: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    buckets: int | None = Field(default=None, ge=1)
+    driver_memory: str = Field(default=DRIVER_MEMORY, pattern=r"^\d+[kmgt]$")
+    max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    catalog_url: str | None = None
+    spark_master: str | None = None
+    spark_ui: bool = False
+    list_interval_ms: int = Field(default=500, ge=10)
+    keep_late_rows: bool = True
+    log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
+    log_format: str = Field(default="text", pattern=r"^(text|json)$")
+
+    @property
+    def bucket_count(self) -> int:
+        """Buckets of a fresh checkpoint."""
+        return self.buckets if self.buckets is not None else self.cores
+
+    @property
+    def master(self) -> str:
+        """Spark master to connect to."""
+        return self.spark_master if self.spark_master is not None else f"local[{self.cores}]"
+
+    def for_data_dir(self, path: Path) -> Settings:
+        """Return the same settings with another data directory."""
+        return self.model_copy(update={"data_dir": path})
+
+
+def load_settings(**options: object) -> Settings:
+    """Read the environment, overridden by the options that are not None.
+
+    Args:
+        **options: Fields of `Settings` as given on the command line.
+
+    Raises:
+        InvalidSetting: A value does not fit; names the field and what was given.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]  # pydantic checks the values at run time
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "?"
+        raise InvalidSetting(
+            f'setting "{name}" cannot be {first["input"]!r}',
+            detail=f"{first['msg']}.",
+            hint=f"Set it by --{name.replace('_', '-')} or by SLUICE_{name.upper()}.",
+        ) from error

@@ -1,0 +1,215 @@
+"""SOURCE: one Spark data source that carries every stream and the control log.
+
+    offset   {"1": position, "2": position, ..., "batch": n, "control": sequence}
+
+Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the input ranges, the plan
+version and the batch number, and a replayed batch packs exactly what it packed the first time. New streams and queries
+are new keys and new records, never another source: the Spark query keeps running.
+
+``partitions`` has no side effects; Spark also calls it with ``start == end``. ``read`` packs inside the reader's task, so
+rows never exist on the JVM side.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from catalog.codec import encode
+from catalog.errors import InternalError
+from catalog.store import Store
+from catalog.values.plan import Plan
+from operators.pack import Packer, control_payloads, packer
+from service.failpoints import reached
+from service.inputs.http_log import EventLog
+from service.inputs.inputs import Inputs
+from service.inputs.partitions import InputPartition as Piece
+from service.inputs.read import read_partition
+from service.inputs.admission import admit
+
+FORMAT_NAME = "sluice"
+SCHEMA = "bucket int, payload binary"
+
+Offset = dict[str, int]
+
+
+@dataclass
+class ControlPartition(InputPartition):
+    """Carries the batch's control records to every bucket; a batch always has one."""
+
+    batch: int
+    records: tuple[str, ...]
+
+
+@dataclass
+class PackPartition(InputPartition):
+    """One piece of one stream's input, with what it takes to pack it.
+
+    Attributes:
+        order: Number in the batch, from 1.
+        batch: Batch number.
+        packer: Pickled ``Packer`` (shared by the partitions of a stream).
+        piece: What to read.
+        late_bound_us: Watermark of the stream at the start of the batch, or None.
+    """
+
+    order: int
+    batch: int
+    packer: bytes
+    piece: Piece
+    late_bound_us: int | None
+
+
+class SluiceSource(DataSource):
+    """The data source as Spark knows it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format name."""
+        return FORMAT_NAME
+
+    def schema(self) -> str:
+        """Return the columns: bucket key and payload."""
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """Return the reader."""
+        return SluiceReader(dict(self.options))
+
+
+class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver's side, reads and packs on the workers'.
+
+    Args:
+        options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``, ``engine_lock``.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._bucket_keys = tuple(int(key) for key in options["bucket_keys"].split(","))
+        self._store: Store | None = None
+        self._inputs: Inputs | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The catalog belongs to the driver's side; workers get what they need in their partition.
+        return {**self.__dict__, "_store": None, "_inputs": None}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Return the offset before the first batch."""
+        return {"batch": 0, "control": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return a limit other than "all", so that bounded runs are cut into batches too."""
+        return ReadMaxRows(int(self._options["max_rows"]))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Do nothing: a bounded run lists its input before it starts, and nothing is added to it."""
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Admit the next batch: control records that may apply, then rows by event time."""
+        store, inputs = self._open()
+        batch, control = start["batch"], start["control"]
+        if batch:
+            reached("after-commit-log", batch - 1, self._options["engine_lock"])
+        for record in store.control(control):
+            if record.at_batch is not None and record.at_batch > batch:
+                break
+            control = record.seq
+        plan = store.plan_at(control)
+        if plan is None and control == start["control"]:
+            return start
+        positions = {} if plan is None else _positions(plan, start)
+        streams = () if plan is None else plan.streams
+        admitted = admit(streams, positions, inputs, max_rows=int(self._options["max_rows"]))
+        if control == start["control"] and all(admitted.get(i, p) == p for i, p in positions.items()):
+            return start
+        reached("before-offset-log", batch, self._options["engine_lock"])
+        end = dict(start)
+        # A position is named once it has moved; until then the stream stands at its initial one.
+        end |= {str(i): p for i, p in admitted.items() if p != positions[i] or str(i) in start}
+        end |= {"batch": batch + 1, "control": control}
+        return dict(sorted(end.items()))
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return what the readers of one batch read."""
+        if start["batch"] == end["batch"]:
+            return []
+        store, inputs = self._open()
+        batch = start["batch"]
+        reached("after-offset-log", batch, self._options["engine_lock"])
+        records = store.control(start["control"], up_to=end["control"])
+        texts = tuple(encode(record).decode() for record in records)
+        result: list[InputPartition] = [ControlPartition(batch=batch, records=texts)]
+        plan = store.plan_at(end["control"])
+        if plan is None:
+            return result
+        bounds = self._late_bounds(batch)
+        before, after = _positions(plan, start), _positions(plan, end)
+        for stream in plan.streams:
+            compiled = pickle.dumps(packer(plan, stream, len(self._bucket_keys)))
+            for piece in inputs.partitions(stream, before[stream.id], after[stream.id]):
+                result.append(
+                    PackPartition(
+                        order=len(result),
+                        batch=batch,
+                        packer=compiled,
+                        piece=piece,
+                        late_bound_us=bounds.get(stream.id),
+                    )
+                )
+        return result
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition and yield one row per bucket."""
+        if isinstance(partition, ControlPartition):
+            payloads = control_payloads(partition.records, 0, partition.batch, len(self._bucket_keys))
+        elif isinstance(partition, PackPartition):
+            payloads = _pack(partition)
+        else:
+            raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(self._bucket_keys, type=pa.int32()),
+                pa.array([payload.encode() for payload in payloads], type=pa.binary()),
+            ],
+            names=["bucket", "payload"],
+        )
+
+    def _open(self) -> tuple[Store, Inputs]:
+        if self._store is None or self._inputs is None:
+            self._store = Store.open(self._options["catalog_url"], migrate=False)
+            self._inputs = Inputs(self._store, EventLog(self._options["events_db"]))
+        return self._store, self._inputs
+
+    def _late_bounds(self, batch: int) -> dict[int, int | None]:
+        """Return the watermarks at the start of a batch, which the manifest of the one before has recorded."""
+        if batch == 0:
+            return {}
+        store, _ = self._open()
+        manifest = store.manifest(batch - 1)
+        if manifest is None:
+            raise InternalError(
+                f"batch {batch - 1} was processed but the catalog has no manifest of it",
+                hint="Catalog and checkpoint belong together; restore both from the same backup.",
+            )
+        return {s.stream_id: s.watermark_us for s in manifest.streams}
+
+
+def _positions(plan: Plan, offset: Offset) -> dict[int, int]:
+    return {s.id: offset.get(str(s.id), s.initial_position) for s in plan.streams}
+
+
+def _pack(partition: PackPartition) -> list[Any]:
+    compiled: Packer = pickle.loads(partition.packer)  # noqa: S301  our own bytes, from our own driver
+    bound = partition.late_bound_us
+    table = read_partition(compiled.stream, partition.piece, columns=sorted(compiled.columns()))
+    if bound is not None and compiled.may_have_late_rows(table, bound):
+        # Late rows are kept whole, so read the columns besides those that queries need.
+        table = read_partition(compiled.stream, partition.piece)
+    return compiled.pack(table, partition.order, partition.batch, bound)

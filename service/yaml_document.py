@@ -1,0 +1,169 @@
+"""YAML whose every value knows where it stands, so that an error can name file, line and column.
+
+Differs from ``yaml.safe_load`` in three points: keys are text as written (``on: int`` keeps the key ``on``),
+a key given twice is an error, and a document that contains itself is one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from catalog.errors import InvalidInput, Location
+
+ItemPath = tuple[str | int, ...]
+
+
+class InvalidYaml(InvalidInput):
+    """A file cannot be read as YAML."""
+
+    code = "invalid-yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """A parsed file.
+
+    Attributes:
+        file: Name of the file, as it was given.
+        text: Its content.
+        value: Dicts, lists and scalars.
+        root: The node tree behind ``value``.
+    """
+
+    file: str
+    text: str
+    value: object
+    root: yaml.Node | None
+
+    def location(self, path: ItemPath, *, key: bool = False) -> Location:
+        """Return where the value at ``path`` stands, or its key; the nearest parent if it does not exist.
+
+        Args:
+            path: Keys and indexes from the top; items that do not exist there are passed over.
+            key: Point at the last key instead of its value.
+        """
+        node, key_node = self.root, None
+        for item in path:
+            found = _child(node, item)
+            if found is not None:
+                key_node, node = found
+        target = key_node if key and key_node is not None else node
+        if target is None:
+            return Location(1, 1, self.text, file=self.file)
+        start, end = target.start_mark, target.end_mark
+        length = end.column - start.column if end.line == start.line else 1
+        return Location(start.line + 1, start.column + 1, self.text, max(length, 1), self.file)
+
+    def inside_scalar(self, path: ItemPath, inner: Location) -> Location:
+        """Return the place in the file of a place in the text of the scalar at ``path``.
+
+        Exact for text on one line and for ``|`` blocks; otherwise the start of the scalar.
+        """
+        outer = self.location(path)
+        node = self.root
+        for item in path:
+            found = _child(node, item)
+            node = found[1] if found is not None else None
+        if not isinstance(node, yaml.ScalarNode):
+            return outer
+        lines = self.text.splitlines()
+        if node.style == "|":
+            line = outer.line + inner.line
+            if line > len(lines):
+                return outer
+            shown = (
+                node.value.splitlines()[inner.line - 1] if inner.line <= len(node.value.splitlines()) else ""
+            )
+            indent = len(lines[line - 1]) - len(shown)
+            return Location(line, indent + inner.column, self.text, inner.length, self.file)
+        quote = 1 if node.style in ("'", '"') else 0
+        written = lines[outer.line - 1][outer.column - 1 + quote :]
+        if inner.line == 1 and written.startswith(node.value):
+            return Location(
+                outer.line, outer.column + quote + inner.column - 1, self.text, inner.length, self.file
+            )
+        return outer
+
+
+def read_yaml(path: Path) -> YamlDocument:
+    """Read one YAML file.
+
+    Raises:
+        InvalidYaml: It is missing, not UTF-8, not YAML, repeats a key or contains itself.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidYaml(f'file "{path}" cannot be read', detail=f"{error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidYaml(f'file "{path}" is not UTF-8 text', detail=f"{error}.") from error
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        value = _Reader(loader, str(path), text).value(root) if root is not None else None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        location = Location(mark.line + 1, mark.column + 1, text, 1, str(path)) if mark else None
+        raise InvalidYaml(f"not valid YAML: {error.problem or error.context}", location=location) from error
+    except yaml.YAMLError as error:
+        raise InvalidYaml(f'file "{path}" is not valid YAML', detail=f"{error}.") from error
+    finally:
+        loader.dispose()
+    return YamlDocument(str(path), text, value, root)
+
+
+class _Reader:
+    """Turns nodes into values, checking what the YAML loader lets through."""
+
+    def __init__(self, loader: yaml.SafeLoader, file: str, text: str) -> None:
+        self._loader = loader
+        self._file = file
+        self._text = text
+        self._open: set[int] = set()
+
+    def value(self, node: yaml.Node) -> object:
+        """Return the value of a node."""
+        if id(node) in self._open:
+            raise self._error("the document contains itself", node)
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.value(item) for item in node.value]
+            try:
+                return self._loader.construct_object(node)  # type: ignore[no-untyped-call]
+            except ValueError as error:  # a date such as 2013-02-30
+                raise self._error(f"{error}", node) from error
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, object]:
+        seen: set[Hashable] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._error("a key must be plain text", key)
+            if key.value in seen:
+                raise self._error(f'key "{key.value}" is given twice', key)
+            seen.add(key.value)
+        self._loader.flatten_mapping(node)
+        return {key.value: self.value(item) for key, item in node.value}
+
+    def _error(self, problem: str, node: yaml.Node) -> InvalidYaml:
+        mark = node.start_mark
+        return InvalidYaml(
+            problem, location=Location(mark.line + 1, mark.column + 1, self._text, 1, self._file)
+        )
+
+
+def _child(node: yaml.Node | None, item: str | int) -> tuple[yaml.Node | None, yaml.Node] | None:
+    """Return (key node, value node) of an item, or None where it does not exist."""
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == item), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(item, int) and item < len(node.value):
+        return None, node.value[item]
+    return None

@@ -1,0 +1,118 @@
+"""Small values for the catalog's tests."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+from catalog.store import Store
+from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
+from catalog.values.listed_input import ListedInput
+from catalog.values.plan import FamilyPlan, Plan, PlannedFilter, PlannedQuery, Slice
+from catalog.values.query import Output, Query, Side
+from catalog.values.query_record import QueryRecord
+from catalog.values.stream import Column, FilesSource, Stream
+
+STREAM = Stream(
+    id=0,
+    name="flights",
+    columns=(Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "decimal(10,2)")),
+    event_time="ts",
+    lateness_us=5_000_000,
+    source=FilesSource("parquet", "/data/flights", max_files_per_batch=1),
+)
+
+
+def stream(name: str) -> Stream:
+    """A stream that the catalog does not know yet."""
+    return dataclasses.replace(STREAM, name=name)
+
+
+def query(name: str, a: Stream, b: Stream, query_id: int = 0) -> Query:
+    """A query over two registered streams."""
+    sides = [Side(s.id, s.name, s.name, 10_000_000, '"v" < 0.2', ("v",), ("k", "ts", "v")) for s in (a, b)]
+    cql = f"SELECT {a.name}.k FROM {a.name} [RANGE 10 SECONDS], {b.name} [RANGE 10 SECONDS]"
+    outputs = (Output("k", 'a."k"', "bigint"),)
+    return Query(query_id, name, cql, sides[0], sides[1], (("k", "k"),), ("bigint",), None, outputs)
+
+
+def add_query(store: Store, name: str, a: Stream, b: Stream, version: int = 1) -> QueryRecord:
+    """Add a query under a reserved id."""
+    return store.add_query(query(name, a, b, store.reserve_query_id()), version)
+
+
+def plan(version: int, streams: tuple[Stream, ...] = (), queries: int = 1) -> Plan:
+    """A plan of one family with so many queries."""
+    planned = tuple(
+        PlannedQuery(
+            id=n,
+            name=f"q{n}",
+            w_a_us=n * 1_000_000,
+            w_b_us=n * 1_000_000,
+            filter_a=0,
+            filter_b=None,
+            residual=None,
+            columns_a=("k", "ts"),
+            columns_b=("k", "ts"),
+            outputs=(Output("k", 'a."k"', "bigint"),),
+            since_version=version,
+            backfill="none",
+        )
+        for n in range(1, queries + 1)
+    )
+    ids = tuple(q.id for q in planned)
+    chain = tuple(Slice((n - 1) * 1_000_000, n * 1_000_000, ids[n - 1 :], None) for n in ids)
+    family = FamilyPlan(
+        id="s1s2-00c0ffee",
+        stream_a=1,
+        stream_b=2,
+        key=(("k", "k"),),
+        key_types=("bigint",),
+        columns_a=("k", "ts"),
+        columns_b=("k", "ts"),
+        filters_a=(PlannedFilter(0, '"v" < 0.2', ("v",)),),
+        filters_b=(),
+        queries=planned,
+        chain_a=chain,
+        chain_b=chain,
+    )
+    return Plan(version, "mem-opt", streams, (family,), (("s1s2-00c0ffee/a", 1),))
+
+
+def manifest(batch: int, epoch: int, query_rows: dict[int, int] | None = None) -> BatchManifest:
+    """The manifest of a batch with 100 rows of stream 1, 10 of them late."""
+    rows = query_rows or {}
+    return BatchManifest(
+        batch=batch,
+        epoch=epoch,
+        plan_version=1,
+        files=(ResultFile(f"part-{batch}-{epoch}.parquet", "s1s2-00c0ffee", sum(rows.values())),),
+        late_files=(),
+        routes=tuple(Route(1000 + q, 1, (q,)) for q in rows),
+        streams=(StreamCounters(1, 100, 10, 1, 1_000 * (batch + 1), 2_000 * (batch + 1)),),
+        slices=(
+            SliceCounters("s1s2-00c0ffee", "a", 1, rows=50 - batch, bytes=400 + batch),
+            SliceCounters("s1s2-00c0ffee", "b", 1, rows=5, bytes=40),
+        ),
+        query_rows=tuple(rows.items()),
+        started_at_us=batch,
+        committed_at_us=batch + 1,
+    )
+
+
+def listed(path: str, rows: int = 10) -> ListedInput:
+    """A good file; the catalog gives its position."""
+    return ListedInput(-1, path, size=1234, mtime_ns=10**18 + 1, rows=rows, t_min_us=0, t_max_us=9)
+
+
+class Undone(Exception):
+    """Raised to end a transaction without effect."""
+
+
+@contextlib.contextmanager
+def undone(store: Store) -> Iterator[None]:
+    """A transaction that fails at its end."""
+    with contextlib.suppress(Undone), store.transaction():
+        yield
+        raise Undone

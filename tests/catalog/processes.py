@@ -1,0 +1,75 @@
+"""What other processes do in the catalog's tests; importable, so that they can be spawned."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from catalog.errors import InvariantBroken
+from catalog.store import Store
+from catalog.values.plan import Heartbeat
+from tests.catalog.examples import manifest, plan
+
+SPAWN = multiprocessing.get_context("spawn")
+
+#: Far longer than any of these processes needs, also on a busy machine.
+TIMEOUT_S = 120
+
+
+def append_in_pairs(url: str, count: int) -> None:
+    """Append pairs of a plan and a heartbeat, and a batch with each, in one transaction a pair."""
+    with Store.open(url) as store:
+        for n in range(count):
+            with store.transaction():
+                store.append_control(plan=plan(n + 1, queries=3))
+                store.append_control(heartbeat=Heartbeat(1, n))
+                store.commit_batch(manifest(n, 1, {7: 1}))
+
+
+def append_heartbeats(url: str, writer: int, count: int) -> None:
+    """Append heartbeats that name their writer and count up."""
+    with Store.open(url, migrate=False) as store:
+        for n in range(count):
+            store.append_control(heartbeat=Heartbeat(writer, n))
+
+
+def open_and_register(url: str, ready: Connection) -> None:
+    """Open a catalog that may not exist yet, at the same moment as others."""
+    ready.send("ready")
+    ready.recv()
+    with Store.open(url) as store:
+        ready.send(store.new_epoch(str(os.getpid())))
+
+
+def die_in_a_transaction(url: str) -> None:
+    """Be killed between the writes and the commit."""
+    with Store.open(url) as store, store.transaction():
+        store.append_control(plan=plan(1))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork_and_use(url: str, answer: Connection) -> None:
+    """Use a store in a forked child of this process, then here again."""
+    with Store.open(url) as store:
+        store.append_control(plan=plan(1))
+        child = os.fork()
+        if child == 0:
+            try:
+                store.control_head()
+            except InvariantBroken as error:
+                answer.send(error.primary)
+            else:
+                answer.send("it worked")
+            store.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        answer.send(store.append_control(plan=plan(2)).seq)
+
+
+def finished(process: BaseProcess) -> int | None:
+    """Wait for a process and return its exit code."""
+    process.join(TIMEOUT_S)
+    return process.exitcode

@@ -1,0 +1,169 @@
+"""Opening a catalog: migrations from the package, clear errors, safe settings of SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUrl
+from catalog.migrations import configuration
+from catalog.store import Store
+from catalog.tables import SCHEMA_REVISION, metadata
+from tests.catalog.examples import stream
+
+
+def test_the_migrations_make_the_tables(store: Store, url: str) -> None:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+    engine.dispose()
+    assert differences == []
+
+
+def _shape(url: str) -> dict[str, list[object]]:
+    """All that a database says of its tables."""
+    engine = create_engine(url)
+    found = inspect(engine)
+    shape: dict[str, list[object]] = {
+        table: [
+            [str(column) for column in found.get_columns(table)],
+            found.get_pk_constraint(table),
+            sorted(map(str, found.get_foreign_keys(table))),
+            sorted(map(str, found.get_unique_constraints(table))),
+            sorted(map(str, found.get_check_constraints(table))),
+            sorted(str((i["name"], i["unique"], i["column_names"])) for i in found.get_indexes(table)),
+            sorted(
+                str(i["dialect_options"]["sqlite_where"])
+                for i in found.get_indexes(table)
+                if "sqlite_where" in i["dialect_options"]
+            ),
+        ]
+        for table in found.get_table_names()
+        if table != "alembic_version"
+    }
+    engine.dispose()
+    return shape
+
+
+def test_the_migrations_make_every_constraint_of_the_tables(url: str, tmp_path: Path) -> None:
+    """Alembic's comparison leaves out checks, keys and the conditions of indexes."""
+    Store.open(url).close()
+    made = f"sqlite:///{tmp_path / 'made.db'}"
+    engine = create_engine(made)
+    metadata.create_all(engine)
+    engine.dispose()
+    assert _shape(url) == _shape(made)
+
+
+def test_the_tables_name_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(configuration()).get_heads() == [SCHEMA_REVISION]
+
+
+def test_migrations_are_found_from_any_directory(url: str, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from catalog.store import Store; Store.open(sys.argv[2]).close()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(root), url], check=True, cwd=tmp_path)
+    with Store.open(url, migrate=False) as store:
+        assert store.streams() == ()
+
+
+def test_the_tables_can_be_made_on_postgresql() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
+    made = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
+    made += [
+        str(CreateIndex(index).compile(dialect=dialect))
+        for table in metadata.sorted_tables
+        for index in table.indexes
+    ]
+    assert any("BIGINT" in statement for statement in made)
+    assert sum("WHERE removed" in statement for statement in made) == 2
+
+
+def test_what_was_stored_is_there_after_opening_again(url: str) -> None:
+    with Store.open(url) as store:
+        added = store.add_stream(stream("A"))
+    with Store.open(url) as store:
+        assert store.streams() == (added,)
+
+
+def test_sqlite_is_safe_between_processes_and_power_cuts(store: Store, tmp_path: Path) -> None:
+    with store._database.read() as connection:  # what no method shows
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 10_000
+
+
+def test_a_reader_does_not_create_a_catalog(url: str, tmp_path: Path) -> None:
+    with pytest.raises(CatalogDown, match="catalog does not exist"):
+        Store.open(url, migrate=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_catalog_without_tables_is_not_read(url: str, tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").touch()
+    with pytest.raises(CatalogVersionMismatch, match='catalog has schema "none"'):
+        Store.open(url, migrate=False)
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_catalog_of_a_later_version_is_left_alone(url: str, tmp_path: Path, migrate: bool) -> None:
+    with Store.open(url):
+        pass
+    connection = sqlite3.connect(tmp_path / "catalog.db")
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(CatalogVersionMismatch, match='schema "9999", this version of Sluice needs "0001"'):
+        Store.open(url, migrate=migrate)
+
+
+def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CatalogDown, match="catalog cannot be used") as caught:
+        Store.open(f"sqlite:///{tmp_path}/nowhere/catalog.db")
+    assert caught.value.detail is not None
+    assert "nowhere" in caught.value.detail
+
+
+def test_a_file_that_is_no_database_is_named(url: str, tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").write_text("not a database " * 100)
+    with pytest.raises(CatalogDown, match="catalog cannot be used") as caught:
+        Store.open(url)
+    assert caught.value.detail is not None
+    assert "not a database" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("url", "primary"),
+    [
+        ("nonsense", "catalog URL cannot be read"),
+        ("mysql://localhost/sluice", 'catalog on "mysql" is not supported'),
+        ("sqlite://", "catalog in memory is not supported"),
+        ("sqlite:///:memory:", "catalog in memory is not supported"),
+        ("postgresql+nothing://localhost/x", 'catalog driver "postgresql+nothing" cannot be loaded'),
+    ],
+)
+def test_a_url_that_names_no_catalog_is_bad_input(url: str, primary: str) -> None:
+    with pytest.raises(InvalidCatalogUrl) as caught:
+        Store.open(url)
+    assert caught.value.primary == primary
+    assert caught.value.hint
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises((CatalogDown, InvalidCatalogUrl)) as caught:
+        Store.open("postgresql://someone:secret@localhost:1/x")
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,60 @@
+"""Exactly once: a run that dies at a failpoint and is started again ends with the oracle's rows."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.crash.killing import POINTS, SIZE, failpoint
+from tests.oracle import Oracle
+from tests.sluice_run import Mode, assert_equals_oracle, run
+from tests.workloads import make_workload
+
+SEED = 6
+
+
+def die_then_finish(directory: Path, deaths: list[tuple[str, int]], mode: Mode, seed: int = SEED) -> None:
+    """Let a run die at each of ``deaths`` in turn, then let it finish and check it."""
+    spec, files = make_workload(seed, directory, SIZE)
+    workload, out = directory / "WORKLOAD.yaml", directory / "out"
+    for point, batch in deaths:
+        died = run(workload, out, mode=mode, environment=failpoint(point, batch))
+        assert died.returncode == -signal.SIGKILL, f"{point}@{batch}: {died.stderr[-4000:]}"
+    outcome = run(workload, out, mode=mode)
+    assert_equals_oracle(outcome, out, Oracle(spec, files), mode)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("point", "batch", "mode"), [("after-state-commit", 3, "per-query")])
+def test_killed_run_ends_with_the_same_results(point: str, batch: int, mode: Mode, tmp_path: Path) -> None:
+    die_then_finish(tmp_path, [(point, batch)], mode)
+
+
+@pytest.mark.spark
+def test_run_killed_after_results_and_then_before_the_next_offsets(tmp_path: Path) -> None:
+    die_then_finish(tmp_path, [("after-result-commit", 2), ("before-offset-log", 3)], "shared")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("batch", [0, 1, 4])
+@pytest.mark.parametrize("point", POINTS)
+def test_every_point_of_first_second_and_later_batch(point: str, batch: int, tmp_path: Path) -> None:
+    die_then_finish(tmp_path, [(point, batch)], "shared" if batch == 1 else "per-query")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [2, 3, 9])
+def test_every_point_in_one_life(seed: int, tmp_path: Path) -> None:
+    deaths = [(point, number // 2) for number, point in enumerate(POINTS)]
+    die_then_finish(tmp_path, deaths, "per-query", seed)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("point", POINTS)
+def test_dying_twice_at_the_same_point(point: str, tmp_path: Path) -> None:
+    die_then_finish(tmp_path, [(point, 3)] * (1 if point == "after-commit-log" else 2), "per-query")

@@ -1,0 +1,277 @@
+"""Random cases for Hypothesis: a few queries, rows in arrival order, cuts into batches, plan changes.
+
+A row is drawn as one integer that is taken apart into its fields: drawing thousands of small values one by one would
+cost more than running the operators. Zero is the plainest row, so that failing cases shrink well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from catalog.values.plan import Heartbeat, Plan
+from catalog.values.query import UNBOUNDED_US, Query
+from catalog.values.stream import Stream
+from operators.bucket import BatchOutput
+from planner.build_plan import build_plan
+from tests.operators.harness import Runner
+from tests.operators.oracle import NestedLoops, side_of
+from tests.operators.queries import FILTERS, RESIDUALS, Key, Row, a_query, a_stream, a_table
+
+#: The same commit gives the same verdict everywhere; ``test_soak.py`` looks for new cases.
+REPEATABLE = settings(
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+
+#: Streams and keys of the families that random queries fall into; repeated ones are likelier.
+FAMILIES: tuple[tuple[tuple[int, int], Key, tuple[str, ...]], ...] = (
+    ((1, 2), (("k", "k"),), ("bigint",)),
+    ((1, 2), (("k", "k"),), ("bigint",)),
+    ((1, 2), (("k", "k"),), ("bigint",)),
+    ((1, 2), (("m", "m"),), ("string",)),
+    ((1, 2), (("k", "k"), ("m", "m")), ("bigint", "string")),
+    ((1, 1), (("k", "k"),), ("bigint",)),
+    ((1, 1), (("k", "w"),), ("bigint",)),
+    ((2, 3), (("k", "k"),), ("bigint",)),
+    ((1, 3), (("w", "v"),), ("int",)),
+)
+WINDOWS_US = (1, 2, 5, 9, 14, 30, UNBOUNDED_US)
+#: Event times before 1970, around zero, and of our days: zero is also what an empty segment says.
+BASES_US = (0, -100, 1_700_000_000_000_000)
+
+# Fields of a drawn row and how many values each has.
+_FIELDS = {"cut": 4, "advance": 5, "back": 12, "stream": 3, "k": 4, "m": 3, "v": 9, "w": 4}
+_ROW_CODES = 4 * 5 * 12 * 3 * 4 * 3 * 9 * 4
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch: all queries that run from now on (None: as before), rows by arrival, heartbeats."""
+
+    queries: tuple[Query, ...] | None
+    rows: tuple[tuple[int, Row], ...]
+    heartbeats: tuple[Heartbeat, ...] = ()
+
+    def by_stream(self, streams: Sequence[int]) -> dict[int, list[Row]]:
+        """Return the rows per stream; a stream not among ``streams`` does not flow yet."""
+        rows: dict[int, list[Row]] = {}
+        for stream_id, row in self.rows:
+            if stream_id in streams:
+                rows.setdefault(stream_id, []).append(row)
+        return rows
+
+
+@dataclass(frozen=True)
+class Case:
+    """A whole run."""
+
+    streams: Mapping[int, Stream]
+    steps: tuple[Step, ...]
+    buckets: int
+    slack_us: int | None
+    stored: bool
+
+
+@dataclass
+class Outcome:
+    """What a run gave.
+
+    Attributes:
+        results: Times each (query id, position of a, position of b) was delivered.
+        late: Positions of late rows per stream.
+        runner: The run, at its end.
+    """
+
+    results: Counter[tuple[int, int, int]]
+    late: dict[int, set[int]]
+    runner: Runner
+    plans: list[Plan] = field(default_factory=list)
+
+
+def run(case: Case) -> Outcome:
+    """Run a case through the operators alone."""
+    runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
+    plans: list[Plan] = []
+    for step in case.steps:
+        if step.queries is not None:
+            plans.append(build_plan(step.queries, case.streams, plans[-1] if plans else None))
+        _feed(runner, step, plans[-1:] if step.queries is not None else [], plans[-1])
+    return Outcome(runner.results, runner.late, runner, plans)
+
+
+def check(case: Case) -> Outcome:
+    """Run a case beside the oracle and compare results, their values and late rows after every batch."""
+    runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
+    oracle = NestedLoops(case.streams)
+    plans: list[Plan] = []
+    sources: dict[tuple[int, int], Row] = {}
+    expected: Counter[tuple[int, int, int]] = Counter()
+    for step in case.steps:
+        if step.queries is not None:
+            plans.append(build_plan(step.queries, case.streams, plans[-1] if plans else None))
+        flowing = [s.id for s in plans[-1].streams]
+        rows = step.by_stream(flowing)
+        sources |= {(stream_id, r.pos): r for stream_id, arrived in rows.items() for r in arrived}
+        beats = [b for b in step.heartbeats if b.stream_id in flowing]
+        expected += oracle.step(step.queries, rows, beats)
+        outputs = _feed(runner, step, plans[-1:] if step.queries is not None else [], plans[-1])
+        missing, surplus = expected - runner.results, runner.results - expected
+        where = f"batch {oracle.batch - 1}"
+        assert not missing and not surplus, f"{where}: missing {dict(missing)}, surplus {dict(surplus)}"
+        assert _filled(runner.late) == _filled(oracle.late), where
+        for output in outputs:
+            _check_values(output, plans[-1], oracle.queries, sources, oracle.batch - 1)
+    return Outcome(runner.results, runner.late, runner, plans)
+
+
+def _feed(runner: Runner, step: Step, plans: Sequence[Plan], plan: Plan) -> list[BatchOutput]:
+    flowing = [s.id for s in plan.streams]
+    tables = {i: a_table(runner.streams[i], rows) for i, rows in step.by_stream(flowing).items()}
+    return runner.step(tables, plans, [b for b in step.heartbeats if b.stream_id in flowing])
+
+
+def _filled(late: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    return {stream_id: positions for stream_id, positions in late.items() if positions}
+
+
+def _check_values(
+    output: BatchOutput,
+    plan: Plan,
+    queries: Sequence[Query],
+    sources: Mapping[tuple[int, int], Row],
+    batch: int,
+) -> None:
+    """Every column that a query needs of a result must be its source row's."""
+    by_id = {q.id: q for q in queries}
+    for table in output.results.values():
+        table = table.set_column(3, "_event_time", table.column("_event_time").cast(pa.int64()))
+        for found in table.to_pylist():
+            members = [by_id[i] for i in output.routes[found["_route"]]]
+            assert (found["_batch"], found["_plan_version"]) == (batch, plan.version)
+            times = []
+            for side in ("a", "b"):
+                row = sources[side_of(members[0], side).stream_id, found[f"_pos_{side}"]]
+                times.append(row.ts)
+                for name in {name for q in members for name in side_of(q, side).columns} - {"ts"}:
+                    assert repr(found[f"{side}_{name}"]) == repr(row.values[name]), (side, name, row)
+            assert found["_event_time"] == max(times)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn,
+    *,
+    activations: bool = False,
+    late: bool = True,
+    max_rows: int = 60,
+    family: int | None = None,
+) -> Case:
+    """Draw a case.
+
+    Args:
+        draw: Given by Hypothesis.
+        activations: Queries come and go between batches.
+        late: Rows may come later than their stream's lateness allows.
+        max_rows: Rows at most.
+        family: Index into ``FAMILIES`` of the only family; None takes any.
+    """
+    lateness = draw(st.tuples(*[st.sampled_from((0, 3, 12))] * 3))
+    streams = {i: a_stream(i, lateness[i - 1]) for i in (1, 2, 3)}
+    lags = draw(st.tuples(*[st.sampled_from((0, 0, 4, 25))] * 3))
+    batches = _arrivals(draw, draw(st.integers(0, max_rows)), lateness, lags, late)
+    changes = _changes(draw, len(batches), activations, family)
+    beats = _heartbeats(draw, batches)
+    steps = tuple(Step(changes.get(n), rows, beats.get(n, ())) for n, rows in enumerate(batches))
+    buckets = draw(st.integers(1, 5))
+    slack_us = draw(st.sampled_from((0, None, 4)))
+    return Case(streams, steps, buckets, slack_us, stored=draw(st.booleans()))
+
+
+def _arrivals(
+    draw: st.DrawFn, count: int, lateness: Sequence[int], lags: Sequence[int], late: bool
+) -> list[tuple[tuple[int, Row], ...]]:
+    codes = draw(st.lists(st.integers(0, _ROW_CODES - 1), min_size=count, max_size=count))
+    clock = draw(st.sampled_from(BASES_US))
+    batches: list[list[tuple[int, Row]]] = [[]]
+    positions = dict.fromkeys((1, 2, 3), 0)
+    for code in codes:
+        facts = {}
+        for name, values in _FIELDS.items():
+            code, facts[name] = divmod(code, values)
+        if facts["cut"] == 3:
+            batches.append([])
+        clock += (0, 1, 1, 3, 20)[facts["advance"]]
+        # Mostly in order; sometimes back, beyond the lateness too.
+        back = max(0, facts["back"] - 6) * 3
+        stream_id = (1, 2, 3)[facts["stream"]] if facts["m"] else 1 + facts["stream"] % 2
+        if not late:
+            back = min(back, lateness[stream_id - 1])
+        values: dict[str, object] = {
+            "k": (1, 1, 2, None)[facts["k"]],
+            "m": ("x", "y", None)[facts["m"]],
+            "v": None if facts["v"] == 8 else facts["v"],
+            "w": (1, 0, 2, None)[facts["w"]],
+        }
+        ts = clock - lags[stream_id - 1] - back
+        batches[-1].append((stream_id, Row(positions[stream_id], ts, values)))
+        positions[stream_id] += 1
+    return [tuple(batch) for batch in batches]
+
+
+def _changes(
+    draw: st.DrawFn, batches: int, activations: bool, family: int | None
+) -> dict[int, tuple[Query, ...]]:
+    running = [_query(draw, number, family, False) for number in range(1, draw(st.integers(1, 6)) + 1)]
+    changes = {0: tuple(running)}
+    if not activations:
+        return changes
+    number = len(running)
+    for batch in range(1, batches):
+        if draw(st.integers(0, 2)) != 2:
+            continue
+        running = [q for q in running if draw(st.integers(0, 3)) != 3]
+        for _ in range(draw(st.integers(0, 2))):
+            number += 1
+            running.append(_query(draw, number, family, True))
+        changes[batch] = tuple(running)
+    return changes
+
+
+def _query(draw: st.DrawFn, number: int, family: int | None, backfills: bool) -> Query:
+    streams, key, kinds = FAMILIES[draw(st.integers(0, len(FAMILIES) - 1)) if family is None else family]
+    optional = st.one_of(st.none(), st.none(), st.sampled_from(sorted(FILTERS)))
+    columns = st.sampled_from(((), ("v",), ("w",), ("k", "v"), ("m", "ts"), ("k", "m", "ts", "v", "w")))
+    return a_query(
+        number,
+        draw(st.sampled_from(WINDOWS_US)),
+        draw(st.sampled_from(WINDOWS_US)),
+        filter_a=draw(optional),
+        filter_b=draw(optional),
+        residual=draw(st.one_of(st.none(), st.none(), st.sampled_from(sorted(RESIDUALS)))),
+        streams=streams,
+        key=key,
+        key_types=kinds,
+        columns_a=draw(columns),
+        columns_b=draw(columns),
+        backfill="state" if backfills and draw(st.integers(0, 3)) else "none",
+    )
+
+
+def _heartbeats(
+    draw: st.DrawFn, batches: Sequence[Sequence[tuple[int, Row]]]
+) -> dict[int, tuple[Heartbeat, ...]]:
+    beats = {}
+    for number, rows in enumerate(batches):
+        if rows and draw(st.integers(0, 9)) == 9:
+            _, row = rows[0]
+            beats[number] = (Heartbeat(draw(st.integers(1, 3)), row.ts + draw(st.integers(-10, 10))),)
+    return beats

@@ -1,0 +1,163 @@
+"""Runs the operators without Spark: packs rows, feeds buckets, gathers results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from catalog.codec import encode
+from catalog.values.plan import ControlRecord, Heartbeat, Plan
+from catalog.values.stream import Stream
+from operators.bucket import BatchOutput, Bucket
+from operators.bucket_state import (
+    SegmentIds,
+    decode_plan,
+    encode_manifest,
+    encode_plan,
+    load_bucket,
+    segment_ids,
+    store_segments,
+)
+from operators.pack import control_payloads, packer
+from operators.payload import Payload
+from operators.segment import Segment
+
+
+@dataclass
+class Runner:
+    """A set of buckets that are fed batch by batch, as the Spark job does it.
+
+    Attributes:
+        streams: Streams by id.
+        buckets: Number of buckets.
+        slack_us: Slack of every family; None takes the families' own.
+        stored: After every batch, buckets are written out and read back as another process would do it.
+    """
+
+    streams: Mapping[int, Stream]
+    buckets: int = 1
+    slack_us: int | None = 0
+    stored: bool = False
+    batch: int = 0
+    plan: Plan | None = None
+    seen: dict[int, int] = field(default_factory=dict)
+    results: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    late: dict[int, set[int]] = field(default_factory=dict)
+    state: list[Bucket] = field(default_factory=list)
+    segments: list[dict[str, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.state = [Bucket(slack_us=self.slack_us) for _ in range(self.buckets)]
+        self.segments = [{} for _ in range(self.buckets)]
+
+    def step(
+        self,
+        rows: Mapping[int, pa.Table],
+        plans: Sequence[Plan] = (),
+        heartbeats: Sequence[Heartbeat] = (),
+    ) -> list[BatchOutput]:
+        """Process one batch.
+
+        Args:
+            rows: Rows per stream id, with ``_pos``.
+            plans: Plan changes, before the rows.
+            heartbeats: After the rows.
+
+        Returns:
+            One output per bucket.
+        """
+        payloads = self._packed(rows, plans, heartbeats)
+        outputs = [bucket.process(given) for bucket, given in zip(self.state, payloads, strict=True)]
+        for output in outputs:
+            self._count(output)
+        if self.stored:
+            self.state = [self._reloaded(number, bucket) for number, bucket in enumerate(self.state)]
+        self.batch += 1
+        return outputs
+
+    def state_rows(self, family_id: str, side: str) -> list[set[int]]:
+        """Return the positions of the rows that each slice of a chain holds, over all buckets."""
+        assert self.plan is not None
+        family = next(f for f in self.plan.families if f.id == family_id)
+        slices: list[set[int]] = [set() for _ in (family.chain_a if side == "a" else family.chain_b)]
+        for bucket in self.state:
+            for held_side, index, segment in bucket.chains[family_id].segments():
+                if held_side == side:
+                    positions = segment.pos.tolist()
+                    assert not slices[index].intersection(positions), "a row is held twice"
+                    slices[index].update(positions)
+        return slices
+
+    def _packed(
+        self, rows: Mapping[int, pa.Table], plans: Sequence[Plan], heartbeats: Sequence[Heartbeat]
+    ) -> list[list[Payload]]:
+        records = [ControlRecord(seq=1, plan=plan) for plan in plans]
+        records += [ControlRecord(seq=1, heartbeat=beat) for beat in heartbeats]
+        if plans:
+            self.plan = plans[-1]
+        control = [encode(record).decode() for record in records]
+        payloads = [[p] for p in control_payloads(control, 0, self.batch, self.buckets)]
+        for order, (stream_id, table) in enumerate(rows.items(), 1):
+            assert self.plan is not None
+            compiled = packer(self.plan, self.streams[stream_id], self.buckets)
+            bound = self.seen.get(stream_id)
+            for number, payload in enumerate(compiled.pack(table, order, self.batch, bound)):
+                payloads[number].append(payload)
+            newest = _newest(table, self.streams[stream_id].event_time)
+            if newest is not None:
+                self.seen[stream_id] = max(newest, self.seen.get(stream_id, newest))
+        for beat in heartbeats:
+            self.seen[beat.stream_id] = max(beat.watermark_us, self.seen.get(beat.stream_id, beat.watermark_us))
+        # Any order: Spark does not define the order of values in a group.
+        return [[Payload.decode(p.encode()) for p in reversed(given)] for given in payloads]
+
+    def _count(self, output: BatchOutput) -> None:
+        for family, table in output.results.items():
+            routes = table.column("_route").to_pylist()
+            pairs = zip(table.column("_pos_a").to_pylist(), table.column("_pos_b").to_pylist(), strict=True)
+            for route, (a, b) in zip(routes, pairs, strict=True):
+                for query_id in output.routes[route]:
+                    self.results[query_id, a, b] += 1
+            assert Counter(routes) == {r: n for (f, r), n in output.totals.items() if f == family}
+        for stream_id, table in output.late.items():
+            positions = table.column("_pos").to_pylist()
+            known = self.late.setdefault(stream_id, set())
+            assert not known.intersection(positions), "a late row is recorded twice"
+            known.update(positions)
+
+    def _reloaded(self, number: int, bucket: Bucket) -> Bucket:
+        """Return a bucket that knows nothing but what was written; every other batch it meets warm caches."""
+        warm = self.batch % 2 == 1
+        known = self.segments[number]
+
+        def put(segment_id: str, data: bytes, segment: Segment) -> None:
+            assert segment_id not in known, "a stored segment is rewritten"
+            known[segment_id] = data
+
+        held = store_segments(bucket, SegmentIds("checkpoint", number, self.batch), put)
+        manifest = encode_manifest(bucket)
+        assert segment_ids(manifest) == held
+        for departed in known.keys() - held:
+            del known[departed]
+        plan = decode_plan(encode_plan(bucket.plan)) if bucket.plan is not None else None
+        compiled = {} if plan is None else {f.id: bucket.compile(f, plan) for f in plan.families}
+        loaded = load_bucket(
+            manifest, plan, lambda i: Segment.decode(known[i], i), compiled if self.slack_us is not None else {}
+        )
+        loaded.slack_us = self.slack_us
+        if warm:
+            for family_id, chain in bucket.chains.items():
+                originals = {segment.id: segment for _, _, segment in chain.segments()}
+                for _, _, segment in loaded.chains[family_id].segments():
+                    classes = chain.known_classes(originals[segment.id])
+                    if classes is not None:
+                        loaded.chains[family_id].remember_classes(segment, classes)
+        return loaded
+
+
+def _newest(table: pa.Table, event_time: str) -> int | None:
+    times = [t for t in table.column(event_time).cast(pa.int64()).to_pylist() if t is not None]
+    return max(times, default=None)

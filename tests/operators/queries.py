@@ -1,0 +1,143 @@
+"""Streams, predicates and bound queries built by hand, for operator tests that need no CQL.
+
+Every predicate stands here twice, as the SQL text that the operators evaluate and as a Python function for the
+oracle, so that neither is derived from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.arrow_types import POSITION_COLUMN, arrow_type
+from catalog.values.query import Backfill, Output, Query, Side
+from catalog.values.stream import Column, HttpSource, Stream
+
+Values = Mapping[str, object]
+Key = tuple[tuple[str, str], ...]
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A predicate over one row: as DuckDB text, the columns it reads, and as a function."""
+
+    sql: str
+    columns: tuple[str, ...]
+    passes: Callable[[Values], bool]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A predicate over a pair of rows."""
+
+    sql: str
+    columns_a: tuple[str, ...]
+    columns_b: tuple[str, ...]
+    passes: Callable[[Values, Values], bool]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a stream: its source position, event time in µs, and its other columns."""
+
+    pos: int
+    ts: int
+    values: Values
+
+
+def _number(value: object) -> int | None:
+    assert value is None or isinstance(value, int)
+    return value
+
+
+def _compared(test: Callable[[int, int], bool], x: object, y: object) -> bool:
+    """SQL's comparison: NULL on either side is not true."""
+    left, right = _number(x), _number(y)
+    return left is not None and right is not None and test(left, right)
+
+
+FILTERS = {
+    f.sql: f
+    for f in (
+        Filter('"v" < 5', ("v",), lambda r: _compared(lambda x, y: x < y, r["v"], 5)),
+        Filter('"v" > 2', ("v",), lambda r: _compared(lambda x, y: x > y, r["v"], 2)),
+        Filter('"v" IS NULL', ("v",), lambda r: r["v"] is None),
+        Filter('"w" = 1', ("w",), lambda r: r["w"] == 1),
+        Filter('"v" + "w" > 4', ("v", "w"), lambda r: _compared(lambda x, y: x + y > 4, r["v"], r["w"])),
+        Filter("TRY(1 // NULLIF(\"w\", 0)) = 1", ("w",), lambda r: r["w"] == 1),
+        Filter("1 = 0", (), lambda r: False),
+    )
+}
+
+RESIDUALS = {
+    r.sql: r
+    for r in (
+        Residual('a."v" < b."v"', ("v",), ("v",), lambda a, b: _compared(lambda x, y: x < y, a["v"], b["v"])),
+        Residual('a."w" = b."w"', ("w",), ("w",), lambda a, b: _compared(lambda x, y: x == y, a["w"], b["w"])),
+        Residual('b."w" = 1', (), ("w",), lambda a, b: b["w"] == 1),
+    )
+}
+
+
+def a_stream(
+    stream_id: int, lateness_us: int = 0, columns: Sequence[tuple[str, str]] | None = None
+) -> Stream:
+    """Return a stream with event time ``ts``; by default with keys ``k``, ``m`` and values ``v``, ``w``."""
+    if columns is None:
+        columns = (("k", "bigint"), ("m", "string"), ("v", "int"), ("w", "int"))
+    typed = (Column("ts", "timestamp"), *(Column(name, kind) for name, kind in columns))
+    return Stream(stream_id, f"S{stream_id}", typed, "ts", lateness_us, HttpSource())
+
+
+def a_query(
+    query_id: int,
+    w_a_us: int,
+    w_b_us: int | None = None,
+    *,
+    filter_a: str | None = None,
+    filter_b: str | None = None,
+    residual: str | None = None,
+    streams: tuple[int, int] = (1, 2),
+    key: Key = (("k", "k"),),
+    key_types: tuple[str, ...] = ("bigint",),
+    columns_a: Sequence[str] = (),
+    columns_b: Sequence[str] = (),
+    backfill: Backfill = "none",
+) -> Query:
+    """Return query ``q<id>``; predicates are keys of ``FILTERS`` and ``RESIDUALS``."""
+    extra_a = RESIDUALS[residual].columns_a if residual else ()
+    extra_b = RESIDUALS[residual].columns_b if residual else ()
+    return Query(
+        id=query_id,
+        name=f"q{query_id}",
+        cql="",
+        a=_side(streams[0], "a", w_a_us, filter_a, {*columns_a, *extra_a}),
+        b=_side(streams[1], "b", w_a_us if w_b_us is None else w_b_us, filter_b, {*columns_b, *extra_b}),
+        key=key,
+        key_types=key_types,
+        residual=residual,
+        outputs=(Output("t", 'a."ts"', "timestamp"),),
+        backfill=backfill,
+    )
+
+
+def _side(stream_id: int, alias: str, window_us: int, predicate: str | None, columns: set[str]) -> Side:
+    reads = FILTERS[predicate].columns if predicate else ()
+    stored = tuple(sorted(columns | set(reads)))
+    return Side(stream_id, f"S{stream_id}", alias, window_us, predicate, reads, stored)
+
+
+def a_table(stream: Stream, rows: Sequence[Row]) -> pa.Table:
+    """Return rows in the stream's Arrow types, with their positions, as a reader gives them to PACK."""
+    arrays = {}
+    for column in stream.columns:
+        if column.name == stream.event_time:
+            arrays[column.name] = pa.array([r.ts for r in rows], pa.int64()).cast(pa.timestamp("us"))
+        else:
+            arrays[column.name] = pa.array([r.values[column.name] for r in rows], arrow_type(column.type))
+    arrays[POSITION_COLUMN] = pa.array([r.pos for r in rows], pa.int64())
+    return pa.table(arrays)

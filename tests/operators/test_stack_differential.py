@@ -1,0 +1,25 @@
+"""PACK, buckets and chains together against nested loops, on random cases."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from tests.operators.cases import REPEATABLE, Case, cases, check
+
+
+@settings(REPEATABLE, max_examples=900)
+@given(cases())
+def test_results_and_late_rows_are_those_of_nested_loops(case: Case) -> None:
+    check(case)
+
+
+@settings(REPEATABLE, max_examples=1200)
+@given(cases(activations=True, family=0))
+def test_queries_that_come_and_go_get_what_they_are_entitled_to(case: Case) -> None:
+    check(case)
+
+
+@settings(REPEATABLE, max_examples=400)
+@given(cases(activations=True))
+def test_queries_of_several_families_come_and_go(case: Case) -> None:
+    check(case)

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-goldens", action="store_true", help="write what the planner says into the goldens"
+    )
+
+
+@pytest.fixture
+def rewrite_goldens(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--rewrite-goldens", default=False))

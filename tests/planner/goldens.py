@@ -1,0 +1,25 @@
+"""Golden files: cases apart by blank lines, each a question, ``----`` and the answer.
+
+Lines of a question that start with ``#`` give the reason of the case. ``make golden`` rewrites the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+RULE = "----"
+
+
+def check_golden(path: Path, answer: Callable[[list[str]], str], *, rewrite: bool) -> None:
+    """Compare a golden file with what ``answer`` says now to the lines of each of its questions."""
+    text = path.read_text(encoding="utf-8")
+    now = "\n\n".join(_answered(case, answer) for case in text.rstrip("\n").split("\n\n")) + "\n"
+    if rewrite:
+        path.write_text(now, encoding="utf-8")
+    assert now == path.read_text(encoding="utf-8"), f"{path.name}: if the new text is right, run make golden"
+
+
+def _answered(case: str, answer: Callable[[list[str]], str]) -> str:
+    question = case.split(f"\n{RULE}")[0].splitlines()
+    return "\n".join([*question, RULE, answer([line for line in question if not line.startswith("#")])])

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.values.plan import Plan, Slice
+from catalog.values.query import UNBOUNDED_US, Query
+from planner.build_plan import build_plan
+from planner.errors import InvalidPlan, UnsupportedStrategy
+from planner.families import SIDES, side_chain, side_filter, side_filters, side_window_us
+from tests.planner.values import SECOND_US, STREAMS, a_query
+
+LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
+
+predicates = st.sampled_from([None, None, LOW, HIGH, '"v" = 1'])
+windows = st.sampled_from([0.000001, 1, 2, 3, 10, 60])
+
+
+@st.composite
+def query_sets(draw: st.DrawFn, first_id: int = 1, max_size: int = 8) -> list[Query]:
+    return [
+        a_query(
+            query_id,
+            draw(windows),
+            draw(windows),
+            filter_a=draw(predicates),
+            filter_b=draw(predicates),
+            streams=draw(st.sampled_from([(1, 2), (1, 3), (1, 1)])),
+            key=draw(st.sampled_from([(("k", "k"),), (("k", "k"), ("m", "m"))])),
+            columns_a=draw(st.sampled_from([(), ("k",), ("v", "m")])),
+        )
+        for query_id in range(first_id, first_id + draw(st.integers(0, max_size)))
+    ]
+
+
+def test_the_first_plan_is_version_1_and_the_next_counts_on() -> None:
+    first = build_plan([], STREAMS)
+    assert first == Plan(1, "mem-opt", (), ())
+    assert build_plan([], STREAMS, first).version == 2
+
+
+def test_slices_end_where_windows_end_and_keep_what_is_still_needed() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW), a_query(3, 60, filter_a=HIGH)]
+    (family,) = build_plan(queries, STREAMS).families
+    assert family.chain_a == (
+        Slice(0, 10 * SECOND_US, (1, 2, 3), None),
+        Slice(10 * SECOND_US, 30 * SECOND_US, (2, 3), (0, 1)),
+        Slice(30 * SECOND_US, 60 * SECOND_US, (3,), (1,)),
+    )
+    assert all(s.keep is None for s in family.chain_b)
+
+
+def test_each_side_has_its_own_boundaries() -> None:
+    (family,) = build_plan([a_query(1, 10, 30), a_query(2, 20, 30)], STREAMS).families
+    assert [s.w_end_us for s in family.chain_a] == [10 * SECOND_US, 20 * SECOND_US]
+    assert family.chain_b == (Slice(0, 30 * SECOND_US, (1, 2), None),)
+
+
+def test_an_unbounded_window_is_the_last_slice() -> None:
+    unbounded = replace(a_query(2), a=replace(a_query(2).a, window_us=UNBOUNDED_US))
+    (family,) = build_plan([a_query(1, 10), unbounded], STREAMS).families
+    assert family.chain_a[-1].w_end_us == UNBOUNDED_US
+
+
+def test_a_family_stores_the_columns_of_all_its_queries() -> None:
+    queries = [a_query(1, columns_a=("m",)), a_query(2, columns_a=("k",), filter_a=LOW)]
+    (family,) = build_plan(queries, STREAMS).families
+    assert family.columns_a == ("k", "m", "v")
+    assert [q.columns_a for q in family.queries] == [("m",), ("k", "v")]
+
+
+def test_queries_of_another_pair_or_key_are_another_family() -> None:
+    queries = [
+        a_query(1),
+        a_query(2, streams=(1, 3)),
+        a_query(3, key=(("m", "m"),)),
+        a_query(4, streams=(1, 1)),
+    ]
+    plan = build_plan(queries, STREAMS)
+    assert sorted(q.id for f in plan.families for q in f.queries) == [1, 2, 3, 4]
+    assert len(plan.families) == 4
+    assert [s.id for s in plan.streams] == [1, 2, 3]
+
+
+def test_a_query_keeps_the_version_that_activated_it() -> None:
+    first = build_plan([a_query(1)], STREAMS)
+    second = build_plan([a_query(1), a_query(2)], STREAMS, first)
+    assert [q.since_version for q in second.families[0].queries] == [1, 2]
+
+
+def test_a_stream_once_used_stays_as_it_was() -> None:
+    first = build_plan([a_query(1)], STREAMS)
+    changed = {**STREAMS, 1: replace(STREAMS[1], lateness_us=0)}
+    second = build_plan([], changed, first)
+    assert second.streams == (STREAMS[1], STREAMS[2])
+    assert build_plan([a_query(2)], changed, second).streams == second.streams
+
+
+def test_a_filter_keeps_its_bit_and_one_that_comes_back_gets_a_new_one() -> None:
+    first = build_plan([a_query(1, filter_a=HIGH), a_query(2, filter_a=LOW)], STREAMS)
+    second = build_plan([a_query(1, filter_a=HIGH)], STREAMS, first)
+    third = build_plan([a_query(1, filter_a=HIGH), a_query(3, filter_a=LOW)], STREAMS, second)
+    bits = [{f.sql: f.bit for f in plan.families[0].filters_a} for plan in (first, second, third)]
+    assert bits == [{LOW: 0, HIGH: 1}, {HIGH: 1}, {HIGH: 1, LOW: 2}]
+
+
+def test_bits_are_not_reused_when_a_family_leaves_and_comes_back() -> None:
+    first = build_plan([a_query(1, filter_a=LOW)], STREAMS)
+    gone = build_plan([], STREAMS, first)
+    back = build_plan([a_query(2, filter_a=LOW)], STREAMS, gone)
+    assert [f.bit for f in back.families[0].filters_a] == [1]
+
+
+@pytest.mark.parametrize("strategy", ["unshared", "pullup", "pushdown", "cpu-opt"])
+def test_a_strategy_of_the_next_part_is_named(strategy: str) -> None:
+    with pytest.raises(UnsupportedStrategy) as caught:
+        build_plan([a_query(1)], STREAMS, strategy=strategy)  # type: ignore[arg-type]  # parametrized as text
+    assert str(caught.value) == (
+        f'strategy "{strategy}" is not supported yet\n  hint: Strategies of this version: "mem-opt".'
+    )
+
+
+def test_a_stream_that_is_not_given_is_named() -> None:
+    with pytest.raises(InvalidPlan, match='query "q1" uses unknown stream 2'):
+        build_plan([a_query(1)], {1: STREAMS[1]})
+
+
+@given(query_sets(), st.randoms(use_true_random=False))
+def test_the_order_of_queries_does_not_matter(queries: list[Query], random: object) -> None:
+    plan = build_plan(queries, STREAMS)
+    random.shuffle(queries)  # type: ignore[attr-defined]  # Hypothesis wraps random.Random
+    assert build_plan(queries, STREAMS) == plan
+
+
+@given(query_sets())
+def test_planning_the_same_again_changes_only_the_version(queries: list[Query]) -> None:
+    plan = build_plan(queries, STREAMS)
+    assert replace(build_plan(queries, STREAMS, plan), version=1) == plan
+
+
+@given(query_sets())
+def test_chains_are_contiguous_and_keep_the_or_of_the_filters_that_reach_them(queries: list[Query]) -> None:
+    for family in build_plan(queries, STREAMS).families:
+        for side in SIDES:
+            chain = side_chain(family, side)
+            ends = [s.w_end_us for s in chain]
+            assert [s.w_start_us for s in chain] == [0, *ends[:-1]]
+            assert ends == sorted({side_window_us(q, side) for q in family.queries})
+            for piece in chain:
+                reaching = [q for q in family.queries if side_window_us(q, side) >= piece.w_end_us]
+                bits = {side_filter(q, side) for q in reaching}
+                assert piece.queries == tuple(q.id for q in reaching)
+                assert piece.keep == (
+                    None if None in bits else tuple(sorted(b for b in bits if b is not None))
+                )
+
+
+@given(query_sets())
+def test_a_later_slice_keeps_no_row_that_an_earlier_one_dropped(queries: list[Query]) -> None:
+    for family in build_plan(queries, STREAMS).families:
+        for side in SIDES:
+            for before, after in zip(side_chain(family, side), side_chain(family, side)[1:], strict=False):
+                assert before.keep is None or (after.keep is not None and set(after.keep) <= set(before.keep))
+
+
+@given(st.lists(query_sets(max_size=5), min_size=1, max_size=5), st.data())
+def test_a_bit_means_one_filter_for_ever(arrivals: list[list[Query]], data: st.DataObject) -> None:
+    meaning: dict[tuple[str, str, int], str] = {}
+    given_up: set[tuple[str, str, int]] = set()
+    running: list[Query] = []
+    plan, next_id = None, 1
+    for arriving in arrivals:
+        running = [q for q in running if data.draw(st.booleans())]
+        for query in arriving:
+            running.append(replace(query, id=next_id, name=f"q{next_id}"))
+            next_id += 1
+        plan = build_plan(running, STREAMS, plan)
+        present: dict[tuple[str, str, int], str] = {
+            (f.id, s, bit): p.sql
+            for f in plan.families
+            for s in SIDES
+            for bit, p in side_filters(f, s).items()
+        }
+        assert all(meaning.get(bit, sql) == sql for bit, sql in present.items())
+        assert not given_up & present.keys()
+        meaning |= present
+        given_up |= meaning.keys() - present.keys()

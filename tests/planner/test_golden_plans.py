@@ -1,0 +1,74 @@
+"""CQL in, plan out, as text. A question is:
+
+plan [strategy=NAME] [format=text|mermaid|dot|json]
+NAME: CQL                one line per query, in order of arrival
+then [strategy=NAME]     the next version: the lines below add queries; ``drop NAME`` removes one
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from catalog.errors import SluiceError
+from catalog.values.plan import Plan, Strategy
+from catalog.values.query import Query
+from catalog.values.stream import Column, HttpSource, Stream
+from planner.bind import bind
+from planner.build_plan import build_plan
+from planner.render import plan_document, render_dot, render_mermaid, render_text
+from tests.planner.goldens import check_golden
+from tests.planner.values import STREAMS
+
+GOLDEN = Path(__file__).parent / "golden" / "plan"
+
+
+def _stream(stream_id: int, name: str, columns: str) -> Stream:
+    typed = tuple(Column(*column.split()) for column in columns.split(", "))
+    return Stream(stream_id, name, typed, typed[0].name, 60_000_000, HttpSource())
+
+
+FLIGHTS = _stream(4, "flights", "scheduled timestamp, origin string, carrier string, delay int, distance int")
+WEATHER = _stream(5, "weather", "hour timestamp, origin string, gust double, visibility double")
+BY_ID = {**STREAMS, 4: FLIGHTS, 5: WEATHER}
+BY_NAME = {s.name: s for s in BY_ID.values()}
+
+
+def _options(line: str) -> dict[str, str]:
+    return dict(word.split("=") for word in line.split()[1:])
+
+
+def _plan(question: list[str]) -> Plan:
+    plan, strategy = None, "mem-opt"
+    running: dict[str, Query] = {}
+    for number, line in enumerate(question, start=1):
+        head = line.split()[0]
+        if head == "then":
+            plan = build_plan([*running.values()], BY_ID, plan, strategy=cast(Strategy, strategy))
+        if head in ("plan", "then"):
+            strategy = _options(line).get("strategy", strategy)
+        elif head == "drop":
+            del running[line.split()[1]]
+        else:
+            name, cql = line.split(": ", 1)
+            running[name] = bind(cql, BY_NAME, name=name, query_id=number)
+    return build_plan([*running.values()], BY_ID, plan, strategy=cast(Strategy, strategy))
+
+
+def _answer(question: list[str]) -> str:
+    try:
+        plan = _plan(question)
+    except SluiceError as error:
+        return str(error)
+    form = _options(question[0]).get("format", "text")
+    if form == "json":
+        return json.dumps(plan_document(plan), indent=1)
+    return {"text": render_text, "mermaid": render_mermaid, "dot": render_dot}[form](plan)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.txt")), ids=lambda path: path.stem)
+def test_plans_read_as_in_the_golden_files(path: Path, rewrite_goldens: bool) -> None:
+    check_golden(path, _answer, rewrite=rewrite_goldens)

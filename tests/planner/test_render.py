@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from catalog.values.query import UNBOUNDED_US
+from planner.build_plan import build_plan
+from planner.render import plan_document, render_dot, render_mermaid, render_text
+from tests.planner.values import STREAMS, a_query
+
+LOW = '"v" < 0.2'
+
+
+def test_names_can_be_given_apart_from_the_plan() -> None:
+    plan = build_plan([a_query(1), a_query(2)], STREAMS)
+    assert render_text(plan, {2: "new"}).splitlines() == [
+        "family A.k = B.k",
+        "  slice 1 [0s, 10s)  queries q1 new",
+    ]
+
+
+def test_a_plan_without_queries_says_so_in_every_form() -> None:
+    plan = build_plan([], STREAMS)
+    assert render_text(plan) == "no queries"
+    assert render_mermaid(plan) == "flowchart LR"
+    assert render_dot(plan) == "digraph plan {\n  rankdir=LR;\n}"
+    assert plan_document(plan) == {"version": 1, "strategy": "mem-opt", "streams": [], "families": []}
+
+
+def test_the_document_says_which_slices_of_which_side_feed_a_query() -> None:
+    plan = build_plan([a_query(1, 10, 30), a_query(2, 20, 10, filter_a=LOW)], STREAMS)
+    (family,) = plan_document(plan)["families"]
+    assert family["unions"] == [
+        {"query": "q1", "slices": {"a": [1], "b": [1, 2]}},
+        {"query": "q2", "slices": {"a": [1, 2], "b": [1]}},
+    ]
+    assert [s["keep"] for s in family["chains"]["a"]] == [None, "A.v < 0.2"]
+    assert [s["keep_bits"] for s in family["chains"]["a"]] == [None, [0]]
+
+
+def test_the_document_is_json_with_null_for_unbounded() -> None:
+    query = replace(a_query(1), a=replace(a_query(1).a, window_us=UNBOUNDED_US), residual='a."v" < b."v"')
+    document = plan_document(build_plan([query], STREAMS))
+    assert json.loads(json.dumps(document)) == document
+    (family,) = document["families"]
+    assert family["chains"]["a"][0]["w_end_us"] is None
+    assert family["chains"]["a"][0]["window"] == "[0s, unbounded)"
+    assert family["queries"][0]["window_us"] == {"a": None, "b": 10_000_000}
+    assert family["queries"][0]["residual"] == "A.v < B.v"

@@ -1,0 +1,45 @@
+"""Streams and rows that the tests of inputs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalog.values.stream import Column, FilesSource, HttpSource, Source, Stream
+
+TS_K_V = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
+EVERY_TYPE = (
+    Column("ts", "timestamp"),
+    Column("b", "boolean"),
+    Column("i", "int"),
+    Column("l", "bigint"),
+    Column("x", "double"),
+    Column("s", "string"),
+    Column("d", "date"),
+    Column("m", "decimal(10,2)"),
+)
+
+
+def stream_of(
+    source: Source | None = None, *, stream_id: int = 1, name: str = "S", columns: tuple[Column, ...] = TS_K_V
+) -> Stream:
+    return Stream(stream_id, name, columns, "ts", 0, source if source is not None else HttpSource())
+
+
+def files_stream(
+    path: Path, file_format: str = "parquet", columns: tuple[Column, ...] = TS_K_V, **options
+) -> Stream:
+    return stream_of(FilesSource(file_format, str(path), **options), columns=columns)
+
+
+def rows_from(first: int, count: int) -> pa.Table:
+    """Rows whose time, key and value all tell their number."""
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "ts": pa.array(numbers, pa.int64()).cast(pa.timestamp("us")),
+            "k": pa.array(numbers, pa.int64()),
+            "v": pa.array([n / 2 for n in numbers], pa.float64()),
+        }
+    )

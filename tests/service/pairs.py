@@ -1,0 +1,107 @@
+"""A catalog with committed batches of hand-written pairs, for tests of what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.store import Store
+from catalog.values.batch import BatchManifest, ResultFile, Route
+from catalog.values.query import Output, Query, Side
+from catalog.values.stream import Column, HttpSource, Stream
+from planner.families import family_id
+
+COLUMNS = (
+    Column("ts", "timestamp"),
+    Column("k", "bigint"),
+    Column("v", "double"),
+    Column("d", "decimal(10,2)"),
+)
+
+
+def open_store(tmp_path: Path) -> Store:
+    """Open a catalog with the streams A (1) and B (2)."""
+    store = Store.open(f"sqlite:///{tmp_path / 'catalog.db'}")
+    for name in ("A", "B"):
+        store.add_stream(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
+    store.new_epoch("test")
+    return store
+
+
+def add_query(
+    store: Store, name: str, outputs: Sequence[Output], columns: tuple[str, ...] = ("k", "v")
+) -> Query:
+    """Add a query over A and B that stores ``columns`` of both sides."""
+    a = Side(1, "A", "A", 10_000_000, None, (), columns)
+    b = Side(2, "B", "B", 10_000_000, None, (), columns)
+    query = Query(
+        store.reserve_query_id(), name, f"-- {name}", a, b, (("k", "k"),), ("bigint",), None, tuple(outputs)
+    )
+    store.add_query(query)
+    return query
+
+
+class Batches:
+    """Writes result files and commits their manifests, batch after batch.
+
+    Args:
+        store: The catalog.
+        results_dir: Where the files go.
+        routes: Query ids by route.
+    """
+
+    family = family_id(1, 2, (("k", "k"),))
+
+    def __init__(self, store: Store, results_dir: Path, routes: Mapping[int, tuple[int, ...]]) -> None:
+        self.store = store
+        self.results_dir = results_dir
+        self.routes = routes
+        self.next = 0
+        results_dir.mkdir(parents=True, exist_ok=True)
+
+    def commit(self, *files: Sequence[Mapping[str, Any]]) -> None:
+        """Commit a batch of files; a row has ``route``, ``t``, ``pos`` (a, b), ``a_...`` and ``b_...``."""
+        rows = [row for file in files for row in file]
+        manifest_files = []
+        for number, file in enumerate(files):
+            path = f"b{self.next:06}-{number}.parquet"
+            pq.write_table(self._table(file), self.results_dir / path)
+            manifest_files.append(ResultFile(path, self.family, len(file)))
+        given = {
+            q: sum(q in self.routes[r["route"]] for r in rows) for qs in self.routes.values() for q in qs
+        }
+        used = sorted({row["route"] for row in rows})
+        self.store.commit_batch(
+            BatchManifest(
+                batch=self.next,
+                epoch=self.store.current_epoch(),
+                plan_version=1,
+                files=tuple(manifest_files),
+                late_files=(),
+                routes=tuple(Route(route, 1, self.routes[route]) for route in used),
+                streams=(),
+                slices=(),
+                query_rows=tuple(sorted(given.items())),
+                started_at_us=0,
+                committed_at_us=0,
+            )
+        )
+        self.next += 1
+
+    def _table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        types = {"ts": pa.timestamp("us"), "k": pa.int64(), "v": pa.float64(), "d": pa.decimal128(10, 2)}
+        columns: dict[str, pa.Array] = {
+            "_route": pa.array([r["route"] for r in rows], pa.int64()),
+            "_plan_version": pa.array([1 for _ in rows], pa.int32()),
+            "_batch": pa.array([self.next for _ in rows], pa.int64()),
+            "_event_time": pa.array([r["t"] for r in rows], pa.timestamp("us")),
+            "_pos_a": pa.array([r["pos"][0] for r in rows], pa.int64()),
+            "_pos_b": pa.array([r["pos"][1] for r in rows], pa.int64()),
+        }
+        for name in sorted({name for row in rows for name in row} - {"route", "t", "pos"}):
+            columns[name] = pa.array([row.get(name) for row in rows], types[name[2:]])
+        return pa.table(columns)

@@ -1,0 +1,49 @@
+"""Random workloads through `sluice run`, row by row against DuckDB over the same files.
+
+Each run has several families, queries that come and go, every key type, disorder and late rows, so one Spark
+start checks a lot. A failure prints its seed; ``make_workload(seed, directory, size)`` makes it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracle import Oracle
+from tests.sluice_run import Mode, assert_equals_oracle, run
+from tests.workloads import Size, make_workload
+
+SIZE = Size(rows=500, queries=8, steps=4)
+LARGE = Size(rows=3000, queries=14, steps=8, max_pairs=40_000)
+
+#: Seed, buckets, way of results: families over three streams, self-joins, backfill, lag.
+FEW: tuple[tuple[int, int, Mode], ...] = (
+    (0, 2, "per-query"),
+    (2, 1, "shared"),
+    (3, 3, "per-query"),
+    (6, 5, "shared"),
+    (9, 4, "per-query"),
+)
+
+
+def check(seed: int, directory: Path, buckets: int, mode: Mode, size: Size) -> None:
+    spec, files = make_workload(seed, directory, size)
+    print(f"seed {seed}, buckets {buckets}, {mode}: {directory}")
+    outcome = run(directory / "WORKLOAD.yaml", directory / "out", mode=mode, buckets=buckets)
+    assert_equals_oracle(outcome, directory / "out", Oracle(spec, files), mode)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("seed", "buckets", "mode"), FEW)
+def test_random_workload_equals_oracle(seed: int, buckets: int, mode: Mode, tmp_path: Path) -> None:
+    check(seed, tmp_path, buckets, mode, SIZE)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_many_random_workloads_equal_oracle(seed: int, tmp_path: Path) -> None:
+    check(
+        seed, tmp_path, 1 + seed % 5, "shared" if seed % 3 == 0 else "per-query", SIZE if seed % 2 else LARGE
+    )

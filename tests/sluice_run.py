@@ -1,0 +1,170 @@
+"""Runs `sluice run` as a user does, in a process of its own, and reads what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.oracle import Oracle
+
+Mode = Literal["per-query", "shared"]
+
+#: A run of a few small batches takes 15-20 s here, most of it Spark's start.
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        returncode: Exit status; negative is a signal.
+        stdout: Its output.
+        stderr: Its errors and logs.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The JSON object on the last line of stdout."""
+        document = json.loads(self.stdout.strip().splitlines()[-1])
+        assert isinstance(document, dict)
+        return document
+
+
+def start(
+    workload: Path,
+    out: Path,
+    *,
+    mode: Mode = "per-query",
+    buckets: int = 2,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """Start a run and return its process."""
+    command = [str(Path(sys.executable).parent / "sluice"), "run", str(workload), "--out", str(out)]
+    return subprocess.Popen(
+        [*command, "--results", mode, "--buckets", str(buckets)],
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Run:
+    """Wait for a run that ``start`` began."""
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return Run(process.returncode, stdout, stderr)
+
+
+def run(
+    workload: Path,
+    out: Path,
+    *,
+    mode: Mode = "per-query",
+    buckets: int = 2,
+    environment: Mapping[str, str] | None = None,
+) -> Run:
+    """Run a workload to its end."""
+    return finish(start(workload, out, mode=mode, buckets=buckets, environment=environment))
+
+
+def per_query_results(out: Path, query: str) -> pa.Table:
+    """Return the rows of ``DIR/<query>/*.parquet`` in the order in which they were written."""
+    parts = sorted((out / query).glob("*.parquet"))
+    assert parts, f"no file in {out / query}"
+    return pa.concat_tables([pq.read_table(p) for p in parts])
+
+
+def shared_results(out: Path, query: str) -> pa.Table:
+    """Return the rows of the query's view in ``DIR/views.sql``, in no order."""
+    with duckdb.connect() as connection:
+        connection.execute(f"SET file_search_path = '{out}'")
+        connection.execute((out / "views.sql").read_text(encoding="utf-8"))
+        return connection.sql(f'SELECT * FROM "{query}"').to_arrow_table()
+
+
+def stored_pairs(out: Path) -> int:
+    """Return how many joined pairs the shared result files hold."""
+    return sum(pq.read_metadata(p).num_rows for p in (out / "results").rglob("*.parquet"))
+
+
+def assert_equals_oracle(outcome: Run, out: Path, oracle: Oracle, mode: Mode) -> None:
+    """Check a finished run against the oracle: counters, then every query's rows (and their order)."""
+    seed = f"seed {oracle.workload.seed}"
+    assert outcome.returncode == 0, f"{seed}: exit {outcome.returncode}\n{outcome.stderr[-6000:]}"
+    summary, history = outcome.summary, oracle.history
+    wrong: list[str] = []
+    for life in history.lives:
+        name = life.query.name
+        found = per_query_results(out, name) if mode == "per-query" else shared_results(out, name)
+        if difference := table_difference(found, oracle.results(name), ordered=mode == "per-query"):
+            force = f"batches {life.added} to {life.removed}, backfill {life.query.backfill}"
+            wrong.append(f"{name} ({force}): {difference}\n    {life.query.cql()}")
+    assert not wrong, f"{seed}, {history.batches} batches:\n" + "\n".join(wrong)
+    assert summary["results"] == oracle.counts(), seed
+    counters = {"input_rows": history.input_rows, "late_rows": history.late_rows, "batches": history.batches}
+    assert {k: summary[k] for k in counters} == counters, seed
+    assert summary["strategy"] == "mem-opt"
+    if mode == "shared":
+        assert stored_pairs(out) == oracle.distinct_pairs(), seed
+
+
+def table_difference(found: pa.Table, expected: pa.Table, *, ordered: bool) -> str:
+    """Return in words how two tables differ, or nothing.
+
+    NaN equals NaN here and -0.0 differs from 0.0: a result carries the very value that came in.
+    """
+    if found.column_names != expected.column_names:
+        return f"columns {found.column_names} instead of {expected.column_names}"
+    kinds = [(f.name, str(f.type), str(e.type)) for f, e in zip(found.schema, expected.schema, strict=True)]
+    if other := [k for k in kinds if k[1] != k[2]]:
+        return f"column types (name, found, expected) {other}"
+    rows, wanted = _rows(found), _rows(expected)
+    if rows == wanted:
+        return ""
+    if sorted(rows) != sorted(wanted):
+        return _multiset_difference(rows, wanted)
+    if not ordered:
+        return ""
+    first = next(i for i, (x, y) in enumerate(zip(rows, wanted, strict=True)) if x != y)
+    return f"right rows in the wrong order from row {first}: {rows[first]} instead of {wanted[first]}"
+
+
+def _rows(table: pa.Table) -> list[tuple[str, ...]]:
+    return list(zip(*([repr(v) for v in c.to_pylist()] for c in table.columns), strict=True))
+
+
+def _multiset_difference(rows: list[tuple[str, ...]], wanted: list[tuple[str, ...]]) -> str:
+    left = dict.fromkeys(wanted, 0)
+    for row in wanted:
+        left[row] += 1
+    extra = []
+    for row in rows:
+        if left.get(row, 0):
+            left[row] -= 1
+        else:
+            extra.append(row)
+    missing = [row for row, count in left.items() for _ in range(count)]
+    return (
+        f"{len(rows)} rows instead of {len(wanted)}; {len(missing)} missing, such as {missing[:2]}; "
+        f"{len(extra)} too many, such as {extra[:2]}"
+    )
