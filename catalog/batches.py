@@ -35,6 +35,12 @@ _RANGE = (
     .where(_b.batch >= bindparam("from_batch"), _b.batch <= bindparam("to_batch"))
     .order_by(_b.batch)
 )
+_FIRST_OF_VERSION = (
+    select(_b.batch, _b.committed_at_us)
+    .where(_b.plan_version >= bindparam("version"))
+    .order_by(_b.batch)
+    .limit(1)
+)
 _TOTALS = select(_t.input_rows, _t.late_rows, _t.state_rows_peak, _t.state_bytes_peak, _t.batches)
 _QUERY_TOTALS = select(_qt.query_id, _qt.rows)
 _STREAM_TOTALS = select(
@@ -146,6 +152,19 @@ class BatchStore(StorePart):
         with self._database.read() as connection:
             documents = connection.scalars(_RANGE, wanted).all()
         return tuple(decode(BatchManifest, document) for document in documents)
+
+    def first_batch_of_version(self, version: int) -> tuple[int, int] | None:
+        """Return the first batch processed under a plan version or a later one.
+
+        Args:
+            version: Plan version.
+
+        Returns:
+            Batch number and wall clock of its commit, µs UTC; None while the version is not in force.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_FIRST_OF_VERSION, {"version": version}).first()
+        return None if row is None else (int(row.batch), int(row.committed_at_us))
 
     def totals(self) -> Totals:
         """Return the totals of all committed batches."""

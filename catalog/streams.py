@@ -49,6 +49,28 @@ class StreamStore(StorePart):
             )
         return added
 
+    def set_initial_position(self, name: str, position: int) -> Stream:
+        """Fix where reading of a stream begins, before any query uses it.
+
+        Args:
+            name: Its name, in any case.
+            position: Position that an offset without the stream stands for.
+
+        Returns:
+            The stream as it is now.
+
+        Raises:
+            StreamNotFound: There is none of that name.
+        """
+        with self._database.write() as connection:
+            moved = dataclasses.replace(self.stream(name), initial_position=position)
+            connection.execute(
+                update(tables.streams)
+                .where(tables.streams.c.id == moved.id)
+                .values(document=encode(moved).decode())
+            )
+        return moved
+
     def streams(self) -> tuple[Stream, ...]:
         """Return the registered streams, by id."""
         with self._database.read() as connection:

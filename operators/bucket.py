@@ -127,12 +127,12 @@ class Bucket:
         for text in texts:
             record = decode(ControlRecord, text.encode())
             if record.plan is not None:
-                self._activate(record.plan)
+                self.activate(record.plan)
             if record.heartbeat is not None:
                 heartbeats.append((record.heartbeat.stream_id, record.heartbeat.watermark_us))
         return heartbeats
 
-    def _activate(self, plan: Plan) -> None:
+    def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter and migrate every chain, before the rows of the batch."""
         for stream in plan.streams:
             self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))

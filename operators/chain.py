@@ -310,7 +310,9 @@ class Chain:
             if query.id not in activated or query.backfill != "state" or bit is None:
                 continue
             if bit not in segment.known_bits and set(filters[bit].columns) <= kept:
-                table = pa.table({name: layout.read(segment, name) for name in filters[bit].columns})
+                # The event time is there for a filter that reads no column: the table must have the rows.
+                names = {layout.event_time, *filters[bit].columns}
+                table = pa.table({name: layout.read(segment, name) for name in sorted(names)})
                 segment = segment.with_bit(bit, evaluate_filters(table, [filters[bit].sql])[0])
         return segment
 

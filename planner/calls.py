@@ -56,9 +56,7 @@ def call_named(compiler: Compiler, node: exp.Expr, name: str, arguments: Sequenc
         takes = f"{least} or more" if function.repeats else takes
         wrong_count(compiler, node, name, takes, arguments)
     kinds = [*function.takes, *function.takes[-1:] * (len(arguments) - len(function.takes))]
-    values = [
-        argument(compiler, argument, name, kind) for argument, kind in zip(arguments, kinds, strict=False)
-    ]
+    values = [argument(compiler, part, name, kind) for part, kind in zip(arguments, kinds, strict=False)]
     if "alike" in function.takes:
         values = alike(compiler, node, values)
     text = function.sql.format(*(value.sql for value in values), args=", ".join(v.sql for v in values))
@@ -225,7 +223,7 @@ def modulo(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) ->
     """Compile MOD(x, y) as x % y."""
     if len(arguments) != 2:
         wrong_count(compiler, node, "mod", "2", arguments)
-    left, right = (argument(compiler, argument, "mod", "number") for argument in arguments)
+    left, right = (argument(compiler, part, "mod", "number") for part in arguments)
     return apply(compiler, node, "%", left, right)
 
 

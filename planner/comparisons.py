@@ -70,6 +70,8 @@ def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> 
 
 
 def _comparison_hint(left: Typed, right: Typed) -> str:
+    if left.form == "comparison" or right.form == "comparison":
+        return "Write low < x AND x < high for a range."
     for value, other in ((left, right), (right, left)):
         if value.literal is not None and ct.is_numeric(other.type):
             return f"Write the number without quotes: {value.literal}."
@@ -186,7 +188,14 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
     escape = compiler.compile(node.expression)
     if escape.literal is None or len(escape.literal) != 1:
         compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
-    return Typed(f"TRY({text} ESCAPE {escape.sql})", "boolean", columns_of((value, pattern)))
+    # DuckDB refuses a pattern that ends with the escape character where TRY does not reach.
+    if pattern.literal is None:
+        compiler.refuse("ESCAPE with a pattern that is not written out", "Write LIKE 'a!%' ESCAPE '!'.", node)
+    if pattern.literal.replace(escape.literal * 2, "").endswith(escape.literal):
+        compiler.mismatch(
+            "the pattern ends with its escape character", "Write the character twice to match it.", node
+        )
+    return Typed(f"{text} ESCAPE {escape.sql}", "boolean", columns_of((value, pattern)), form="comparison")
 
 
 HANDLERS = {

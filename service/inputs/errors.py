@@ -87,3 +87,16 @@ def find_corrupt_input(text: str) -> tuple[int, int] | None:
     """Return (stream id, position) of a `CorruptInput` told in a text, such as a trace, or None."""
     match = _CORRUPT.search(text)
     return None if match is None else (int(match[1]), int(match[2]))
+
+
+class NotAnHttpStream(InvalidInput):
+    """Events were posted to a stream whose rows come from elsewhere."""
+
+    code = "not-an-http-stream"
+
+    def __init__(self, stream: str, source_type: str) -> None:
+        super().__init__(
+            f'stream "{stream}" takes no posted events',
+            detail=f'Its source is of type "{source_type}".',
+            hint='Register a stream with source {"type": "http"} and post to that.',
+        )

@@ -11,7 +11,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import duckdb
 
 from catalog.values.listed_input import ListedInput
 from catalog.values.stream import FilesSource, Stream
@@ -19,8 +23,9 @@ from service.inputs.errors import UnusableFile
 from service.inputs.formats.csv import inspect_csv
 from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
-from service.inputs.formats.parquet import inspect_parquet
+from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.partitions import ROW_BITS
+from service.log import fields
 
 if TYPE_CHECKING:
     from catalog.store import Store  # not at run time: readers must not load SQLAlchemy
@@ -34,11 +39,7 @@ _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress
 #: Files that one write to the catalog records: what a crash during a long first listing costs.
 _FILES_PER_WRITE: Final = 256
 
-_INSPECT: Final[dict[str, Callable[[Stream, str], FileFacts]]] = {
-    "parquet": inspect_parquet,
-    "jsonl": inspect_jsonl,
-    "csv": inspect_csv,
-}
+_Inspect = Callable[[str], FileFacts]
 
 
 def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
@@ -58,17 +59,32 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
     known = store.known_paths(stream.id)
     found: list[ListedInput] = []
     listed = 0
-    for path in sorted(set(_candidates(stream.source.path)) - known):
-        entry = _judge(stream, path, settle_s)
-        if entry is None:
-            continue
-        found.append(entry)
-        if len(found) == _FILES_PER_WRITE:
-            store.append_inputs(stream.id, found)
-            listed, found = listed + len(found), []
-    if found:
-        store.append_inputs(stream.id, found)
+    new = sorted(set(_candidates(stream.source.path)) - known)
+    if not new:
+        return 0
+    with _inspecting(stream, stream.source) as inspect:
+        for path in new:
+            entry = _judge(stream, path, inspect, settle_s)
+            if entry is not None:
+                found.append(entry)
+            if len(found) == _FILES_PER_WRITE:
+                store.append_inputs(stream.id, found)
+                listed, found = listed + len(found), []
+    store.append_inputs(stream.id, found)
     return listed + len(found)
+
+
+@contextmanager
+def _inspecting(stream: Stream, source: FilesSource) -> Iterator[_Inspect]:
+    """What finds the facts of a file in the source's format, or raises UnusableFile."""
+    match source.format:
+        case "parquet":
+            with duckdb.connect(config={"threads": 1}) as connection:
+                yield partial(inspect_parquet, connection, stream)
+        case "csv":
+            yield partial(inspect_csv, stream)
+        case "jsonl":
+            yield partial(inspect_jsonl, stream)
 
 
 def _candidates(path: str) -> Iterator[str]:
@@ -88,13 +104,12 @@ def _is_visible(name: str) -> bool:
     return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
-def _judge(stream: Stream, path: str, settle_s: float) -> ListedInput | None:
+def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> ListedInput | None:
     """Inspect a file; None if it is gone or still being written."""
-    assert isinstance(stream.source, FilesSource)
     try:
         before = os.stat(path)
         try:
-            facts, reason = _INSPECT[stream.source.format](stream, path), None
+            facts, reason = inspect(path), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
         except UnusableFile as error:
@@ -107,7 +122,7 @@ def _judge(stream: Stream, path: str, settle_s: float) -> ListedInput | None:
     if reason is not None:
         if time.time() - before.st_mtime < settle_s:
             return None
-        log.warning("file set aside", extra={"stream": stream.name, "path": path, "reason": reason})
+        log.warning("file set aside", extra=fields(stream=stream.name, path=path, reason=reason))
     return ListedInput(
         position=0,  # the catalog gives it
         path=path,

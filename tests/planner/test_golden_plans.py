@@ -42,9 +42,9 @@ def _options(line: str) -> dict[str, str]:
 
 
 def _plan(question: list[str]) -> Plan:
-    plan, strategy = None, "mem-opt"
+    plan, strategy, arrived = None, "mem-opt", 0
     running: dict[str, Query] = {}
-    for number, line in enumerate(question, start=1):
+    for line in question:
         head = line.split()[0]
         if head == "then":
             plan = build_plan([*running.values()], BY_ID, plan, strategy=cast(Strategy, strategy))
@@ -53,8 +53,9 @@ def _plan(question: list[str]) -> Plan:
         elif head == "drop":
             del running[line.split()[1]]
         else:
+            arrived += 1
             name, cql = line.split(": ", 1)
-            running[name] = bind(cql, BY_NAME, name=name, query_id=number)
+            running[name] = bind(cql, BY_NAME, name=name, query_id=arrived)
     return build_plan([*running.values()], BY_ID, plan, strategy=cast(Strategy, strategy))
 
 

@@ -17,13 +17,15 @@ from tests.workloads import Size, make_workload
 SIZE = Size(rows=500, queries=8, steps=4)
 LARGE = Size(rows=3000, queries=14, steps=8, max_pairs=40_000)
 
-#: Seed, buckets, way of results: families over three streams, self-joins, backfill, lag.
+#: Seed, buckets, way of results. Of 160 seeds these say most: in each, at least six of eight queries have
+#: results, lateness changes the answer of four or more and (but for 157) backfill that of two; together they
+#: have every key type, three families at once and self-joins.
 FEW: tuple[tuple[int, int, Mode], ...] = (
-    (0, 2, "per-query"),
-    (2, 1, "shared"),
-    (3, 3, "per-query"),
-    (6, 5, "shared"),
-    (9, 4, "per-query"),
+    (159, 1, "per-query"),
+    (30, 2, "shared"),
+    (83, 3, "per-query"),
+    (157, 4, "per-query"),
+    (107, 5, "shared"),
 )
 
 

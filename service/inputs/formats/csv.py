@@ -73,20 +73,27 @@ def _parse(stream: Stream, path: str, columns: Sequence[str]) -> pa.Table:
 
     types = {column.name: column.type for column in stream.columns}
     declared = arrow_schema(stream)
-    arrays = [_typed(table.column(names[name]), name, types[name]) for name in columns]
+    arrays: list[pa.ChunkedArray] = []
+    misfits: list[tuple[int, str]] = []
+    for name in columns:
+        try:
+            arrays.append(_typed(table.column(names[name]), types[name]))
+        except UnfitValueError as error:
+            problem = f'column "{name}": {str(error.value)[:80]!r} is not {expected(types[name])}'
+            misfits.append((error.index + 1, problem))
+    if misfits:
+        row, problem = min(misfits)
+        raise UnusableFile(f"row {row}, {problem}")
     return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
 
 
-def _typed(text: pa.ChunkedArray, name: str, column_type: str) -> pa.ChunkedArray:
+def _typed(text: pa.ChunkedArray, column_type: str) -> pa.ChunkedArray:
     arrays, seen = [], 0
     for chunk in text.chunks:
         try:
             arrays.append(from_text(chunk, column_type))
         except UnfitValueError as error:
-            where = f'row {seen + error.index + 1}, column "{name}"'
-            raise UnusableFile(
-                f"{where}: {str(error.value)[:80]!r} is not {expected(column_type)}"
-            ) from error
+            raise UnfitValueError(seen + error.index, error.value) from error
         seen += len(chunk)
     return pa.chunked_array(arrays, arrow_type(column_type))
 

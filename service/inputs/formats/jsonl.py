@@ -43,15 +43,17 @@ def _parse(stream: Stream, path: str, columns: Sequence[str]) -> pa.Table:
     rows, lines = _objects(path)
     types = {column.name: column.type for column in stream.columns}
     declared = arrow_schema(stream)
-    arrays = []
+    arrays: list[pa.Array] = []
+    misfits: list[tuple[int, str]] = []
     for name in columns:
         try:
             arrays.append(from_json([row.get(name) for row in rows], types[name]))
         except UnfitValueError as error:
-            where = f'row {error.index + 1} (line {lines[error.index]}), column "{name}"'
-            raise UnusableFile(
-                f"{where}: {json.dumps(error.value)[:80]} is not {expected(types[name])}"
-            ) from error
+            problem = f'column "{name}": {json.dumps(error.value)[:80]} is not {expected(types[name])}'
+            misfits.append((error.index, problem))
+    if misfits:
+        index, problem = min(misfits)
+        raise UnusableFile(f"row {index + 1} (line {lines[index]}), {problem}")
     return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
 
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 import os
 import pickle
 import random
 import tempfile
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +20,10 @@ from hypothesis import strategies as st
 
 from catalog.store import Store
 from catalog.values.stream import Column, Stream
-from service.inputs.errors import CorruptInput, InputChanged, find_corrupt_input
+from service.inputs.errors import CorruptInput, InputChanged, UnusableFile, find_corrupt_input
 from service.inputs.files import list_files
+from service.inputs.formats.parquet import read_parquet
+from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
 from service.inputs.read import read_partition
 from tests.service.inputs.streams import EVERY_TYPE, TS_K_V, files_stream, rows_from
@@ -81,7 +86,7 @@ def test_hidden_and_unfinished_files_and_folders_are_no_input(store: Store, fold
 
 
 def test_a_glob_and_a_single_file_are_sources_too(store: Store, folder: Path) -> None:
-    pq.write_table(rows_from(0, 1), folder / "x-1.parquet")
+    pq.write_table(rows_from(0, 1), folder / "x-[1].parquet")
     pq.write_table(rows_from(1, 1), folder / "y-1.parquet")
     globbed = store.add_stream(files_stream(folder / "x-*.parquet"))
     assert list_files(store, globbed) == 1
@@ -245,6 +250,39 @@ def test_a_type_that_could_lose_something_is_another_schema(
     assert reasons(store, stream)["x.parquet"] == (
         f'it is of another schema: column "c" is {written.type}, declared {declared}'
     )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    at=st.lists(st.integers(0, 10**6), min_size=1, max_size=5),
+    byte=st.integers(0, 255),
+    footer=st.booleans(),
+    cut=st.integers(0, 10**6) | st.none(),
+)
+def test_whatever_the_damage_a_file_is_set_aside_or_read_or_refused(
+    at: list[int], byte: int, footer: bool, cut: int | None
+) -> None:
+    data = bytearray(_sound_file())
+    tail = len(data) - int.from_bytes(data[-8:-4], "little") if footer else 0
+    for index in at:
+        data[tail + index % (len(data) - tail)] = byte
+    if cut is not None:
+        data = data[: cut % len(data)]
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "x.parquet")
+        path.write_bytes(data)
+        stream = files_stream(Path(name))
+        with suppress(UnusableFile), duckdb.connect(config={"threads": 1}) as connection:
+            facts = inspect_parquet(connection, stream, str(path))
+            assert read_parquet(stream, str(path), ("ts", "k", "v"), 0, facts.rows).num_rows == facts.rows
+            assert read_parquet(stream, str(path), ("ts",), 150, 50).num_rows == 50
+
+
+@functools.cache
+def _sound_file() -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows_from(0, 300), sink, row_group_size=100)
+    return bytes(sink.getvalue())
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])

@@ -134,6 +134,8 @@ def test_a_rejected_event_is_told_with_what_to_write(events: EventLog) -> None:
         "  detail: Expected only the fields ts, k, v.\n"
         '  hint: Did you mean "k"?'
     )
+    with pytest.raises(EventRejected, match="event 2, field"):  # the first event, not the first column
+        events.append(STREAM, [{"ts": 1}, {"ts": 1}, {"ts": 1, "v": "x"}, {"ts": "x", "k": "y"}, {"z": 1}, 5])
     with pytest.raises(EventRejected, match="event 1 is not an object but 5"):
         events.append(STREAM, [{"ts": 1}, 5])
     with pytest.raises(EventRejected, match='event 0 has no event time in field "ts"'):

@@ -1,0 +1,78 @@
+"""Facts of Parquet files, from the footer where it tells the event times.
+
+Statistics are read through DuckDB: pyarrow's accessors end the process on a damaged footer (version 26, the
+C++ exception has no handler), and a damaged file must not take the service down.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.values.stream import Stream
+from service.inputs.errors import UnusableFile
+from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns
+from service.inputs.formats.parquet import conform, is_lossless, opened_parquet
+from service.inputs.values import UnfitValueError, from_text
+
+_STATISTICS: Final = """
+SELECT coalesce(stats_min_value, stats_min), coalesce(stats_max_value, stats_max), type = 'INT64',
+       coalesce(stats_null_count = num_values, false)
+FROM parquet_metadata(?) WHERE path_in_schema = ?
+"""
+_BELOW_US: Final = re.compile(r"(\.\d{6})\d+")
+
+
+def inspect_parquet(connection: duckdb.DuckDBPyConnection, stream: Stream, path: str) -> FileFacts:
+    """Return the facts of a Parquet file, from its footer where the event time has statistics.
+
+    Args:
+        connection: What reads the statistics.
+        stream: The file's stream.
+        path: The file.
+
+    Raises:
+        UnusableFile: It is no Parquet file, is truncated, or is of another schema.
+    """
+    with opened_parquet(path) as file:
+        names = match_columns(stream, file.schema_arrow.names)
+        for column in stream.columns:
+            found = file.schema_arrow.field(names[column.name]).type
+            if not is_lossless(found, column.type):
+                raise UnusableFile(
+                    f'it is of another schema: column "{column.name}" is {found}, declared {column.type}'
+                )
+        known = _time_range(connection, path, names[stream.event_time])
+        if known is not None:
+            return checked_facts(stream, file.metadata.num_rows, *known)
+        times = file.read([names[stream.event_time]], use_threads=False).column(0)
+        return facts_of(stream, file.metadata.num_rows, conform(times, "timestamp"))
+
+
+def _time_range(
+    connection: duckdb.DuckDBPyConnection, path: str, name: str
+) -> tuple[int | None, int | None] | None:
+    """Oldest and newest event time by row-group statistics, µs; None if the footer does not tell."""
+    try:
+        groups = connection.execute(_STATISTICS, [glob.escape(path), name]).fetchall()
+    except duckdb.Error:
+        return None  # the caller then reads the column, which tells whether the file is sound
+    texts: list[str] = []
+    for low, high, is_int64, is_all_null in groups:
+        if is_all_null:
+            continue
+        if low is None or high is None or not is_int64:
+            return None
+        # Cutting the digits of ns is their floor, also before 1970.
+        texts += [_BELOW_US.sub(r"\1", low), _BELOW_US.sub(r"\1", high)]
+    try:
+        times = from_text(pa.array(texts, pa.string()), "timestamp")
+    except UnfitValueError:
+        return None
+    extremes = pc.min_max(times.cast(pa.int64()))
+    return extremes["min"].as_py(), extremes["max"].as_py()

@@ -1,0 +1,134 @@
+"""Starts `sluice serve` as a user does, in a process of its own, and talks raw HTTP to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+#: Spark starts in 5-10 s here, and two such starts may share the cores.
+START_TIMEOUT_S = 120
+
+#: What a micro-batch or a few may take, with room for a busy machine.
+WAIT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A server-sent event."""
+
+    id: str
+    event: str
+    data: Any
+
+
+class RunningService:
+    """A service on a free loopback port.
+
+    Args:
+        data_dir: Its data directory.
+        log: File that takes its output.
+        port: Port to listen on.
+    """
+
+    def __init__(self, data_dir: Path, log: Path, port: int) -> None:
+        self.data_dir = data_dir
+        self.log = log
+        self.root = f"http://127.0.0.1:{port}"
+        self.http = httpx.Client(base_url=f"{self.root}/api/v1", timeout=WAIT_S + 30)
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                serve_command(data_dir, port), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"the service did not start:\n{self.log.read_text()}")
+            try:
+                if self.http.get("/health/ready").is_success:
+                    return self
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> int:
+        """Stop the service as Ctrl-C does and return its exit status."""
+        self.http.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                # The whole session, which is ours alone: the service and its JVM.
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        return self.process.returncode
+
+    def ok(self, method: str, path: str, status: int, **request: Any) -> Any:
+        """Return the JSON body of a request that must be answered with ``status``."""
+        response = self.http.request(method, path, **request)
+        assert response.status_code == status, response.text
+        return response.json() if response.content else None
+
+    @contextmanager
+    def events(self, path: str, headers: Mapping[str, str] | None = None) -> Iterator[Iterator[Event]]:
+        """Open a stream of server-sent events; it waits for each event ``WAIT_S`` at most."""
+        with self.http.stream("GET", path, headers=dict(headers or {}), timeout=WAIT_S) as response:
+            assert response.status_code == 200, response.read()
+            assert response.headers["content-type"].startswith("text/event-stream")
+            yield _parse(response.iter_lines())
+
+
+def serve_command(data_dir: Path, port: int) -> list[str]:
+    """Command line of a service."""
+    sluice = str(Path(sys.executable).parent / "sluice")
+    return [
+        sluice,
+        "serve",
+        "--data-dir",
+        str(data_dir),
+        "--port",
+        str(port),
+        "--cores",
+        "2",
+        "--buckets",
+        "2",
+    ]
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _parse(lines: Iterator[str]) -> Iterator[Event]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield Event(fields.get("id", ""), fields.get("event", ""), json.loads(fields["data"]))
+            fields = {}

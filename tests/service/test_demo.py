@@ -1,0 +1,156 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.values.plan import Plan
+from planner.bind import bind
+from planner.build_plan import build_plan
+from service.demo.data import DemoTables, demo_streams, load_tables, steps, write_step
+from service.demo.queries import QUERIES
+from service.demo.replay import WEEK_US, Replay, kept_step_length_us, step_length_us
+from service.demo.unshared import unshared
+from service.demo.workload import write_workload
+from service.workload import bind_workload, check_sources, load_workload
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture(scope="module")
+def tables() -> DemoTables:
+    return load_tables()
+
+
+def plan_of(*texts: str) -> Plan:
+    streams = {s.name: s for s in (replace(s, id=i) for i, s in enumerate(demo_streams(Path()), start=1))}
+    queries = [bind(text, streams, name=f"q{i}", query_id=i) for i, text in enumerate(texts, start=1)]
+    return build_plan(queries, {s.id: s for s in streams.values()})
+
+
+def test_the_tables_are_whole(tables: DemoTables) -> None:
+    assert (tables.flights.num_rows, tables.weather.num_rows) == (336_776, 26_115)
+
+
+def test_na_is_null(tables: DemoTables) -> None:
+    assert tables.flights["dep_time"].null_count == 8_255
+    assert tables.flights["tailnum"].null_count == 2_512
+    assert tables.weather["wind_gust"].null_count == 20_778
+    assert not pc.any(pc.is_nan(tables.weather["wind_speed"])).as_py()
+
+
+def test_a_flights_event_time_is_its_scheduled_departure_in_new_york(tables: DemoTables) -> None:
+    local = tables.flights["ts"].to_pandas().dt.tz_localize("UTC").dt.tz_convert("America/New_York")
+
+    assert (local.dt.hour * 100 + local.dt.minute == tables.flights["sched_dep_time"].to_pandas()).all()
+
+
+def test_rows_come_in_order_of_event_time(tables: DemoTables) -> None:
+    for table in (tables.flights, tables.weather):
+        ts = table["ts"].cast(pa.int64()).to_numpy()
+        assert (ts[1:] >= ts[:-1]).all()
+
+
+@pytest.mark.parametrize("step_us", [24 * HOUR_US, WEEK_US])
+def test_steps_hold_every_row_once_and_in_their_bounds(tables: DemoTables, step_us: int) -> None:
+    rows = 0
+    before_us = 0
+    for step in steps(tables, step_us):
+        rows += step.rows
+        for table in step.tables.values():
+            ts = table["ts"].cast(pa.int64()).to_numpy()
+            assert before_us <= ts[0]
+            assert ts[-1] < step.end_us
+        before_us = step.end_us
+    assert rows == tables.rows
+
+
+def test_a_step_leaves_one_whole_file_per_stream(tables: DemoTables, tmp_path: Path) -> None:
+    step = next(steps(tables, WEEK_US))
+
+    write_step(step, tmp_path)
+
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == [
+        "flights/000000.parquet",
+        "weather/000000.parquet",
+    ]
+    assert pq.read_table(tmp_path / "flights").num_rows == step.tables["flights"].num_rows
+
+
+@pytest.mark.parametrize(
+    ("speed", "micros"),
+    [(1, 60_000_000), (3_600, HOUR_US), (86_400, 24 * HOUR_US), (1e9, WEEK_US), (None, WEEK_US)],
+)
+def test_a_file_holds_about_a_second_of_the_replay(speed: float | None, micros: int) -> None:
+    assert step_length_us(speed) == micros
+
+
+def test_a_continued_replay_keeps_its_steps_and_the_files_that_are_there(
+    tables: DemoTables, tmp_path: Path
+) -> None:
+    assert kept_step_length_us(tmp_path, None) == kept_step_length_us(tmp_path, 1.0) == WEEK_US
+    first = next(steps(tables, WEEK_US))
+    write_step(first, tmp_path)
+    written = (tmp_path / "flights" / first.file_name).stat().st_mtime_ns
+    replay = Replay(tables, tmp_path, WEEK_US, None)
+
+    with replay.running():
+        for path in _expected(tables, tmp_path):
+            while not path.exists():
+                replay.check()
+
+    assert (tmp_path / "flights" / first.file_name).stat().st_mtime_ns == written
+
+
+def _expected(tables: DemoTables, inbox: Path) -> Iterator[Path]:
+    for step in steps(tables, WEEK_US):
+        yield from (inbox / name / step.file_name for name in step.tables)
+
+
+def test_there_are_enough_queries_with_windows_from_ten_minutes_to_twelve_hours() -> None:
+    (family,) = plan_of(*(query.cql for query in QUERIES)).families
+
+    windows = [window for query in family.queries for window in (query.w_a_us, query.w_b_us)]
+    assert len(QUERIES) >= 12
+    assert (min(windows), max(windows)) == (HOUR_US // 6, 12 * HOUR_US)
+    assert family.key == (("origin", "origin"),)
+    assert len({query.name for query in QUERIES}) == len(QUERIES)
+
+
+def test_unshared_state_is_the_sum_of_rate_times_window(tables: DemoTables) -> None:
+    one = (
+        "SELECT f.flight FROM flights [RANGE 2 HOURS] f, weather [RANGE 3 HOURS] w WHERE f.origin = w.origin"
+    )
+    seconds = (tables.last_us - tables.first_us) / 1e6
+
+    model = unshared(plan_of(one, one), tables)
+
+    assert model.state_rows == pytest.approx(2 * (336_776 * 7_200 + 26_115 * 10_800) / seconds)
+    # Three airports of about the same size: a third of all pairs have equal keys.
+    probes = 2 * 336_776 * 26_115 * (7_200 + 10_800) / seconds**2
+    assert model.pairs_per_s == pytest.approx(probes / 3, rel=0.01)
+
+
+def test_a_filter_takes_its_share_of_the_unshared_state(tables: DemoTables) -> None:
+    text = "SELECT f.flight FROM flights [RANGE 1 HOUR] f, weather [RANGE 1 HOUR] w WHERE f.origin = w.origin"
+    seconds = (tables.last_us - tables.first_us) / 1e6
+
+    model = unshared(plan_of(f"{text} AND f.dep_time IS NULL AND w.wind_gust > 0"), tables)
+
+    assert model.state_rows == pytest.approx((8_255 + 5_337) * 3_600 / seconds)
+
+
+def test_the_demo_can_be_written_as_a_workload(tmp_path: Path) -> None:
+    workload = load_workload(write_workload(tmp_path, max_files_per_batch=2))
+
+    check_sources(workload)
+    streams, bound = bind_workload(workload)
+    expected = tuple(
+        replace(s, id=i, source=replace(s.source, max_files_per_batch=2))
+        for i, s in enumerate(demo_streams(tmp_path), start=1)
+    )
+    assert streams == expected
+    assert [query.name for query in bound.values()] == [query.name for query in QUERIES]

@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from service.data_dir import DataDirUnusable, open_data_dir
+from service.settings import InvalidSetting, Settings, load_settings
+
+
+def test_the_environment_sets_what_the_command_line_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_PORT", "9000")
+    monkeypatch.setenv("SLUICE_CORES", "3")
+
+    settings = load_settings(port=None, cores=5)
+
+    assert (settings.port, settings.cores) == (9000, 5)
+
+
+def test_buckets_follow_the_cores_unless_they_are_set() -> None:
+    assert Settings(cores=3).bucket_count == 3
+    assert Settings(cores=3, buckets=7).bucket_count == 7
+
+
+def test_the_master_follows_the_cores_unless_it_is_set() -> None:
+    assert Settings(cores=3).master == "local[3]"
+    assert Settings(spark_master="local-cluster[2,1,1024]").master == "local-cluster[2,1,1024]"
+
+
+def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(cores=0)
+
+    assert str(caught.value) == (
+        'setting "cores" cannot be 0\n'
+        "  detail: Input should be greater than or equal to 1.\n"
+        "  hint: Set it by --cores or by SLUICE_CORES."
+    )
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().port = 1  # type: ignore[misc]  # the test is that it fails
+
+
+def test_a_data_directory_is_made_with_its_parts(tmp_path: Path) -> None:
+    directory = open_data_dir(tmp_path / "a" / "b")
+
+    assert directory.results.is_dir()
+    assert directory.late.is_dir()
+    assert directory.catalog_url == f"sqlite:///{tmp_path}/a/b/catalog.db"
+    assert not directory.checkpoint.exists()  # Spark makes it
+
+
+def test_results_can_lie_elsewhere(tmp_path: Path) -> None:
+    directory = open_data_dir(tmp_path / "_sluice", results_dir=tmp_path / "results")
+
+    assert directory.results == tmp_path / "results"
+    assert not (tmp_path / "_sluice" / "results").exists()
+
+
+def test_a_data_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(DataDirUnusable, match="file/data"):
+        open_data_dir(tmp_path / "file" / "data")
