@@ -81,10 +81,18 @@ def _fault(found: Mapping[str, Any], body: object) -> RequestFault:
         hint = None if path else "Send a JSON object, with Content-Type: application/json."
     elif found["type"] == "extra_forbidden":
         detail, hint = f"{kind} is not known", None
+    elif found["type"] == "union_tag_invalid":
+        tag = str(found["ctx"]["discriminator"]).strip("'")
+        path = (*path, tag)
+        detail, hint = f'{name} {tag} "{found["ctx"]["tag"]}" is not known', f"Use one of: {_tags(found)}."
     else:
         message = str(found["msg"]).removeprefix("Value error, ")
         detail, hint = f"{kind}: {message[:1].lower()}{message[1:]}", None
     return RequestFault(where, path, detail, hint)
+
+
+def _tags(found: Mapping[str, Any]) -> str:
+    return str(found["ctx"]["expected_tags"]).replace("'", "")
 
 
 def _within(path: tuple[str | int, ...], body: object) -> tuple[str | int, ...]:

@@ -137,10 +137,13 @@ def _room(precision: int, scale: int, result: str) -> int:
 
 def negative(compiler: Compiler, node: exp.Neg) -> Typed:
     """Compile unary minus."""
-    inner = node.this
+    inner = node.this.unnest()
+    sign = "-"
+    while isinstance(inner, exp.Neg):
+        inner, sign = inner.this.unnest(), "" if sign else "-"
     if isinstance(inner, exp.Literal) and not inner.is_string:
-        return number(compiler, node, f"-{inner.name}")
-    value = compiler.compile(inner)
+        return number(compiler, node, f"{sign}{inner.name}")
+    value = compiler.compile(node.this)
     if not (ct.is_numeric(value.type) or value.type in ("interval", "null")):
         compiler.mismatch(f"-{value.type} is not defined", "Write minus before a number.", node)
     return Typed(f"TRY(-{value.operand})", value.type, value.columns)

@@ -49,9 +49,14 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
         compiler.mismatch(
             f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
         )
-    if common == "double" and "double" not in (left.type, right.type):
-        return cast_to(left, "double"), cast_to(right, "double")
+    # DuckDB widens by itself, but raises for a date beyond the timestamps and for decimals over 38 digits.
+    if common == "timestamp" or (common == "double" and "double" not in (left.type, right.type)):
+        return _widened(left, common), _widened(right, common)
     return left, right
+
+
+def _widened(value: Typed, type_: str) -> Typed:
+    return value if value.type == "null" else cast_to(value, type_)
 
 
 def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:

@@ -34,7 +34,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         if not (whole + fraction).isdigit():
             compiler.refuse(f'the number "{text}"', "Write it in decimal digits.", node)
         value = int(sign + whole)
-        if not fraction and -_BIGINT_MAX <= value <= _BIGINT_MAX:
+        if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
             return Typed(f"{sign}{whole}", type_, form=_form(sign))
         if size <= _MAX_DIGITS:

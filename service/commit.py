@@ -48,12 +48,13 @@ class BatchCommitter:
     epoch: int
     engine_lock: str
 
-    def __call__(self, output: DataFrame, batch: int) -> None:
+    def __call__(self, output: DataFrame, spark_batch: int) -> None:
         """Write and commit one batch.
 
         Args:
             output: Rows of ``service.chain_processor``.
-            batch: Spark's batch id, equal to the batch number.
+            spark_batch: Spark's batch id. Not our number: Spark runs its first batch even without input, and
+                such a batch is none of ours.
 
         Raises:
             FencedOut: Another engine has taken over.
@@ -61,15 +62,19 @@ class BatchCommitter:
         """
         started_at_us = wall_clock_us()
         write = ResultWriter(
-            str(self.results_dir), str(self.late_dir) if self.keep_late_rows else None, self.epoch, batch
+            str(self.results_dir), str(self.late_dir) if self.keep_late_rows else None, self.epoch
         )
 
         def write_files(batches: Any) -> Any:
             yield from write(batches)
 
-        lines = output.mapInArrow(write_files, REPORT_SCHEMA).collect()
+        lines = [tuple(line) for line in output.mapInArrow(write_files, REPORT_SCHEMA).collect()]
+        if not lines:
+            log.debug("empty batch", extra={"spark_batch": spark_batch})
+            return
+        manifest = self._manifest(lines, started_at_us)
+        batch = manifest.batch
         reached("after-state-commit", batch, self.engine_lock)
-        manifest = self._manifest([tuple(line) for line in lines], batch, started_at_us)
         reached("before-result-commit", batch, self.engine_lock)
         if not self.store.commit_batch(manifest):
             log.info("batch was committed before", extra={"batch": batch})
@@ -102,12 +107,12 @@ class BatchCommitter:
                 if file.path not in named:
                     (directory / file.path).unlink(missing_ok=True)
 
-    def _manifest(self, lines: list[tuple[str, str, str]], batch: int, started_at_us: int) -> BatchManifest:
+    def _manifest(self, lines: list[tuple[str, str, str]], started_at_us: int) -> BatchManifest:
         reports = [json.loads(payload) for kind, _, payload in lines if kind == "report"]
-        if not reports:
-            raise InvariantBroken(f"batch {batch} gave no report of any bucket")
-        if {report["batch"] for report in reports} != {batch}:
-            raise InvariantBroken(f"batch {batch} of Spark is not batch {reports[0]['batch']} of the source")
+        numbers = {report["batch"] for report in reports}
+        if len(numbers) != 1:
+            raise InvariantBroken(f"buckets disagree about the batch: {sorted(numbers)}")
+        batch = numbers.pop()
         versions = {report["plan_version"] for report in reports}
         if len(versions) != 1:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")

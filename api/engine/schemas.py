@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, Field
 
 from api.moments import moment
-from service.workspace import EngineStatus
+from service.engine import EngineStatus
 
 
 class EngineOut(BaseModel):

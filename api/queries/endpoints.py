@@ -15,6 +15,7 @@ from api.queries.schemas import BoundQuery, QueryIn, QueryOut, QueryPage, QueryT
 from api.routes import SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, StalePlanVersion, Unavailable
 from catalog.values.query import Backfill
+from service.stream_document import check_name
 from service.workspace import QueryStatus, Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)
@@ -129,6 +130,7 @@ async def remove_query(
 async def _add(
     workspace: Workspace, name: str, cql: str, backfill: Backfill, if_match: int | None
 ) -> QueryStatus:
+    check_name("query", name, ("name",))
     change = partial(workspace.add_query, name, cql, backfill=backfill, if_match=if_match)
     return await anyio.to_thread.run_sync(change)
 

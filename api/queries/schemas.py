@@ -98,7 +98,7 @@ class QueryOut(BoundQuery):
     observed_at: str
     plan_version: int = Field(description="Plan version that brings the desired state.")
     complete_from: str | None = Field(
-        description="Wall clock from which results are complete, where rows from before are missing; else null."
+        description="Wall clock from which results are complete, where earlier rows are missing; else null."
     )
     results: int = Field(description="Results so far.")
 

@@ -30,13 +30,11 @@ class ResultWriter:
         results_dir: Directory of result files.
         late_dir: Directory of late rows; None keeps no late rows.
         epoch: Fencing epoch of the engine.
-        batch: Batch number.
     """
 
     results_dir: str
     late_dir: str | None
     epoch: int
-    batch: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write every payload of a task and yield one line per file and report.
@@ -56,11 +54,13 @@ class ResultWriter:
                     lines.append(("report", name.as_py(), payload.as_py().decode()))
                 else:
                     tables.setdefault((kind.as_py(), name.as_py()), []).append(decode_rows(payload.as_buffer()))
+        # Every bucket reports, so whatever a task writes comes with the number of its batch.
+        number = json.loads(lines[0][2])["batch"] if lines else None
         for (kind, name), parts in tables.items():
             directory = self.results_dir if kind == "results" else self.late_dir
             if directory is None:
                 continue
-            file_name = f"b{self.batch:09d}-{name}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
+            file_name = f"b{number:09d}-{name}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
             rows = self._write(Path(directory) / file_name, parts)
             lines.append((kind, name, json.dumps({"path": file_name, "rows": rows})))
         columns = [pa.array(column, pa.string()) for column in zip(*lines, strict=True)] if lines else []

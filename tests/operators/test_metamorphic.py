@@ -1,0 +1,96 @@
+"""Changes that must not change results: cuts, buckets, slack, storage, order of queries, boundaries of the chain."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Slice
+from tests.operators.cases import REPEATABLE, Case, Step, cases, run
+
+
+@settings(REPEATABLE, max_examples=120)
+@given(cases(late=False), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_the_cut_into_batches_does_not_change_results(case: Case, sizes: Sequence[int]) -> None:
+    arrived = [row for step in case.steps for row in step.rows]
+    steps = [Step(case.steps[0].queries, ())]
+    for size in itertools.cycle(sizes):
+        if not arrived:
+            break
+        steps.append(Step(None, tuple(arrived[:size])))
+        del arrived[:size]
+    whole = Step(case.steps[0].queries, tuple(row for step in case.steps for row in step.rows))
+    in_pieces = run(replace(case, steps=tuple(steps)))
+    assert in_pieces.results == run(replace(case, steps=(whole,))).results
+    assert not any(in_pieces.late.values())
+
+
+@settings(REPEATABLE, max_examples=100)
+@given(cases(activations=True), st.integers(2, 7))
+def test_the_number_of_buckets_does_not_change_results(case: Case, buckets: int) -> None:
+    one, many = run(replace(case, buckets=1)), run(replace(case, buckets=buckets))
+    assert one.results == many.results
+    assert one.late == many.late
+
+
+@settings(REPEATABLE, max_examples=100)
+@given(cases(activations=True), st.sampled_from((1, 7, 50, 10_000)))
+def test_slack_and_storage_do_not_change_results(case: Case, slack_us: int) -> None:
+    exact = run(replace(case, slack_us=0, stored=False))
+    assert run(replace(case, slack_us=slack_us, stored=True)).results == exact.results
+
+
+@settings(REPEATABLE, max_examples=100)
+@given(cases(activations=True), st.integers(0, 1000))
+def test_the_order_of_queries_in_the_plan_does_not_change_results(case: Case, seed: int) -> None:
+    def shuffled(plan: Plan) -> Plan:
+        order = random.Random(seed + plan.version)
+        families = [
+            replace(family, queries=tuple(order.sample(family.queries, len(family.queries))))
+            for family in plan.families
+        ]
+        return replace(plan, families=tuple(order.sample(families, len(families))))
+
+    assert run(case, shuffled).results == run(case).results
+
+
+@settings(REPEATABLE, max_examples=150)
+@given(cases(activations=True, family=0), st.integers(0, 1000))
+def test_any_chain_of_slices_gives_the_same_results(case: Case, seed: int) -> None:
+    def rechained(plan: Plan) -> Plan:
+        order = random.Random(seed + plan.version)
+        return replace(plan, families=tuple(_with_any_chain(family, order) for family in plan.families))
+
+    assert run(case, rechained).results == run(case).results
+
+
+def _with_any_chain(family: FamilyPlan, order: random.Random) -> FamilyPlan:
+    """Merge slices, and cut others where no query ends."""
+    windows_a = [q.w_a_us for q in family.queries]
+    windows_b = [q.w_b_us for q in family.queries]
+    return replace(
+        family,
+        chain_a=a_chain(family.queries, "a", _boundaries(windows_a, order)),
+        chain_b=a_chain(family.queries, "b", _boundaries(windows_b, order)),
+    )
+
+
+def _boundaries(windows: Sequence[int], order: random.Random) -> list[int]:
+    inner = {w for w in windows if order.random() < 0.5} | set(order.choices(range(1, 40), k=order.randrange(3)))
+    return [*sorted(w for w in inner if w < max(windows)), max(windows)]
+
+
+def a_chain(queries: Sequence[PlannedQuery], side: str, ends: Sequence[int]) -> tuple[Slice, ...]:
+    """Return the slices with these ends, contiguous from 0."""
+    slices = []
+    for start, end in itertools.pairwise([0, *ends]):
+        reaching = [q for q in queries if (q.w_a_us if side == "a" else q.w_b_us) > start]
+        bits = [q.filter_a if side == "a" else q.filter_b for q in reaching]
+        keep = None if None in bits else tuple(sorted({bit for bit in bits if bit is not None}))
+        slices.append(Slice(start, end, tuple(sorted(q.id for q in reaching)), keep))
+    return tuple(slices)

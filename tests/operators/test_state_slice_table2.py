@@ -1,0 +1,83 @@
+"""State-Slice (VLDB 2006), Table 2, "Execution of the chain J1, J2", replayed step by step.
+
+One-way chain A[0, w1) |>< B -> A[w1, w2) |>< B with w1 = 2 s and w2 = 4 s, cartesian (here: one key), one row per
+second: a1, a2, a3, b1, b2, and a4 later.
+
+Where the table and we differ:
+
+- The table runs one operator per second, so that J2 purges and probes seconds after J1 and males wait in a queue
+  between them. We run a batch through the whole chain at once: after each row the queue is empty, and the states
+  and outputs of J1 and J2 are those that the table reaches once J2 has caught up.
+- The table cross-purges where T_b - T_a > w (Figure 6), so a row at a distance of exactly w still counts as inside;
+  Definition 1 (w_start <= T_b - T_a < w_end) and the design say outside. Windows of w + 1 µs give the table's rows,
+  windows of w those of Definition 1; both are replayed.
+- a4 meets no later male, so the second in which it comes decides nothing but its own insertion.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.build_plan import build_plan
+from tests.operators.harness import Runner
+from tests.operators.queries import SECOND_US, Row, a_query, a_stream, a_table
+
+A, B = 1, 2
+STREAMS = {A: a_stream(A), B: a_stream(B)}
+VALUES = {"k": 7, "m": None, "v": None, "w": None}
+
+#: second, stream, name of the row
+ARRIVALS = ((1, A, "a1"), (2, A, "a2"), (3, A, "a3"), (4, B, "b1"), (5, B, "b2"), (8, A, "a4"))
+
+#: After each arrival: state of J1, state of J2, output.
+PRINTED = (
+    ("a1", "", ""),
+    ("a1 a2", "", ""),
+    ("a1 a2 a3", "", ""),
+    ("a2 a3", "a1", "a1b1 a2b1 a3b1"),
+    ("a3", "a1 a2", "a1b2 a2b2 a3b2"),
+    ("a3 a4", "a1 a2", ""),
+)
+HALF_OPEN = (
+    ("a1", "", ""),
+    ("a1 a2", "", ""),
+    ("a1 a2 a3", "", ""),
+    ("a3", "a1 a2", "a1b1 a2b1 a3b1"),
+    ("", "a2 a3", "a2b2 a3b2"),
+    ("a4", "a2 a3", ""),
+)
+#: Outputs of J1 alone: the answer of the query with the window w1.
+PRINTED_J1 = {"a2b1", "a3b1", "a3b2"}
+HALF_OPEN_J1 = {"a3b1"}
+
+
+@pytest.mark.parametrize(
+    ("closed_us", "expected", "of_j1"),
+    [(1, PRINTED, PRINTED_J1), (0, HALF_OPEN, HALF_OPEN_J1)],
+    ids=["as printed: distance w is inside", "Definition 1: distance w is outside"],
+)
+def test_table_2_execution_of_the_chain(
+    closed_us: int, expected: tuple[tuple[str, str, str], ...], of_j1: set[str]
+) -> None:
+    windows = [w * SECOND_US + closed_us for w in (2, 4)]
+    # The other direction is [NOW]: no two rows of the table share a second, so the chain is one-way.
+    plan = build_plan([a_query(q, w, 1) for q, w in enumerate(windows, 1)], STREAMS)
+    runner = Runner(STREAMS, slack_us=0)
+    runner.step({}, [plan])
+    j1: set[str] = set()
+    for (second, stream, name), (state_1, state_2, output) in zip(ARRIVALS, expected, strict=True):
+        before = dict(runner.results)
+        row = Row(int(name[1:]), second * SECOND_US, VALUES)
+        runner.step({stream: a_table(STREAMS[stream], [row])})
+        made = {(q, f"a{a}b{b}") for q, a, b in runner.results.keys() - before.keys()}
+        states = [{f"a{pos}" for pos in held} for held in runner.state_rows(plan.families[0].id, "a")]
+        assert states == [set(state_1.split()), set(state_2.split())], f"states after {name}"
+        assert {pair for q, pair in made if q == 2} == set(output.split()), f"output after {name}"
+        j1 |= {pair for q, pair in made if q == 1}
+    assert j1 == of_j1
+    results_of_slices = [s.counts.results for s in runner.state[0].chains[plan.families[0].id].slices["a"]]
+    assert results_of_slices == [len(of_j1), len({p for q, p in _pairs(runner) if q == 2} - of_j1)]
+
+
+def _pairs(runner: Runner) -> set[tuple[int, str]]:
+    return {(q, f"a{a}b{b}") for q, a, b in runner.results}
