@@ -95,6 +95,8 @@ def _numbers(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right
         hint = "Write FLOOR(x / y), or cast both sides to BIGINT."
         compiler.mismatch(f"{left.type} // {right.type} is not defined", hint, node)
     if common is None or common == "double":
+        if "double" not in (left.type, right.type):
+            left, right = cast_to(left, "double"), cast_to(right, "double")
         divisor = f"NULLIF({right.sql}, 0)" if symbol == "%" else right.operand
         return Typed(f"{left.operand} {symbol} {divisor}", "double", columns, form="compound")
     if ct.is_integer(common):

@@ -6,6 +6,7 @@ checkpoint/     Spark's offset log, commit log and state
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet, named by manifests too
 cache/          may be deleted while nothing runs
+spark.log       what Spark's JVM and its workers say
 engine.lock     held by the one engine that may write here
 """
 
@@ -69,6 +70,11 @@ class DataDir:
     def cache(self) -> Path:
         """Scratch space."""
         return self.root / "cache"
+
+    @property
+    def spark_log(self) -> Path:
+        """Log of Spark's JVM and workers."""
+        return self.root / "spark.log"
 
     @property
     def engine_lock(self) -> Path:

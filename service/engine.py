@@ -1,7 +1,7 @@
 """The engine: one Spark job over one data directory, from lock to last commit.
 
     stopped -> starting -> running -> stopped
-                    \\         \\---> failed (the error is kept; restart() tries again)
+                    \\         \\---> failed -> starting ... (until a batch has failed three times in a row)
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new fencing epoch:
 from then on no other engine's manifest is accepted. Then it sweeps files that no manifest names, and starts Spark.
@@ -42,6 +42,11 @@ EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
 
 #: Decoded segments kept per Python worker; beyond that they are mapped from the node's files again.
 CACHE_BYTES = 1 << 30
+
+#: A batch that fails so often in a row will fail again; a person has to look.
+MAX_FAILURES_AT_A_BATCH = 3
+#: Pause before a restart, so that a broken machine is not kept busy with starting.
+RESTART_DELAY_S = 1.0
 
 #: How often a waiting call looks whether its plan version is in force.
 WAIT_STEP_S = 0.02
@@ -133,7 +138,7 @@ class Engine:
                 return
             self._stopping = False
             self._set_state("starting")
-            self._thread = threading.Thread(target=self._run_and_note, name="engine")
+            self._thread = threading.Thread(target=self._run_and_restart, name="engine")
             self._thread.start()
 
     def run(self) -> None:
@@ -187,12 +192,23 @@ class Engine:
             time.sleep(min(WAIT_STEP_S, left_s))
         return True
 
-    def _run_and_note(self) -> None:
-        # The thread's last line of defence: whatever ended the job is shown by status() and logged.
-        try:
-            self._run()
-        except SluiceError as error:
-            log.error("engine failed: %s", error)
+    def _run_and_restart(self) -> None:
+        """Run, and run again after a failure, until several starts in a row have failed at the same batch."""
+        failures, failed_at = 0, None
+        while not self._stopping:
+            try:
+                self._run()
+            except SluiceError as error:
+                last = self.store.last_manifest()
+                batch = None if last is None else last.batch
+                failures = failures + 1 if batch == failed_at else 1
+                failed_at = batch
+                log.error("engine failed: %s", error, extra={"failures": failures, "batch": batch})
+                if failures >= MAX_FAILURES_AT_A_BATCH or not isinstance(error, EngineFailed):
+                    return
+                time.sleep(RESTART_DELAY_S)
+            else:
+                return
 
     def _run(self) -> None:
         try:
@@ -225,7 +241,7 @@ class Engine:
         commit.sweep()
         shutil.rmtree(self.data_dir.cache, ignore_errors=True)
         self.data_dir.cache.mkdir(parents=True, exist_ok=True)
-        session = self._session = start_session(self.settings, partitions)
+        session = self._session = start_session(self.settings, partitions, self.data_dir.spark_log)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
         options = JobOptions(

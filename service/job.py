@@ -12,8 +12,11 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -68,8 +71,13 @@ class JobOptions:
     bounded: bool
 
 
-def start_session(settings: Settings, partitions: int) -> SparkSession:
-    """Start Spark, or return the running session.
+def start_session(settings: Settings, partitions: int, log_file: Path) -> SparkSession:
+    """Start a JVM and Spark in it.
+
+    Args:
+        settings: Master, cores and memory.
+        partitions: Shuffle partitions.
+        log_file: Where the JVM and its workers write what they have to say.
 
     Raises:
         JavaMissing: No Java 17 or newer is found.
@@ -77,17 +85,15 @@ def start_session(settings: Settings, partitions: int) -> SparkSession:
     use_java()
     # Workers must be this interpreter, or they miss the packages of its environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(settings.master)
-    configuration = {
-        **SPARK_CONFIGURATION,
-        "spark.driver.memory": settings.driver_memory,
-        "spark.ui.enabled": str(settings.spark_ui).lower(),
-        "spark.sql.shuffle.partitions": str(partitions),
-    }
-    for name, value in configuration.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    conf = SparkConf().setMaster(settings.master)
+    conf.setAll(list(SPARK_CONFIGURATION.items()))
+    conf.set("spark.driver.memory", settings.driver_memory)
+    conf.set("spark.ui.enabled", str(settings.spark_ui).lower())
+    conf.set("spark.sql.shuffle.partitions", str(partitions))
+    with log_file.open("ab") as log:
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+    session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+    session.sparkContext.setLogLevel("WARN")
     return session
 
 

@@ -7,19 +7,19 @@ from hypothesis import given, settings
 from tests.operators.cases import REPEATABLE, Case, cases, check
 
 
-@settings(REPEATABLE, max_examples=900)
+@settings(REPEATABLE, max_examples=600)
 @given(cases())
 def test_results_and_late_rows_are_those_of_nested_loops(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=1200)
+@settings(REPEATABLE, max_examples=800)
 @given(cases(activations=True, family=0))
 def test_queries_that_come_and_go_get_what_they_are_entitled_to(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=400)
+@settings(REPEATABLE, max_examples=250)
 @given(cases(activations=True))
 def test_queries_of_several_families_come_and_go(case: Case) -> None:
     check(case)

@@ -41,7 +41,7 @@ def _without_selections(case: Case) -> Case:
     return replace(case, steps=steps, slack_us=0)
 
 
-@settings(REPEATABLE, max_examples=120)
+@settings(REPEATABLE, max_examples=60)
 @given(cases(family=0))
 def test_theorem_3_a_chain_holds_the_rows_of_one_join_with_the_largest_window(case: Case) -> None:
     case = _without_selections(case)
@@ -81,13 +81,13 @@ def _family_plan(plan: Plan, streams: tuple[int, int], key: tuple[tuple[str, str
     return next(f for f in plan.families if (f.stream_a, f.stream_b) == streams and f.key == key)
 
 
-@settings(REPEATABLE, max_examples=200)
+@settings(REPEATABLE, max_examples=120)
 @given(cases(activations=True))
 def test_theorem_4_each_slice_holds_exactly_the_rows_that_some_query_can_still_use(case: Case) -> None:
     check(replace(case, slack_us=0), _exactly_the_usable_rows)
 
 
-@settings(REPEATABLE, max_examples=120)
+@settings(REPEATABLE, max_examples=80)
 @given(cases(activations=True, family=0))
 def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> None:
     def bounded(runner: Runner, oracle: NestedLoops) -> None:

@@ -1,0 +1,217 @@
+"""Slices really purge, filter and probe as the paper says (State-Slice, VLDB 2006, Figure 6 and section 6).
+
+On input in order, one row per batch and lateness 0, a batch is what the paper calls the arrival of a tuple, so its
+terms can be counted: a male compares with the rows of the slice's window and key, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from operators.chain import SIDES
+from planner.build_plan import build_plan
+from tests.operators.cases import REPEATABLE
+from tests.operators.harness import Runner
+from tests.operators.oracle import passes, side_of
+from tests.operators.queries import FILTERS, SECOND_US, Row, a_query, a_stream, a_table
+from tests.operators.test_metamorphic import a_chain
+
+STREAMS = {1: a_stream(1), 2: a_stream(2)}
+#: Even values pass a filter of selectivity 1/2.
+EVEN, SELECTIVITY = '"w" = 1', 0.5
+
+
+@dataclass
+class PaperSlice:
+    """A slice of one side as the paper has it: a list of rows."""
+
+    end_us: int
+    queries: list[Query]
+    rows: list[Row] = field(default_factory=list)
+    touched: int = 0
+    males: int = 0
+    inserted: int = 0
+    moved_in: int = 0
+    filtered: int = 0
+    purged: int = 0
+
+
+class PaperChain:
+    """Figure 6, a tuple at a time, with the selections of section 6 between the slices."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self.queries = queries
+        self.slices: dict[str, list[PaperSlice]] = {}
+        for side in SIDES:
+            windows = sorted({side_of(q, side).window_us for q in queries})
+            starts = [0, *windows[:-1]]
+            self.slices[side] = [
+                PaperSlice(end, [q for q in queries if side_of(q, side).window_us > start])
+                for start, end in zip(starts, windows, strict=True)
+            ]
+
+    def arrive(self, side: str, row: Row) -> None:
+        """The row is a male to the other side's chain and a female to its own.
+
+        We differ in one point: a male that a selection stops still purges, since its watermark goes on.
+        """
+        opposite = "b" if side == "a" else "a"
+        chain = self.slices[opposite]
+        for piece, successor in zip(chain, [*chain[1:], None], strict=True):
+            passed = [r for r in piece.rows if row.ts - r.ts >= piece.end_us]
+            piece.rows = [r for r in piece.rows if row.ts - r.ts < piece.end_us]
+            if successor is None:
+                piece.purged += len(passed)
+                continue
+            kept = [r for r in passed if self._serves(opposite, r, successor.queries)]
+            successor.rows += kept
+            successor.moved_in += len(kept)
+            successor.filtered += len(passed) - len(kept)
+        for piece in chain:
+            if not self._serves(side, row, piece.queries):
+                break
+            piece.males += 1
+            piece.touched += sum(r.values["k"] == row.values["k"] for r in piece.rows)
+        if self._serves(side, row, self.queries):
+            self.slices[side][0].rows.append(row)
+            self.slices[side][0].inserted += 1
+
+    def _serves(self, side: str, row: Row, queries: Sequence[Query]) -> bool:
+        return any(passes(side_of(q, side), row) for q in queries)
+
+
+def a_row(pos: int, ts: int, v: int, k: int = 1) -> Row:
+    return Row(pos, ts, {"k": k, "m": None, "v": v, "w": 1 - v % 2})
+
+
+def run_in_order(plan: Plan, arrivals: Sequence[tuple[int, Row]]) -> Runner:
+    """Run one row per batch."""
+    runner = Runner(STREAMS, slack_us=0)
+    runner.step({}, [plan])
+    for stream_id, row in arrivals:
+        runner.step({stream_id: a_table(STREAMS[stream_id], [row])})
+    return runner
+
+
+def counts(runner: Runner, side: str) -> list[dict[str, int]]:
+    """Return what each slice did since the plan took effect; the Runner's chains are never stored."""
+    (chain,) = runner.state[0].chains.values()
+    return [asdict(state.counts) for state in chain.slices[side]]
+
+
+@st.composite
+def arrivals_in_order(draw: st.DrawFn) -> list[tuple[int, Row]]:
+    clock, arrivals = 0, []
+    for pos, code in enumerate(draw(st.lists(st.integers(0, 5 * 2 * 2 * 9 - 1), min_size=1, max_size=40))):
+        code, advance = divmod(code, 5)
+        code, stream = divmod(code, 2)
+        v, k = divmod(code, 2)
+        clock += (1, 0, 2, 3, 7)[advance]
+        arrivals.append((stream + 1, a_row(pos, clock, v, k)))
+    return arrivals
+
+
+queries_with_selections = st.lists(
+    st.tuples(
+        st.sampled_from((1, 4, 9, 15)),
+        st.sampled_from((1, 4, 9, 15)),
+        st.sampled_from((None, *sorted(FILTERS))),
+        st.sampled_from((None, *sorted(FILTERS))),
+    ),
+    min_size=1,
+    max_size=5,
+).map(
+    lambda facts: [a_query(n, w_a, w_b, filter_a=f, filter_b=g) for n, (w_a, w_b, f, g) in enumerate(facts, 1)]
+)
+
+
+@settings(REPEATABLE, max_examples=100)
+@given(queries_with_selections, arrivals_in_order())
+def test_every_slice_counts_what_the_paper_counts(
+    queries: list[Query], arrivals: list[tuple[int, Row]]
+) -> None:
+    paper = PaperChain(queries)
+    for stream_id, row in arrivals:
+        paper.arrive("a" if stream_id == 1 else "b", row)
+    runner = run_in_order(build_plan(queries, STREAMS), arrivals)
+    assert runner.plan is not None
+    for side in SIDES:
+        held = runner.state_rows(runner.plan.families[0].id, side)
+        for piece, rows, found in zip(paper.slices[side], held, counts(runner, side), strict=True):
+            terms = {name: getattr(piece, name) for name in found if name != "results"}
+            assert {name: found[name] for name in terms} == terms, (side, piece.end_us)
+            assert rows == {r.pos for r in piece.rows}
+
+
+def test_a_row_filtered_before_slice_2_is_never_touched_in_slice_2() -> None:
+    short, long = a_query(1, 5), a_query(2, 20, filter_a='"w" = 1')
+    passing, failing = a_row(0, 0, v=0), a_row(1, 0, v=1)
+    plan = build_plan([short, long], STREAMS)
+    runner = run_in_order(plan, [(1, passing), (1, failing), (2, a_row(0, 4, v=0)), (2, a_row(1, 6, v=0))])
+    first, second = counts(runner, "a")
+    assert (first["touched"], first["inserted"]) == (2, 2)
+    assert (second["moved_in"], second["filtered"], second["touched"]) == (1, 1, 1)
+
+
+def test_a_male_goes_no_further_than_its_queries() -> None:
+    """Males of a pass slice 1 of b for the short query; only those of the long one go on."""
+    short, long = a_query(1, 5), a_query(2, 20, filter_a='"w" = 1')
+    males = [(1, a_row(n, 10 + n, v=n)) for n in range(6)]
+    runner = run_in_order(build_plan([short, long], STREAMS), [(2, a_row(0, 0, v=0)), *males])
+    assert [found["males"] for found in counts(runner, "b")] == [6, 3]
+
+
+@pytest.mark.parametrize("lambda_per_s", [2, 4])
+@pytest.mark.parametrize(("w_1_s", "w_2_s"), [(1, 3), (2, 6)])
+def test_steady_state_follows_equations_1_and_3(lambda_per_s: int, w_1_s: int, w_2_s: int) -> None:
+    """Q1 with W1, Q2 with W2 and a selection on A of selectivity S, both streams lambda rows per second.
+
+    Probing (comparisons per second): Eq. 1, selection pull-up, 2 lambda^2 W2; Eq. 3, state-slice,
+    2 lambda^2 W1 + 2 lambda^2 S (W2 - W1). State (rows): Eq. 1, 2 lambda W2; Eq. 3,
+    2 lambda W1 + (1 + S) lambda (W2 - W1). One row more is held than the equations say: the newest of B is ahead of
+    A's watermark, at no distance yet.
+    """
+    queries = [a_query(1, w_1_s * SECOND_US), a_query(2, w_2_s * SECOND_US, filter_a=EVEN)]
+    plan = build_plan(queries, STREAMS)
+    warm_up, measured = (w_2_s + 1) * lambda_per_s, 2 * lambda_per_s
+    arrivals = _regular(lambda_per_s, warm_up + measured)
+    extra = w_2_s - w_1_s
+    sliced = 2 * lambda_per_s**2 * w_1_s + 2 * lambda_per_s**2 * SELECTIVITY * extra
+    pulled_up = 2 * lambda_per_s**2 * w_2_s
+    for version, comparisons, rows in (
+        (plan, sliced, 2 * lambda_per_s * w_1_s + (1 + SELECTIVITY) * lambda_per_s * extra),
+        (_pulled_up(plan), pulled_up, 2 * lambda_per_s * w_2_s),
+    ):
+        before = _touched(run_in_order(version, arrivals[: 2 * warm_up]))
+        runner = run_in_order(version, arrivals)
+        assert (_touched(runner) - before) / 2 == comparisons
+        held = [len(s) for side in SIDES for s in runner.state_rows(plan.families[0].id, side)]
+        assert sum(held) - 1 == rows
+
+
+def _regular(rate_per_s: int, rows: int) -> list[tuple[int, Row]]:
+    """Both streams in turn, half an interval apart, so that no distance is a window."""
+    half_us = SECOND_US // (2 * rate_per_s)
+    arrivals = []
+    for n in range(rows):
+        arrivals.append((1, a_row(n, 2 * n * half_us, v=n)))
+        arrivals.append((2, a_row(n, (2 * n + 1) * half_us, v=n)))
+    return arrivals
+
+
+def _pulled_up(plan: Plan) -> Plan:
+    """One join with the largest window, selections in the router: rows that no query takes are kept too."""
+    (family,) = plan.families
+    slices = {side: a_chain(family.queries, side, [max(q.w_a_us for q in family.queries)]) for side in SIDES}
+    return replace(plan, families=(replace(family, chain_a=slices["a"], chain_b=slices["b"]),))
+
+
+def _touched(runner: Runner) -> int:
+    return sum(found["touched"] for side in SIDES for found in counts(runner, side))
