@@ -161,7 +161,8 @@ def install(app: FastAPI) -> None:
 
 async def _sluice_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, SluiceError)  # Registered for no other.
-    if status_of(type(error)) >= 500:
+    # 503 is expected while a part is down, and probes ask again every second: no log line for each.
+    if isinstance(error, InternalError):
         log.error("request failed", extra={"path": request.url.path, "code": error.code}, exc_info=error)
     return problem_response(error, request.url.path)
 

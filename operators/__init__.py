@@ -1,1 +1,1 @@
-"""operators"""
+"""The join operators, free of Spark."""

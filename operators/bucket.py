@@ -1,8 +1,8 @@
 """A bucket: all families' chains for the keys that hash to it, with the watermarks of all streams.
 
-Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at every
-batch without talking to each other, and a replayed batch does what it did the first time. A batch goes: control
-records, lateness, chains, watermarks.
+Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at
+every batch without talking to each other, and a replayed batch does what it did the first time. A batch goes:
+control records, lateness, chains, watermarks.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Bucket:
             family = chain.family.plan
             ids = {"a": family.stream_a, "b": family.stream_b}
             fresh = {
-                side: self._fresh_rows(ordered, chain.family, side, start[ids[side]], version) for side in SIDES
+                side: self._fresh_rows(ordered, chain.family, side, start[ids[side]], version)
+                for side in SIDES
             }
             pairs = chain.process(fresh["a"], fresh["b"], {side: end[ids[side]] for side in SIDES}, batch)
             rows = pairs.finish(version, batch)
@@ -123,26 +124,29 @@ class Bucket:
         return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
 
     def _apply_control(self, texts: Sequence[str]) -> list[tuple[int, int]]:
-        heartbeats = []
-        for text in texts:
-            record = decode(ControlRecord, text.encode())
-            if record.plan is not None:
-                self.activate(record.plan)
-            if record.heartbeat is not None:
-                heartbeats.append((record.heartbeat.stream_id, record.heartbeat.watermark_us))
-        return heartbeats
+        records = [decode(ControlRecord, text.encode()) for text in texts]
+        plans = [record.plan for record in records if record.plan is not None]
+        if plans:
+            # One boundary, one change: what is held is decided by the plan before the batch, so a query that
+            # leaves in one version of this batch still holds rows for a query that enters in the next.
+            self.activate(plans[-1])
+        beats = [record.heartbeat for record in records if record.heartbeat is not None]
+        return [(beat.stream_id, beat.watermark_us) for beat in beats]
 
     def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter and migrate every chain, before the rows of the batch."""
+        before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
             self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
         chains = {}
         for family in plan.families:
             former = self.chains.get(family.id)
-            activated = frozenset(q.id for q in family.queries if q.since_version == plan.version)
+            activated = frozenset(q.id for q in family.queries if q.since_version > before)
             self.terms[family.id] = self._terms(family, former, activated)
             compiled = self.compile(family, plan)
-            chains[family.id] = Chain.empty(compiled) if former is None else former.migrated(compiled, activated)
+            chains[family.id] = (
+                Chain.empty(compiled) if former is None else former.migrated(compiled, activated)
+            )
         self.terms = {family_id: self.terms[family_id] for family_id in chains}
         self.chains = chains
         self.plan = plan
@@ -212,4 +216,6 @@ SegmentLoader = Callable[[str], Segment]
 
 def total_rows(bucket: Bucket) -> int:
     """Return the rows held in all chains of a bucket."""
-    return int(np.sum([len(s) for chain in bucket.chains.values() for _, _, s in chain.segments()], dtype=np.int64))
+    return int(
+        np.sum([len(s) for chain in bucket.chains.values() for _, _, s in chain.segments()], dtype=np.int64)
+    )

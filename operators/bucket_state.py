@@ -4,8 +4,8 @@
     plan       the plan in force (JSON; written only when it changes)
     segments   id -> bytes (see ``operators.segment``), never rewritten
 
-Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed batch
-writes the same ids again.
+Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
+batch writes the same ids again.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def load_bucket(
         return bucket
     document = json.loads(manifest)
     if document["format"] != FORMAT:
-        raise UnknownStateFormat(f"the stored state has format {document['format']}, this version reads {FORMAT}")
+        raise UnknownStateFormat(
+            f"the stored state has format {document['format']}, this version reads {FORMAT}"
+        )
     bucket.plan = plan
     bucket.next_batch = document["next_batch"]
     bucket.streams = {
@@ -155,7 +157,9 @@ def load_bucket(
         }
         for family_id, sides in document["terms"].items()
     }
-    for family in plan.families if plan is not None else ():
+    if plan is None:
+        return bucket
+    for family in plan.families:
         if family.id not in compiled:
             compiled[family.id] = bucket.compile(family, plan)
         chain = Chain.empty(compiled[family.id])

@@ -3,9 +3,9 @@
     males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      each side has its own boundaries;
     males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      with equal windows both chains read as one
 
-A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, Fig. 6): cross-purge, probe, insert,
-propagate, slice by slice. Between batches the chain stands at the watermarks, so what a slice holds is what some
-query can still use (Theorem 4), up to the slack of segments that straddle a boundary.
+A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, Fig. 6): cross-purge, probe,
+insert, propagate, slice by slice. Between batches the chain stands at the watermarks, so what a slice holds
+is what some query can still use (Theorem 4), up to the slack of segments that straddle a boundary.
 """
 
 from __future__ import annotations
@@ -90,7 +90,12 @@ def compile_family(
         layouts=layouts,
         lineages={side: side_lineage(family, side, terms[side]) for side in SIDES},
         builder=PairBuilder(
-            layouts["a"], layouts["b"], family.columns_a, family.columns_b, router(family), residual_sets(family)
+            layouts["a"],
+            layouts["b"],
+            family.columns_a,
+            family.columns_b,
+            router(family),
+            residual_sets(family),
         ),
         terms=terms,
         slack_us=max(finite, default=0) // SLACK_DIVISOR if slack_us is None else slack_us,
@@ -165,7 +170,8 @@ class Chain:
         for side in SIDES:
             for state in self.slices[side]:
                 index = max(
-                    (i for i, s in enumerate(chain.slices[side]) if s.w_start_us <= state.w_start_us), default=0
+                    (i for i, s in enumerate(chain.slices[side]) if s.w_start_us <= state.w_start_us),
+                    default=0,
                 )
                 target = chain.slices[side][index]
                 for segment in state.segments:
@@ -175,7 +181,9 @@ class Chain:
                         target.segments.append(kept)
         return chain
 
-    def terms_for(self, side: str, opposite_watermark_us: int | None, columns: frozenset[str]) -> tuple[Term, ...]:
+    def terms_for(
+        self, side: str, opposite_watermark_us: int | None, columns: frozenset[str]
+    ) -> tuple[Term, ...]:
         """Unfold which rows of a side this version holds for a query that the next one activates."""
         first = side == "a"
         holders = [
@@ -269,9 +277,7 @@ class Chain:
         """Tell whether any window reaches from the segment's event times to the males'."""
         a, b = (female, males) if side == "a" else (males, female)
         bounds = self.family.builder.router
-        return bool(
-            b.t_min - a.t_max < bounds.bounds_a[-1] and a.t_min - b.t_max < bounds.bounds_b[-1]
-        )
+        return bool(b.t_min - a.t_max < bounds.bounds_a[-1] and a.t_min - b.t_max < bounds.bounds_b[-1])
 
     def _serving(self, side: str, segment: Segment, queries: int) -> Segment | None:
         """Return the rows that may serve one of the queries; None without any."""

@@ -1,6 +1,7 @@
 """A plan version is compiled and run on a made-up row before it enters the control log.
 
-What fails here fails for the one who asked for the change; applying a version in the running job never raises.
+What fails here fails for the one who asked for the change; applying a version in the running job never
+raises.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Which rows from before its activation a query may use (design: Activation).
 
-A query with ``backfill: none`` is entitled to the rows processed since its activation. With ``backfill: state`` it
-is entitled besides to rows *held* then: rows that some query of the plan before, itself entitled to them, passes
-through its filter and whose window still reaches the opposite watermark. Unfolding the recursion gives an OR of terms
-over facts that every row carries (lineage, event time, plan version), so nothing is written per row, and slack in
-the state (rows kept a little too long) cannot leak into answers.
+A query with ``backfill: none`` is entitled to the rows processed since its activation. With ``backfill:
+state`` it is entitled besides to rows *held* then: rows that some query of the plan before, itself entitled
+to them, passes through its filter and whose window still reaches the opposite watermark. Unfolding the
+recursion gives an OR of terms over facts that every row carries (lineage, event time, plan version), so
+nothing is written per row, and slack in the state (rows kept a little too long) cannot leak into answers.
 """
 
 from __future__ import annotations

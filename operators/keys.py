@@ -68,9 +68,7 @@ def join_key(table: pa.Table, columns: Sequence[str], key_types: Sequence[str]) 
     return key.view(np.int64), valid
 
 
-def verify_equal(
-    left: Sequence[pa.Array], right: Sequence[pa.Array], key_types: Sequence[str]
-) -> Bools:
+def verify_equal(left: Sequence[pa.Array], right: Sequence[pa.Array], key_types: Sequence[str]) -> Bools:
     """Compare key columns of candidate pairs whose hashes are equal; NaN equals NaN.
 
     Args:
@@ -133,16 +131,17 @@ def _decimal_digits(kind: str) -> int:
 
 def _as_int64(column: pa.Array, kind: str) -> Int64s:
     if kind == "double":
+        values: np.ndarray[tuple[int], np.dtype[np.float64]]
         values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False).copy()
         values[values == 0.0] = 0.0
         values[np.isnan(values)] = np.nan
         return values.view(np.int64)
     if kind == "boolean":
-        return pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.int64)
+        return _integers(pc.fill_null(column, False))
     if kind == "date":
-        return pc.fill_null(column.cast(pa.int32()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return _integers(pc.fill_null(column.cast(pa.int32()), 0))
     if kind in RECOVERABLE:
-        return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return _integers(pc.fill_null(column.cast(pa.int64()), 0))
     if kind.startswith("decimal"):
         words = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
         words = words[column.offset : column.offset + len(column)]
@@ -152,7 +151,15 @@ def _as_int64(column: pa.Array, kind: str) -> Int64s:
         return mix(high + np.ascontiguousarray(words[:, 0]).view(np.uint64)).view(np.int64)
     # Text: hash each distinct value once. pandas' hash is the same in every process and version.
     encoded = column.dictionary_encode()
-    hashes = pd.util.hash_array(encoded.dictionary.to_numpy(zero_copy_only=False).astype(object), categorize=False)
+    hashes = pd.util.hash_array(
+        encoded.dictionary.to_numpy(zero_copy_only=False).astype(object), categorize=False
+    )
     if not len(hashes):
         return np.zeros(len(column), dtype=np.int64)
-    return hashes.view(np.int64)[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    found: Int64s = hashes.view(np.int64)[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _integers(column: pa.Array) -> Int64s:
+    values: Int64s = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values

@@ -1,7 +1,7 @@
 """What is stored of a side's rows, and how its columns are read back.
 
-The event-time column is the row's ``_ts`` and a single exact key column is its ``_key``; neither is stored twice. Keys
-that are hashed are stored beside the hash, for the verification of candidate pairs.
+The event-time column is the row's ``_ts`` and a single exact key column is its ``_key``; neither is stored
+twice. Keys that are hashed are stored beside the hash, for the verification of candidate pairs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,12 @@ def side_layout(family: FamilyPlan, side: str, stream: Stream) -> SideLayout:
     types = {column.name: column.type for column in stream.columns}
     exact = is_exact(family.key_types)
     derived_key = None
-    if exact and family.key_types[0] in RECOVERABLE and types[key[0]] in RECOVERABLE and key[0] != stream.event_time:
+    if (
+        exact
+        and family.key_types[0] in RECOVERABLE
+        and types[key[0]] in RECOVERABLE
+        and key[0] != stream.event_time
+    ):
         derived_key = key[0]
     needed = set(columns) - {stream.event_time, derived_key}
     if not exact:

@@ -1,8 +1,9 @@
-"""Lineage: which queries of a family a row may serve (State-Slice, VLDB 2006, section 6.1; CACQ's tuple lineage).
+"""Lineage: which queries of a family a row may serve.
 
 PACK evaluates every distinct filter once per row and stores one bit each. Queries of a family are numbered by
 their place in the plan; a set of queries is an int with a bit per query. Rows fall into few *classes*, one
-per set of queries that they can serve, so that every decision about queries is taken per class and not per row.
+per set of queries that they can serve, so that every decision about queries is taken per class and not per
+row.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""PACK: one partition's rows become one payload per bucket, with everything decided that can be decided per row.
+"""PACK: one partition's rows become one payload per bucket, decided as far as rows alone can decide.
 
-Every distinct filter is evaluated once per row and gives the row its lineage; keys are normalised, hashed to a bucket
-and sorted; a row without a key, or that no query of a family takes, goes no further. Lateness is not
-decided here: the watermark belongs to the buckets. But the listing of the input gives a bound that no watermark of this
-batch exceeds, and rows below the bound travel once more, whole, as suspects.
+Every distinct filter is evaluated once per row and gives the row its lineage; keys are normalised, hashed to
+a bucket and sorted; a row without a key, or that no query of a family takes, goes no further. Lateness is not
+decided here: the watermark belongs to the buckets. But the listing of the input gives a bound that no
+watermark of this batch exceeds, and rows below the bound travel once more, whole, as suspects.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Packer:
         names = {self.stream.event_time}
         for part in self.sides:
             planned = part.family.filters_a if part.side == "a" else part.family.filters_b
-            names |= {name for f in planned for name in f.columns} | set(part.layout.key) | set(part.layout.stored)
+            names |= (
+                {name for f in planned for name in f.columns} | set(part.layout.key) | set(part.layout.stored)
+            )
         return frozenset(names)
 
     def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
@@ -73,9 +75,7 @@ class Packer:
         oldest = pc.min(table.column(self.stream.event_time)).cast(pa.int64()).as_py()
         return oldest is not None and oldest < late_bound_us
 
-    def pack(
-        self, table: pa.Table, order: int, batch: int, late_bound_us: int | None
-    ) -> list[Payload]:
+    def pack(self, table: pa.Table, order: int, batch: int, late_bound_us: int | None) -> list[Payload]:
         """Pack one partition.
 
         Args:

@@ -2,9 +2,9 @@
 
     | length of header | header (JSON) | Arrow IPC of family side | Arrow IPC of ... | Arrow IPC of suspects |
 
-The header goes to every bucket, also to those that get no row: so every bucket learns of every stream's newest event
-time and of every control record at the same batch. Suspects are rows that may be late, whole and once per stream, sent to
-one bucket alone, which decides on them and counts.
+The header goes to every bucket, also to those that get no row: so every bucket learns of every stream's
+newest event time and of every control record at the same batch. Suspects are rows that may be late, whole and
+once per stream, sent to one bucket alone, which decides on them and counts.
 """
 
 from __future__ import annotations

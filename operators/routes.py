@@ -1,8 +1,8 @@
 """Routes: which queries a joined pair belongs to (the per-query unions of State-Slice, section 4.2).
 
-The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows, one with d < 0
-by b's, and by the lineage of both rows. A route's number is a hash of its query ids: the same in every bucket, on
-replay and in every plan version, and never reused for another set.
+The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows,
+one with d < 0 by b's, and by the lineage of both rows. A route's number is a hash of its query ids: the same
+in every bucket, on replay and in every plan version, and never reused for another set.
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ class Segment:
         """Return the plan version of every row, int64[n]."""
         if self.epoch is not None:
             return np.full(len(self), self.epoch, dtype=np.int64)
-        return self.rows.column(EPOCH).to_numpy()
+        epochs: Int64s = self.rows.column(EPOCH).to_numpy()
+        return epochs
 
     def lineage_word(self, word: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]] | None:
         """Return lineage bits 64*word ... 64*word+63 of every row, or None where none was evaluated."""
@@ -104,7 +105,8 @@ class Segment:
         word = self.lineage_word(bit // 64)
         if word is None:
             return np.zeros(len(self), dtype=np.bool_)
-        return (word >> np.uint64(bit % 64)) & np.uint64(1) != 0
+        passes: Bools = (word >> np.uint64(bit % 64)) & np.uint64(1) != 0
+        return passes
 
     def column(self, name: str) -> pa.Array | None:
         """Return a kept stream column, or None where it was not kept."""
@@ -154,14 +156,13 @@ class Segment:
         try:
             rows = decode_rows(data)
             facts = json.loads((rows.schema.metadata or {})[b"sluice"])
-        except (pa.ArrowInvalid, KeyError, ValueError) as error:
+            version, epoch, bits = facts["format"], facts["epoch"], facts["bits"]
+        except (pa.ArrowInvalid, OSError, EOFError, KeyError, ValueError) as error:
             raise CorruptSegment(f'segment "{segment_id}" cannot be read', detail=str(error)) from error
-        if facts["format"] != FORMAT:
-            raise CorruptSegment(
-                f'segment "{segment_id}" has format {facts["format"]}, this version reads {FORMAT}'
-            )
-        bits = frozenset(int(bit) for bit in facts["bits"])
-        return cls(rows.replace_schema_metadata(None), facts["epoch"], bits, segment_id, len(data))
+        if version != FORMAT:
+            raise CorruptSegment(f'segment "{segment_id}" has format {version}, this version reads {FORMAT}')
+        known_bits = frozenset(int(bit) for bit in bits)
+        return cls(rows.replace_schema_metadata(None), epoch, known_bits, segment_id, len(data))
 
 
 def concat(segments: Iterable[Segment]) -> Segment:
@@ -190,13 +191,18 @@ def encode_rows(rows: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
-    return sink.getvalue().to_pybytes()
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
     """Read one record batch from an Arrow IPC stream without copying."""
     with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()
+        try:
+            return reader.read_next_batch()
+        except StopIteration as end:
+            # Left alone it would end the generator around us without a word.
+            raise EOFError("the stream ends before its record batch") from end
 
 
 def timestamps(ts: Int64s) -> pa.Array:

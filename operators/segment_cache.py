@@ -1,9 +1,9 @@
 """Decoded segments of a worker process: the one module-level state of the operators.
 
-Which worker serves a bucket changes from batch to batch, and a state read costs about 12 ms per megabyte. So a worker
-keeps what it decoded, bounded in bytes, and writes every new segment to a file of the node besides, from
-which the next worker maps it without a copy. Both are caches: the state store is the truth, a segment's bytes never
-change under its id, and ids of another checkpoint never match.
+Which worker serves a bucket changes from batch to batch, and a state read costs about 12 ms per megabyte. So
+a worker keeps what it decoded, bounded in bytes, and writes every new segment to a file of the node besides,
+from which the next worker maps it without a copy. Both are caches: the state store is the truth, a segment's
+bytes never change under its id, and ids of another checkpoint never match.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from operators.lineage import RowClasses
-from operators.segment import Segment
+from operators.segment import CorruptSegment, Segment
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +57,10 @@ class SegmentCache:
 
     def put(self, segment: Segment) -> CachedSegment:
         """Keep a stored segment in memory and return its entry."""
+        # A replayed batch writes the ids of its first run again.
+        replaced = self._entries.pop(segment.id, None)
+        if replaced is not None:
+            self._bytes -= replaced.segment.stored_bytes
         entry = CachedSegment(segment)
         self._entries[segment.id] = entry
         self._bytes += segment.stored_bytes
@@ -90,5 +94,5 @@ class SegmentCache:
         try:
             with pa.memory_map(str(self.directory / segment_id)) as file:
                 return Segment.decode(file.read_buffer(), segment_id)
-        except (FileNotFoundError, pa.ArrowInvalid):
+        except (FileNotFoundError, pa.ArrowInvalid, CorruptSegment):
             return None

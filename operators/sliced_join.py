@@ -6,14 +6,14 @@ A slice [w_start, w_end) of a holds the rows of a that far behind b's watermark:
           |  slice 1 [0, w_1)              | slice 2 [w_1, w_2) |  purged
     ------+--------------------------------+--------------------+---------> older
 
-An arriving male of b cross-purges, probes, then propagates to the next slice; a female of a is inserted into slice 1. Out
-of order a row rests in slice 1 until the opposite watermark has passed it by w_1, so the slice that
-holds a row tells a lower bound of its distance to every row still to come: rows of slice i have been
+An arriving male of b cross-purges, probes, then propagates to the next slice; a female of a is inserted into
+slice 1. Out of order a row rests in slice 1 until the opposite watermark has passed it by w_1, so the slice
+that holds a row tells a lower bound of its distance to every row still to come: rows of slice i have been
 passed by w_(i-1). That bound, not an answer, is what the slice's filter rests on.
 
 Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
-Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack moves as a
-whole, a wider one is split at the boundary.
+Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack
+moves as a whole, a wider one is split at the boundary.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from catalog.values.query import UNBOUNDED_US
 from operators.keys import Int64s
+from operators.merge_kernel import merge_pairs, pair_buffers
 from operators.segment import Segment, concat, mergeable
 
 #: Candidate pairs expanded at once; bounds memory when one key has very many rows.
@@ -31,6 +31,8 @@ MAX_PAIRS_AT_ONCE = 2_000_000
 #: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
 #: that every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
+#: A segment of so many rows is merged no more: the state store holds it as one value.
+MAX_MERGED_ROWS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -108,32 +110,23 @@ def probe(female: Segment, males: Segment) -> Iterator[tuple[Int64s, Int64s]]:
     """
     if not len(female) or not len(males):
         return
-    first = np.searchsorted(female.key, males.key, side="left")
-    inside = first < len(female)
-    hit = np.flatnonzero(inside)
-    hit = hit[female.key[first[hit]] == males.key[hit]]
-    if not len(hit):
-        return
-    first = first[hit]
-    count = np.searchsorted(female.key, males.key[hit], side="right") - first
-    ends = np.cumsum(count)
-    begin = 0
-    while begin < len(hit):
-        # At least one male at a time, as many as fit otherwise.
-        done = int(ends[begin - 1]) if begin else 0
-        stop = max(int(np.searchsorted(ends, done + MAX_PAIRS_AT_ONCE, side="right")), begin + 1)
-        part = count[begin:stop]
-        offsets = np.cumsum(part) - part
-        male_rows = np.repeat(hit[begin:stop], part)
-        female_rows = np.arange(len(male_rows)) + np.repeat(first[begin:stop] - offsets, part)
-        yield female_rows, male_rows
-        begin = stop
+    size = min(MAX_PAIRS_AT_ONCE, len(female) + len(males))
+    start, female_rows, male_rows = pair_buffers(size)
+    while start[1] < len(males):
+        count = merge_pairs(female.key, males.key, start, female_rows, male_rows)
+        if count:
+            yield female_rows[:count].copy(), male_rows[:count].copy()
 
 
 def compact(state: SliceState, slack_us: int) -> None:
-    """Merge runs of small neighbouring segments as long as the merged span stays within the slack."""
+    """Merge runs of small neighbouring segments as long as the merged span stays within the slack.
+
+    What never leaves the chain has no boundary to straddle: in an unbounded slice only size stops a merge.
+    """
     if len(state.segments) < COMPACTION_FANIN:
         return
+    if state.w_end_us >= UNBOUNDED_US:
+        slack_us = UNBOUNDED_US
     ordered = sorted(state.segments, key=lambda s: (s.t_min, s.t_max, int(s.pos[0])))
     result: list[Segment] = []
     run: list[Segment] = []
@@ -141,7 +134,9 @@ def compact(state: SliceState, slack_us: int) -> None:
     def close() -> None:
         # Leave out, largest first, what would make up most of the merged rows.
         small = sorted(run, key=len)
-        while small and 2 * len(small[-1]) > sum(len(segment) for segment in small):
+        while small and (
+            len(small[-1]) >= MAX_MERGED_ROWS or 2 * len(small[-1]) > sum(len(segment) for segment in small)
+        ):
             result.append(small.pop())
         if len(small) >= COMPACTION_FANIN:
             result.append(concat(small))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from planner import column_types as ct
 from planner.literals import number
-from planner.typed import Compiler, Typed, cast_to, columns_of
+from planner.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -22,6 +22,9 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.IntDiv: "//",
     exp.Mod: "%",
 }
+
+#: Widest decimal that DuckDB keeps in 64 bits.
+_SHORT_PRECISION = 18
 
 #: (left, symbol, right) -> result, for operands that are not both numbers; DuckDB's rules.
 _TIME_RESULTS = {
@@ -94,6 +97,9 @@ def _numbers(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right
     if symbol == "//" and not (ct.is_integer(left.type) and ct.is_integer(right.type)):
         hint = "Write FLOOR(x / y), or cast both sides to BIGINT."
         compiler.mismatch(f"{left.type} // {right.type} is not defined", hint, node)
+    exact = "double" not in (left.type, right.type) and not ct.is_integer(common or "")
+    if exact and symbol == "*":
+        return _product(compiler, node, left, right)
     if common is None or common == "double":
         if "double" not in (left.type, right.type):
             left, right = cast_to(left, "double"), cast_to(right, "double")
@@ -102,26 +108,33 @@ def _numbers(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right
     if ct.is_integer(common):
         divisor = f"NULLIF({right.sql}, 0)" if symbol in ("//", "%") else right.operand
         return Typed(f"TRY({left.operand} {symbol} {divisor})", common, columns)
-    return _decimals(compiler, node, symbol, left, right)
+    return _decimals(symbol, left, right)
 
 
-def _decimals(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right: Typed) -> Typed:
-    """Exact arithmetic with a result type that holds every value, up to 38 digits."""
+def _product(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> Typed:
+    """Multiply exactly, in a type that holds every product, up to 38 digits."""
+    p1, s1 = ct.as_decimal(left.type) or (0, 0)
+    p2, s2 = ct.as_decimal(right.type) or (0, 0)
+    precision, scale = min(p1 + p2, ct.MAX_PRECISION), s1 + s2
+    if scale > ct.MAX_PRECISION:
+        compiler.mismatch(
+            f"{left.type} * {right.type} needs {scale} digits behind the point",
+            "Cast one side: CAST(x AS DOUBLE).",
+            node,
+        )
+    result = f"decimal({precision},{scale})"
+    if precision > _SHORT_PRECISION:
+        # DuckDB multiplies two short decimals in 64 bits, unless one of them is as wide as the product.
+        left = cast_to(left, f"decimal({precision},{s1})")
+    text = f"TRY({left.operand} * {right.operand})"
+    return Typed(f"TRY_CAST({text} AS {result.upper()})", result, columns_of((left, right)))
+
+
+def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
+    """Add, subtract or take the rest exactly, in a type that holds every result, up to 38 digits."""
     columns = columns_of((left, right))
     p1, s1 = ct.as_decimal(left.type) or (0, 0)
     p2, s2 = ct.as_decimal(right.type) or (0, 0)
-    if symbol == "*":
-        precision, scale = p1 + p2, s1 + s2
-        if scale > ct.MAX_PRECISION:
-            compiler.mismatch(
-                f"{left.type} * {right.type} needs {scale} digits behind the point",
-                "Cast one side: CAST(x AS DOUBLE).",
-                node,
-            )
-        result = f"decimal({min(precision, ct.MAX_PRECISION)},{scale})"
-        left = cast_to(left, f"decimal({_room(p1, s1, result)},{s1})")
-        text = f"TRY({left.operand} * {right.operand})"
-        return Typed(f"TRY_CAST({text} AS {result.upper()})", result, columns)
     scale = max(s1, s2)
     whole = max(p1 - s1, p2 - s2) + (symbol != "%")
     precision = min(whole + scale, ct.MAX_PRECISION)
@@ -129,12 +142,6 @@ def _decimals(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, righ
     left, right = cast_to(left, result), cast_to(right, result)
     divisor = f"NULLIF({right.sql}, 0)" if symbol == "%" else right.operand
     return Typed(f"TRY_CAST(TRY({left.operand} {symbol} {divisor}) AS {result.upper()})", result, columns)
-
-
-def _room(precision: int, scale: int, result: str) -> int:
-    """Digits to give the left factor so that DuckDB multiplies in 128 bits where the product needs them."""
-    product = ct.decimal_parts(result) or (ct.MAX_PRECISION, 0)
-    return max(precision, min(product[0], ct.MAX_PRECISION)) if product[0] > 18 else precision
 
 
 def negative(compiler: Compiler, node: exp.Neg) -> Typed:
@@ -151,4 +158,4 @@ def negative(compiler: Compiler, node: exp.Neg) -> Typed:
     return Typed(f"TRY(-{value.operand})", value.type, value.columns)
 
 
-HANDLERS = {**dict.fromkeys(_SYMBOLS, binary), exp.Neg: negative}
+HANDLERS: Handlers = {**dict.fromkeys(_SYMBOLS, binary), exp.Neg: negative}

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from catalog.values.stream import Stream
-from planner.column_types import key_type
+from planner.column_types import duckdb_type, key_type
 from planner.comparisons import conjunction
 from planner.errors import (
     CqlSyntaxError,
@@ -37,6 +38,8 @@ from planner.statement import Statement, parse
 from planner.time_bounds import Bounds, time_bounds
 from planner.typed import Typed, columns_of
 
+_EXAMPLE_BOUNDS = "b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE"
+
 #: A join key: columns as (of a, of b), and their common type.
 _KeyPair = tuple[str, str, str]
 
@@ -48,6 +51,7 @@ class _Conditions:
     keys: dict[tuple[str, str], _KeyPair] = field(default_factory=dict)
     equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)
     bounds: Bounds = field(default_factory=Bounds)
+    bounds_at: Location | None = None
     filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
     residuals: list[Typed] = field(default_factory=list)
 
@@ -145,12 +149,13 @@ def _classified(statement: Statement, scope: Scope) -> _Conditions:
         value = compile_condition(conjunct, scope)
         if bounds is not None:
             found.bounds = found.bounds.intersected(bounds)
+            found.bounds_at = at_expression(scope.text, conjunct)
             if found.bounds.empty:
                 raise InvalidWindow(
                     "no pair of rows is in the window",
                     detail="The conditions on the event times exclude each other.",
-                    hint="Write b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE.",
-                    location=at_expression(scope.text, conjunct),
+                    hint=f"Write {_EXAMPLE_BOUNDS}.",
+                    location=found.bounds_at,
                 )
         elif value.sides in ({"a"}, {"b"}):
             (side,) = value.sides
@@ -191,7 +196,8 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
             f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
             "have different types",
             detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Declare both columns with one type when the streams are registered.",
+            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
             location=at_expression(scope.text, node),
         )
     found.keys[pair] = (a.name, b.name, common)
@@ -254,22 +260,24 @@ def _windows(
         None if given["a"] is None else given["a"] - 1,
     )
     allowed = written.intersected(found.bounds)
-    for side, bound in (("a", allowed.high_us), ("b", allowed.low_us)):
-        if bound is None:
-            this = scope.a if side == "a" else scope.b
-            raise NoWindow(
-                f'stream "{this.stream.name}" has no window',
-                detail="Without one its rows would have to be kept for ever.",
-                hint=f"Write {this.stream.name} [RANGE 5 MINUTES], or a bound on the event times in WHERE.",
-                location=this.source.location,
-            )
+    unbounded = [side for side, bound in (("a", allowed.high_us), ("b", allowed.low_us)) if bound is None]
+    if unbounded:
+        missing = [this for this in scope.written if this.side in unbounded]
+        names = " and ".join(f'"{this.stream.name}"' for this in missing)
+        raise NoWindow(
+            f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
+            detail="Without one, rows would have to be kept for ever.",
+            hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
+            f"sides: {_EXAMPLE_BOUNDS}.",
+            location=missing[0].source.location,
+        )
     low, high = allowed.low_us or 0, allowed.high_us or 0
     if allowed.empty:
         raise InvalidWindow(
             "no pair of rows is in the window",
             detail="The conditions on the event times lie outside the windows in FROM.",
             hint="Widen the windows in FROM, or leave them out.",
-            location=scope.b.source.location,
+            location=found.bounds_at,
         )
     windows: dict[SideName, int] = {"a": max(high, 0) + 1, "b": max(-low, 0) + 1}
     return {side: min(length, UNBOUNDED_US) for side, length in windows.items()}, _distance(scope, low, high)

@@ -22,7 +22,7 @@ from planner.functions import (
     Function,
 )
 from planner.literals import time_literal
-from planner.typed import Compiler, Typed, cast_to, columns_of, text_literal
+from planner.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
 
 #: Compiles a function whose form depends on the types of its arguments.
 Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]
@@ -240,4 +240,4 @@ _SPECIAL: dict[str, Special] = {
 }
 
 
-HANDLERS = {exp.Anonymous: call}
+HANDLERS: Handlers = {exp.Anonymous: call}

@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner import column_types as ct
 from planner.comparisons import comparable, condition
 from planner.literals import time_literal
-from planner.typed import Compiler, Typed, cast_to, columns_of
+from planner.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 
 def wrong_count(
@@ -19,7 +19,7 @@ def wrong_count(
     """Raise TypeMismatch for a call with too few or too many arguments."""
     compiler.mismatch(
         f"{name.lower()} takes {takes} argument{'' if takes == '1' else 's'}, not {len(arguments)}",
-        "Write it with that many.",
+        f"Write {name.lower()}({', '.join('xyz'[: int(takes[0])])}).",
         node,
     )
 
@@ -97,4 +97,4 @@ def _case(
     return Typed(f"CASE {' '.join(parts)} END", type_, columns_of([*results, *(t for t, _ in branches)]))
 
 
-HANDLERS = {exp.Case: case}
+HANDLERS: Handlers = {exp.Case: case}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from sqlglot import exp
 
 from planner import column_types as ct
 from planner.literals import is_date_text, time_literal
 from planner.normalize import operands, pushed
-from planner.typed import Compiler, Typed, cast_to, columns_of, text_literal
+from planner.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
 
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -164,14 +165,12 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
         comparable(compiler, item_node, value, item)
         for item_node, item in zip(node.expressions, items, strict=True)
     ]
-    # A value may have been widened for one item (date against a timestamp): then it is for all.
-    types = [left.type for left, _ in pairs] + [right.type for _, right in pairs]
-    common = types[0]
-    for type_ in types:
-        common = ct.common_type(common, type_) or common
-    same = len({left.sql for left, _ in pairs}) == 1
-    left = pairs[0][0] if same else cast_to(value, common)
-    rights = [right if same else cast_to(right, common) for _, right in pairs]
+    # DuckDB compares all of them in one type, which may be wider than that of each pair.
+    types = {value.type, *(right.type for _, right in pairs)}
+    common = reduce(lambda wide, type_: ct.common_type(wide, type_) or wide, sorted(types))
+    left, rights = value, [right for _, right in pairs]
+    if (common == "double" and common not in types) or (common == "timestamp" and len(types) > 1):
+        left, rights = _widened(value, common), [_widened(right, common) for right in rights]
     texts = sorted({right.sql for right in rights}, key=lambda text: (len(text), text))
     text = f"{left.operand} {'NOT ' if negated else ''}IN ({', '.join(texts)})"
     return Typed(text, "boolean", columns_of((left, *rights)), form="comparison")
@@ -203,7 +202,7 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
     return Typed(f"{text} ESCAPE {escape.sql}", "boolean", columns_of((value, pattern)), form="comparison")
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     **dict.fromkeys(_SYMBOLS, comparison),
     exp.And: connected,
     exp.Or: connected,

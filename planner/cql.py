@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from sqlglot import exp, parser, tokens
+from sqlglot import Token, TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel
-from sqlglot.tokens import Token, TokenType
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parser import SENTINEL_NONE
 
 from catalog.errors import Location, Unavailable
 from catalog.values.query import UNBOUNDED_US
@@ -92,6 +92,12 @@ class CqlParser(parser.Parser):
         name: parser.Parser.FUNCTION_PARSERS[name]
         for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
     }
+    PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **parser.Parser.PRIMARY_PARSERS,
+        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+    }
     QUERY_MODIFIER_PARSERS: ClassVar[dict[Any, Any]] = {
         TokenType.WHERE: lambda self: ("where", self._parse_where()),
         TokenType.WINDOW: lambda self: ("windows", self._parse_trailing_window()),
@@ -111,6 +117,12 @@ class CqlParser(parser.Parser):
         raise CqlSyntaxError(
             f"expected {what}, found {found}", hint=hint, location=at_token(self.sql, self._curr)
         )
+
+    def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
+        """Raise at the end of the text if that is where the parser is (sqlglot: at the last token)."""
+        if not token and not self._curr:
+            raise ParseError.new(message, description=message, start_context=self.sql.rstrip())
+        super().raise_error(message, token)
 
     def _negate_range(self, this: Any = None) -> Any:
         """``x NOT LIKE y`` is NOT around it, as for every other predicate (sqlglot marks the LIKE)."""
@@ -138,7 +150,7 @@ class CqlParser(parser.Parser):
         if start.token_type in (TokenType.UNNEST, TokenType.LATERAL, TokenType.VALUES):
             self.refuse(f"{start.text.upper()} in FROM", f"Name two streams: {EXAMPLE}.")
         name = self._parse_id_var(any_token=False)
-        if name is None:
+        if not isinstance(name, exp.Identifier):
             self._expected("a stream name", f"Write {EXAMPLE}.")
         if self._curr.token_type == TokenType.DOT:
             self.refuse("a qualified stream name", "Write the stream's name alone.", start)
@@ -183,9 +195,10 @@ class CqlParser(parser.Parser):
         elif self._match_text_seq("RANGE"):
             length = self._parse_window_length()
         elif self._curr.text.upper() in ("ROWS", "ROW", "PARTITION", "PARTITION BY"):
-            self.refuse(
-                "a ROWS window",
-                "ROWS windows are not supported yet. Write a time window: [RANGE 5 MINUTES].",
+            raise UnsupportedCql(
+                "ROWS windows are not supported yet",
+                hint="Write a time window: [RANGE 5 MINUTES].",
+                location=at_token(self.sql, self._curr),
             )
         else:
             self._expected("a window", "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
@@ -273,20 +286,25 @@ class CqlParser(parser.Parser):
 
     def _is_unit(self, token: Token) -> bool:
         """Any word right behind a number is taken for its unit, to name a wrong one."""
-        return token.text.isalpha() and token.token_type not in (
-            *self.QUERY_MODIFIER_PARSERS,
-            TokenType.AND,
-            TokenType.OR,
-            TokenType.ON,
-            TokenType.FROM,
-            TokenType.ALIAS,
-            TokenType.IS,
-            TokenType.BETWEEN,
-            TokenType.IN,
-            TokenType.THEN,
-            TokenType.ELSE,
-            TokenType.END,
-            TokenType.WHEN,
+        return (
+            bool(token)
+            and token.text.isalpha()
+            and token.token_type
+            not in (
+                *self.QUERY_MODIFIER_PARSERS,
+                TokenType.AND,
+                TokenType.OR,
+                TokenType.ON,
+                TokenType.FROM,
+                TokenType.ALIAS,
+                TokenType.IS,
+                TokenType.BETWEEN,
+                TokenType.IN,
+                TokenType.THEN,
+                TokenType.ELSE,
+                TokenType.END,
+                TokenType.WHEN,
+            )
         )
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:

@@ -129,7 +129,7 @@ def listed(names: Iterable[str]) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], kind: str) -> str:
     """Return a hint with the nearest known name, or with all of them when none is near."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     if (near := nearest(name, names)) is not None:
         return f'Did you mean "{near}"?'
     if not names:

@@ -14,8 +14,7 @@ What is done with one kind of node is in ``literals``, ``arithmetic``, ``compari
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -24,10 +23,9 @@ from planner import arithmetic, calls, choices, comparisons, literals, syntax_fo
 from planner.errors import TypeMismatch, UnsupportedCql
 from planner.locate import at_expression
 from planner.scope import Scope, SideName
-from planner.typed import ColumnSql, Compiler, Typed, quoted
+from planner.typed import ColumnSql, Handlers, Typed, quoted
 
-#: Handler and node type agree in each table; the union of the tables cannot say so.
-_HANDLERS: dict[type[exp.Expr], Callable[[Compiler, Any], Typed]] = {
+_HANDLERS: Handlers = {
     **literals.HANDLERS,
     **arithmetic.HANDLERS,
     **comparisons.HANDLERS,

@@ -9,11 +9,14 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
+from planner.column_types import duckdb_type
 from planner.durations import Duration
-from planner.typed import Compiler, Typed, text_literal
+from planner.typed import Compiler, Handlers, Typed, text_literal
 
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
 _MAX_DIGITS = 38
+_MAX_CHARACTERS = 400
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -27,15 +30,19 @@ def literal(compiler: Compiler, node: exp.Literal) -> Typed:
 def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
     """Compile a number, with its sign."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    if _NUMBER.fullmatch(digits) is None or len(digits) > _MAX_CHARACTERS:
+        compiler.refuse(
+            f'the number "{text[:_MAX_CHARACTERS]}"', "Write digits such as 12, 1.5 or 1e3.", node
+        )
     if "e" not in digits.lower():
         whole, _, fraction = digits.partition(".")
         whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
         size = len(whole) + len(fraction)
-        if not (whole + fraction).isdigit():
-            compiler.refuse(f'the number "{text}"', "Write it in decimal digits.", node)
         value = int(sign + whole)
         if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
+            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads minus and a number too large.
+                return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_)
             return Typed(f"{sign}{whole}", type_, form=_form(sign))
         if size <= _MAX_DIGITS:
             type_ = f"decimal({size},{len(fraction)})"
@@ -102,7 +109,7 @@ def is_date_text(value: str) -> bool:
     return _DATE.fullmatch(value.strip()) is not None
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     exp.Literal: literal,
     exp.Boolean: boolean,
     exp.Null: null,

@@ -5,8 +5,7 @@ sqlglot keeps the source offsets of names and literals in ``Expr.meta``; an oper
 
 from __future__ import annotations
 
-from sqlglot import exp
-from sqlglot.tokens import Token
+from sqlglot import Token, exp
 
 from catalog.errors import Location
 

@@ -51,7 +51,7 @@ class Scope:
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
         self.text = statement.text
-        by_name = {name.lower(): stream for name, stream in streams.items()}
+        by_name = {stream.name.lower(): stream for stream in streams.values()}
         left, right = (self._stream(source, by_name) for source in statement.sources)
         swapped = right.id < left.id
         first, second = statement.sources

@@ -9,9 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
 
 from catalog.errors import Location
 from planner.cql import EXAMPLE, Cql, Window, cql_parser
@@ -21,6 +20,10 @@ from planner.locate import at_expression, at_offsets, at_token
 #: Longest CQL text, and deepest nesting of parentheses, that are parsed at all.
 MAX_CHARACTERS = 100_000
 MAX_DEPTH = 64
+
+
+#: A text up to the first quote or comment that is not closed.
+_CLOSED = re.compile(r"""(?:'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"`])*+""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,6 @@ class Statement:
         using: Columns of USING.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
-        end: The end of the text, for what is missing.
     """
 
     text: str
@@ -64,7 +66,6 @@ class Statement:
     using: tuple[exp.Identifier, ...]
     within: tuple[Window, Window] | None
     window: Window | None
-    end: Location
 
 
 def parse(text: str) -> Statement:
@@ -92,7 +93,6 @@ def parse(text: str) -> Statement:
         using=tuple(name for join in joins for name in join.args.get("using") or ()),
         within=within[0] if within else None,
         window=trailing[0] if trailing else None,
-        end=at_token(text, Token(TokenType.SENTINEL, "")),
     )
     _refuse_windows_twice(statement)
     return statement
@@ -108,12 +108,11 @@ def _tokens(text: str) -> list[Token]:
     try:
         tokens = Cql().tokenize(text)
     except TokenError as error:
-        found = re.search(r"from (\d+):(\d+)", f"{error} {error.__cause__}")
-        line, column = (int(found[1]), int(found[2])) if found else (1, 1)
+        opened = closed.end() if (closed := _CLOSED.match(text)) else 0
         raise CqlSyntaxError(
             "a quote or comment is not closed",
             hint="Close it with the character that opened it.",
-            location=Location(line, max(column, 1), text),
+            location=at_offsets(text, opened, opened + 1),
         ) from error
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
@@ -148,9 +147,9 @@ def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
             )
         if tokens[-1].token_type != TokenType.R_PAREN:
             raise CqlSyntaxError(
-                'expected ")", found the end' if tokens[-1] else "unbalanced",
+                f'expected ")", found "{tokens[-1].text}"',
                 hint="Close ISTREAM( at the end.",
-                location=at_token(text, tokens[0]),
+                location=at_token(text, tokens[-1]),
             )
         tokens = tokens[2:-1]
     first = tokens[0] if tokens else Token(TokenType.SENTINEL, "")
@@ -173,11 +172,15 @@ def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
         facts = error.errors[0]
         start = len(facts["start_context"] or "")
         word = facts["highlight"] or ""
+        if word.upper() == "EMIT":
+            emit = next(token for token in tokens if token.start == start)
+            _refuse(text, "EMIT", "Leave it out: results are emitted as they are made.", emit)
         description = facts["description"] or ""
         expected = re.match(r"Expecting (\S+)", description)
         found = f'"{word}"' if word else "the end"
+        unexpected = f"unexpected {found}" if word else "the query ends too early"
         raise CqlSyntaxError(
-            f'expected "{expected[1]}", found {found}' if expected else f"unexpected {found}",
+            f'expected "{expected[1]}", found {found}' if expected else unexpected,
             hint=f"The form of a query is {EXAMPLE}.",
             location=at_offsets(text, start, start + len(word)),
         ) from error
@@ -198,11 +201,16 @@ def _refuse(text: str, construct: str, hint: str, token: Token) -> NoReturn:
 
 
 #: Parts of a SELECT that are bound; any other that sqlglot fills is refused.
-_KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows", "kind", "operation_modifiers"})
+_KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows"})
+_KNOWN_OF_JOIN = frozenset({"this", "on", "using", "method", "side", "kind"})
 
 
 def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
     """Refuse what the grammar of SELECT has beyond a window join."""
+    if not _select_list(select):
+        raise CqlSyntaxError(
+            "the select list is empty", hint="Write SELECT * or columns.", location=at_token(text, tokens[0])
+        )
     if select.args.get("distinct"):
         hint = "Leave it out: every pair of rows is delivered exactly once."
         _refuse(text, "DISTINCT", hint, _first(tokens, TokenType.DISTINCT))
@@ -212,7 +220,7 @@ def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
         if value and name not in _KNOWN:
             word = name.rstrip("_").upper()
             token = next((t for t in tokens if t.text.upper() == word), tokens[0])
-            _refuse(text, word, f"The form of a query is {EXAMPLE}.", token)
+            _refuse(text, word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
     for join in select.args.get("joins") or ():
         words = [join.args.get("method"), join.args.get("side"), join.args.get("kind")]
         named = " ".join(word for word in words if word)
@@ -222,9 +230,11 @@ def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
                 tokens[0],
             )
             hint = "Write JOIN ... ON: the window join delivers matching pairs only."
-            _refuse(text, f"a {named} JOIN", hint, token)
-        if join.args.get("match_condition"):
-            _refuse(text, "MATCH_CONDITION", "Write the condition in ON or WHERE.", tokens[0])
+            _refuse(text, f"{named} JOIN", hint, token)
+        for name, value in join.args.items():
+            if value and name not in _KNOWN_OF_JOIN:
+                token = next(t for t in reversed(tokens) if t.start <= _start(join.this))
+                _refuse(text, f"{name.upper()} of a JOIN", "Write the condition in ON or WHERE.", token)
 
 
 def _first(tokens: list[Token], kind: TokenType) -> Token:

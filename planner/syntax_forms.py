@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner import column_types as ct
 from planner.calls import argument, call_named, unit
 from planner.literals import time_literal
-from planner.typed import Compiler, Typed, cast_to, columns_of
+from planner.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 _TYPES = {
     exp.DType.BOOLEAN: "boolean",
@@ -116,7 +116,7 @@ def joined(compiler: Compiler, node: exp.DPipe) -> Typed:
     return Typed(text, "string", columns_of(values), form="compound")
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     exp.Cast: cast,
     exp.TryCast: cast,
     exp.Extract: extract,

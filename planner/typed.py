@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from sqlglot import exp
 
@@ -68,6 +68,10 @@ class Compiler(Protocol):
 
     def where(self, node: exp.Expr) -> Location | None:
         """Return where the node stands."""
+
+
+#: Compiles nodes of one type: handler and type agree in each entry, which the table's type cannot say.
+Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
 
 
 def quoted(name: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import duckdb
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -69,7 +70,9 @@ def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Run:
     with process:
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
+        except BaseException:  # also an interrupt: no JVM of ours may stay behind
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
             process.kill()
             raise
     return Run(process.returncode, stdout, stderr)

@@ -23,6 +23,9 @@ START_TIMEOUT_S = 120
 #: What a micro-batch or a few may take, with room for a busy machine.
 WAIT_S = 60
 
+#: How long a test follows a stream of events: a restart of Spark and its first batches, on a busy machine.
+EVENTS_S = 180
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -89,11 +92,11 @@ class RunningService:
 
     @contextmanager
     def events(self, path: str, headers: Mapping[str, str] | None = None) -> Iterator[Iterator[Event]]:
-        """Open a stream of server-sent events; it waits for each event ``WAIT_S`` at most."""
+        """Open a stream of server-sent events, which must give what is asked of it within ``EVENTS_S``."""
         with self.http.stream("GET", path, headers=dict(headers or {}), timeout=WAIT_S) as response:
             assert response.status_code == 200, response.read()
             assert response.headers["content-type"].startswith("text/event-stream")
-            yield _parse(response.iter_lines())
+            yield _parse(response.iter_lines(), time.monotonic() + EVENTS_S)
 
 
 def serve_command(data_dir: Path, port: int) -> list[str]:
@@ -121,9 +124,11 @@ def free_port() -> int:
         return port
 
 
-def _parse(lines: Iterator[str]) -> Iterator[Event]:
+def _parse(lines: Iterator[str], deadline: float) -> Iterator[Event]:
     fields: dict[str, str] = {}
     for line in lines:
+        # Pings come every 15 s, so a read never times out; they are what lets us look at the clock.
+        assert time.monotonic() < deadline, f"no further event within {EVENTS_S} s"
         if line.startswith(":"):
             continue
         if line:

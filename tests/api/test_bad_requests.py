@@ -50,6 +50,8 @@ def test_bad_requests_are_answered_with_whole_problems(
         assert response.is_error, f"{lines[0]}: {response.text}"
         assert response.headers["content-type"] == "application/problem+json"
         text = json.dumps(response.json(), indent=2, ensure_ascii=False)
+        # Other tests on the same service may have made versions before.
+        text = text.replace(f"plan version is {before['plan']},", "plan version is {version},")
         return text.replace(str(directory), "{tmp}")
 
     before = state(service)

@@ -144,6 +144,7 @@ def main(
         "build/bench/many_keys"
     ),
     native: Annotated[bool, typer.Option(help="Run the native join too.")] = True,
+    single: Annotated[bool, typer.Option(help="Run the smallest and the largest window alone too.")] = True,
     report: Annotated[Path | None, typer.Option(help="JSON report; default: in the directory.")] = None,
 ) -> None:
     """Measure, check and print; write a JSON report; exit 1 if a requirement is missed at full size."""
@@ -151,12 +152,13 @@ def main(
     directory.mkdir(parents=True, exist_ok=True)
     write_input(directory, shape)
     expected = expected_counts(directory)
-    print(f"2 x {rows:,} rows, {files} files per stream, {shape.keys:,} keys, 2 cores; counts equal DuckDB's")
+    print(f"2 x {rows:,} rows, {files} files per stream, {shape.keys:,} keys, {buckets} buckets")
+    print("every count is checked against DuckDB's")
     print(f"{'':<28} {'whole':>11} {'whole':>19} {'steady':>19} {'process':>11}")
     shared = run_sluice(directory, WINDOWS_S, buckets, expected)
     print(_line("sluice, 12 queries", shared), flush=True)
     alone = {}
-    for window_s in (min(WINDOWS_S), max(WINDOWS_S)):
+    for window_s in (min(WINDOWS_S), max(WINDOWS_S)) if single else ():
         one = run_sluice(directory, (window_s,), buckets, expected)
         print(_line(f"sluice, {query_name(window_s)} alone", one), flush=True)
         alone[query_name(window_s)] = one
@@ -169,7 +171,7 @@ def main(
     path = report or directory / "report.json"
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(f"report: {path}")
-    if native and rows >= Shape().rows and not _holds(document["ratios"]):
+    if native and single and rows >= Shape().rows and not _holds(document["ratios"]):
         raise typer.Exit(1)
 
 

@@ -1,7 +1,7 @@
 """Random cases for Hypothesis: a few queries, rows in arrival order, cuts into batches, plan changes.
 
-A row is drawn as one integer that is taken apart into its fields: drawing thousands of small values one by one would
-cost more than running the operators. Zero is the plainest row, so that failing cases shrink well.
+A row is drawn as one integer that is taken apart into its fields: drawing thousands of small values one by
+one would cost more than running the operators. Zero is the plainest row, so that failing cases shrink well.
 """
 
 from __future__ import annotations
@@ -53,14 +53,39 @@ BASES_US = (0, -100, 1_700_000_000_000_000)
 _FIELDS = {"cut": 8, "advance": 5, "back": 12, "stream": 3, "k": 4, "m": 3, "v": 9, "w": 4}
 _ROW_CODES = 8 * 5 * 12 * 3 * 4 * 3 * 9 * 4
 
+_windows = st.sampled_from(WINDOWS_US)
+_columns = st.sampled_from(((), ("v",), ("w",), ("k", "v"), ("m", "ts"), ("k", "m", "ts", "v", "w")))
+_few_filters = st.lists(st.sampled_from(sorted(FILTERS)), max_size=4, unique=True)
+#: Mostly none: every probed pair of segments costs a call of the evaluator.
+_few_residuals: st.SearchStrategy[list[str]] = st.one_of(
+    st.just([]), st.just([]), st.lists(st.sampled_from(sorted(RESIDUALS)), max_size=2, unique=True)
+)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What the queries of one case are drawn from: few predicates, so that queries share them."""
+
+    families: tuple[tuple[tuple[int, int], Key, tuple[str, ...]], ...]
+    filters: tuple[str | None, ...]
+    residuals: tuple[str | None, ...]
+
 
 @dataclass(frozen=True)
 class Step:
-    """One batch: all queries that run from now on (None: as before), rows by arrival, heartbeats."""
+    """One batch.
+
+    Attributes:
+        queries: All queries that run from now on; None: as before.
+        rows: Rows by arrival, with their stream.
+        heartbeats: Heartbeats after the rows.
+        between: Queries of another plan version at the same boundary, before ``queries``.
+    """
 
     queries: tuple[Query, ...] | None
     rows: tuple[tuple[int, Row], ...]
     heartbeats: tuple[Heartbeat, ...] = ()
+    between: tuple[Query, ...] | None = None
 
     def by_stream(self, streams: Sequence[int]) -> dict[int, list[Row]]:
         """Return the rows per stream; a stream not among ``streams`` does not flow yet."""
@@ -102,10 +127,9 @@ def run(case: Case, rewrite: Callable[[Plan], Plan] = lambda plan: plan) -> Outc
     runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
     plans: list[Plan] = []
     for step in case.steps:
-        if step.queries is not None:
-            plans.append(build_plan(step.queries, case.streams, plans[-1] if plans else None))
-        change = [rewrite(plans[-1])] if step.queries is not None else []
-        _feed(runner, step, change, plans[-1])
+        changes = _plans(step, case, plans[-1] if plans else None)
+        plans += changes
+        _feed(runner, step, [rewrite(plan) for plan in changes], plans[-1])
     return Outcome(runner.results, runner.late, runner)
 
 
@@ -122,14 +146,14 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
     sources: dict[tuple[int, int], Row] = {}
     expected: Counter[tuple[int, int, int]] = Counter()
     for step in case.steps:
-        if step.queries is not None:
-            plans.append(build_plan(step.queries, case.streams, plans[-1] if plans else None))
+        changes = _plans(step, case, plans[-1] if plans else None)
+        plans += changes
         flowing = [s.id for s in plans[-1].streams]
         rows = step.by_stream(flowing)
         sources |= {(stream_id, r.pos): r for stream_id, arrived in rows.items() for r in arrived}
         beats = [b for b in step.heartbeats if b.stream_id in flowing]
         expected += oracle.step(step.queries, rows, beats)
-        outputs = _feed(runner, step, plans[-1:] if step.queries is not None else [], plans[-1])
+        outputs = _feed(runner, step, changes, plans[-1])
         where = f"batch {oracle.batch - 1}"
         if runner.results != expected:
             missing, surplus = expected - runner.results, runner.results - expected
@@ -140,6 +164,16 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
         if inspect is not None:
             inspect(runner, oracle)
     return Outcome(runner.results, runner.late, runner)
+
+
+def _plans(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
+    """Return the plan versions that take effect before a batch."""
+    plans: list[Plan] = []
+    for queries in (step.between, step.queries):
+        if queries is not None:
+            previous = build_plan(queries, case.streams, previous)
+            plans.append(previous)
+    return plans
 
 
 def _feed(runner: Runner, step: Step, plans: Sequence[Plan], plan: Plan) -> list[BatchOutput]:
@@ -197,9 +231,17 @@ def cases(
     streams = {i: a_stream(i, lateness[i - 1]) for i in (1, 2, 3)}
     lags = draw(st.tuples(*[st.sampled_from((0, 0, 4, 25))] * 3))
     batches = _arrivals(draw, draw(st.integers(0, max_rows)), lateness, lags, late)
-    changes = _changes(draw, len(batches), activations, family)
+    pool = Pool(
+        families=FAMILIES if family is None else (FAMILIES[family],),
+        filters=(None, None, None, *draw(_few_filters)),
+        residuals=(None, None, *draw(_few_residuals)),
+    )
+    changes = _changes(draw, len(batches), activations, pool)
     beats = _heartbeats(draw, batches)
-    steps = tuple(Step(changes.get(n), rows, beats.get(n, ())) for n, rows in enumerate(batches))
+    steps = tuple(
+        Step(changes.get(n, (None, None))[1], rows, beats.get(n, ()), changes.get(n, (None, None))[0])
+        for n, rows in enumerate(batches)
+    )
     buckets = draw(st.sampled_from((1, 1, 2, 3, 5)))
     slack_us = draw(st.sampled_from((0, None, 4)))
     return Case(streams, steps, buckets, slack_us, stored=draw(st.booleans()))
@@ -214,8 +256,8 @@ def _arrivals(
     positions = dict.fromkeys((1, 2, 3), 0)
     for code in codes:
         facts = {}
-        for name, values in _FIELDS.items():
-            code, facts[name] = divmod(code, values)
+        for name, count in _FIELDS.items():
+            code, facts[name] = divmod(code, count)
         if facts["cut"] == 7:
             batches.append([])
         clock += (0, 1, 1, 3, 40)[facts["advance"]]
@@ -237,40 +279,38 @@ def _arrivals(
 
 
 def _changes(
-    draw: st.DrawFn, batches: int, activations: bool, family: int | None
-) -> dict[int, tuple[Query, ...]]:
-    running = [_query(draw, number, family, False) for number in range(1, draw(st.integers(1, 6)) + 1)]
-    changes = {0: tuple(running)}
-    if not activations:
-        return changes
+    draw: st.DrawFn, batches: int, activations: bool, pool: Pool
+) -> dict[int, tuple[tuple[Query, ...] | None, tuple[Query, ...]]]:
+    """Draw changes by batch: now and then through a version in between, and the queries from then on."""
+    running = [_query(draw, number, pool, False) for number in range(1, draw(st.integers(1, 6)) + 1)]
+    changes: dict[int, tuple[tuple[Query, ...] | None, tuple[Query, ...]]] = {0: (None, tuple(running))}
     number = len(running)
-    for batch in range(1, batches):
+    for batch in range(1, batches if activations else 0):
         if draw(st.integers(0, 2)) != 2:
             continue
         running = [q for q in running if draw(st.integers(0, 3)) != 3]
+        between = draw(st.sampled_from((None, None, tuple(running))))
         for _ in range(draw(st.integers(0, 2))):
             number += 1
-            running.append(_query(draw, number, family, True))
-        changes[batch] = tuple(running)
+            running.append(_query(draw, number, pool, True))
+        changes[batch] = (between, tuple(running))
     return changes
 
 
-def _query(draw: st.DrawFn, number: int, family: int | None, backfills: bool) -> Query:
-    streams, key, kinds = FAMILIES[draw(st.integers(0, len(FAMILIES) - 1)) if family is None else family]
-    optional = st.one_of(st.none(), st.none(), st.sampled_from(sorted(FILTERS)))
-    columns = st.sampled_from(((), ("v",), ("w",), ("k", "v"), ("m", "ts"), ("k", "m", "ts", "v", "w")))
+def _query(draw: st.DrawFn, number: int, pool: Pool, backfills: bool) -> Query:
+    streams, key, kinds = draw(st.sampled_from(pool.families))
     return a_query(
         number,
-        draw(st.sampled_from(WINDOWS_US)),
-        draw(st.sampled_from(WINDOWS_US)),
-        filter_a=draw(optional),
-        filter_b=draw(optional),
-        residual=draw(st.one_of(st.none(), st.none(), st.sampled_from(sorted(RESIDUALS)))),
+        draw(_windows),
+        draw(_windows),
+        filter_a=draw(st.sampled_from(pool.filters)),
+        filter_b=draw(st.sampled_from(pool.filters)),
+        residual=draw(st.sampled_from(pool.residuals)),
         streams=streams,
         key=key,
         key_types=kinds,
-        columns_a=draw(columns),
-        columns_b=draw(columns),
+        columns_a=draw(_columns),
+        columns_b=draw(_columns),
         backfill="state" if backfills and draw(st.integers(0, 3)) else "none",
     )
 
@@ -278,7 +318,7 @@ def _query(draw: st.DrawFn, number: int, family: int | None, backfills: bool) ->
 def _heartbeats(
     draw: st.DrawFn, batches: Sequence[Sequence[tuple[int, Row]]]
 ) -> dict[int, tuple[Heartbeat, ...]]:
-    beats = {}
+    beats: dict[int, tuple[Heartbeat, ...]] = {}
     for number, rows in enumerate(batches):
         if rows and draw(st.integers(0, 9)) == 9:
             _, row = rows[0]

@@ -104,13 +104,17 @@ class Runner:
             assert self.plan is not None
             compiled = packer(self.plan, self.streams[stream_id], self.buckets)
             bound = self.seen.get(stream_id)
+            if bound is None or not compiled.may_have_late_rows(table, bound):
+                table = table.select([*compiled.columns(), "_pos"])
             for number, payload in enumerate(compiled.pack(table, order, self.batch, bound)):
                 payloads[number].append(payload)
             newest = _newest(table, self.streams[stream_id].event_time)
             if newest is not None:
                 self.seen[stream_id] = max(newest, self.seen.get(stream_id, newest))
         for beat in heartbeats:
-            self.seen[beat.stream_id] = max(beat.watermark_us, self.seen.get(beat.stream_id, beat.watermark_us))
+            self.seen[beat.stream_id] = max(
+                beat.watermark_us, self.seen.get(beat.stream_id, beat.watermark_us)
+            )
         # Any order: Spark does not define the order of values in a group.
         return [[Payload.decode(p.encode()) for p in reversed(given)] for given in payloads]
 
@@ -145,7 +149,10 @@ class Runner:
         plan = decode_plan(encode_plan(bucket.plan)) if bucket.plan is not None else None
         compiled = {} if plan is None else {f.id: bucket.compile(f, plan) for f in plan.families}
         loaded = load_bucket(
-            manifest, plan, lambda i: Segment.decode(known[i], i), compiled if self.slack_us is not None else {}
+            manifest,
+            plan,
+            lambda i: Segment.decode(known[i], i),
+            compiled if self.slack_us is not None else {},
         )
         loaded.slack_us = self.slack_us
         if warm:

@@ -1,8 +1,8 @@
 """Nested loops, step by step: what the design's semantics (section 1) say, and nothing of how it is done.
 
-Every row carries the set of queries that are entitled to it. The sets change only when queries come: the row at
-hand is either processed while a query runs, or held for it at its activation. There are no slices,
-lineage bits, epochs or terms here.
+Every row carries the set of queries that are entitled to it. The sets change only when queries come: the row
+at hand is either processed while a query runs, or held for it at its activation. There are no slices, lineage
+bits, epochs or terms here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NestedLoops:
         rows: Mapping[int, Sequence[Row]],
         heartbeats: Sequence[Heartbeat] = (),
     ) -> Counter[Result]:
-        """Process one batch and return its results; ``queries`` are all that run from now on, if that changes."""
+        """Process one batch and return its results; ``queries`` are all that run from now on."""
         if queries is not None:
             self._activate(queries)
         start = {stream_id: self.watermark(stream_id) for stream_id in rows}
@@ -76,7 +76,7 @@ class NestedLoops:
         return max(candidates, default=None)
 
     def usable(self, family: Family, side: str, slack_us: int = 0) -> set[int]:
-        """Return the positions of the rows that some query can still use, were the watermark ``slack_us`` less."""
+        """Return the positions of the rows that some query could use with watermarks ``slack_us`` less."""
         opposite = self.watermark(family[1] if side == "a" else family[0])
         members = [q for q in self.queries if family_of(q) == family]
         return {
@@ -98,7 +98,9 @@ class NestedLoops:
             holders = [q for q in before.values() if family_of(q) == family]
             for side, sides in self.known.get(family, {}).items():
                 for known in sides:
-                    if any(self._holds(h, side, known) for h in holders) and self._readable(query, side, known):
+                    if any(self._holds(h, side, known) for h in holders) and self._readable(
+                        query, side, known
+                    ):
                         known.entitled.add(query.id)
         self.queries = tuple(queries)
 
@@ -127,10 +129,13 @@ class NestedLoops:
                     key = join_key([row.ts if c == "ts" else row.values[c] for c in columns])
                     sides[side].append(Known(row, key, self.batch, kept, {q.id for q in members}))
 
-    def _kept(self, members: Sequence[Query], side: str, key: Sequence[str], event_time: str) -> frozenset[str]:
+    def _kept(
+        self, members: Sequence[Query], side: str, key: Sequence[str], event_time: str
+    ) -> frozenset[str]:
         """What is kept of a row: what a query needs, the event time, and the key if it can be read back.
 
-        The one key that cannot is a single double or decimal of at most 18 digits: only its int64 form is kept.
+        The one key that cannot is a single double or decimal of at most 18 digits: only its int64 form is
+        kept.
         """
         kept = {event_time}.union(*(side_of(q, side).columns for q in members))
         kinds = members[0].key_types

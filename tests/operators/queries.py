@@ -1,7 +1,7 @@
 """Streams, predicates and bound queries built by hand, for operator tests that need no CQL.
 
-Every predicate stands here twice, as the SQL text that the operators evaluate and as a Python function for the
-oracle, so that neither is derived from the other.
+Every predicate stands here twice, as the SQL text that the operators evaluate and as a Python function for
+the oracle, so that neither is derived from the other.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FILTERS = {
         Filter('"v" IS NULL', ("v",), lambda r: r["v"] is None),
         Filter('"w" = 1', ("w",), lambda r: r["w"] == 1),
         Filter('"v" + "w" > 4', ("v", "w"), lambda r: _compared(lambda x, y: x + y > 4, r["v"], r["w"])),
-        Filter("TRY(1 // NULLIF(\"w\", 0)) = 1", ("w",), lambda r: r["w"] == 1),
+        Filter('TRY(1 // NULLIF("w", 0)) = 1', ("w",), lambda r: r["w"] == 1),
         Filter("1 = 0", (), lambda r: False),
     )
 }
@@ -77,7 +77,9 @@ RESIDUALS = {
     r.sql: r
     for r in (
         Residual('a."v" < b."v"', ("v",), ("v",), lambda a, b: _compared(lambda x, y: x < y, a["v"], b["v"])),
-        Residual('a."w" = b."w"', ("w",), ("w",), lambda a, b: _compared(lambda x, y: x == y, a["w"], b["w"])),
+        Residual(
+            'a."w" = b."w"', ("w",), ("w",), lambda a, b: _compared(lambda x, y: x == y, a["w"], b["w"])
+        ),
         Residual('b."w" = 1', (), ("w",), lambda a, b: b["w"] == 1),
     )
 }

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,12 +31,20 @@ POOLS: dict[str, tuple[object, ...]] = {
     "decimal(5,2)": (Decimal("0.00"), Decimal("1.50"), Decimal("-1.50"), Decimal("999.99")),
     "decimal(18,4)": (Decimal("0.0000"), Decimal("1.5000"), Decimal("-99999999999999.9999")),
     "decimal(20,4)": (Decimal("0.0000"), Decimal("1.5000"), Decimal("-1.5000"), Decimal("9" * 16 + ".9999")),
-    "decimal(38,0)": (Decimal(0), Decimal(2**64), Decimal(2**64 + 1), Decimal(1), Decimal(-1), Decimal(10**37)),
+    "decimal(38,0)": (
+        Decimal(0),
+        Decimal(2**64),
+        Decimal(2**64 + 1),
+        Decimal(1),
+        Decimal(-1),
+        Decimal(10**37),
+    ),
     "decimal(38,2)": (Decimal("1.50"), Decimal("-1.50"), Decimal("0.00"), Decimal("999.99")),
 }
 
 #: Type of a's column, of b's, and their common type (the larger scale, the longer integer).
-PAIRS = tuple((kind, kind, kind) for kind in POOLS) + (
+PAIRS = (
+    *((kind, kind, kind) for kind in POOLS),
     ("int", "bigint", "bigint"),
     ("bigint", "int", "bigint"),
     ("decimal(5,2)", "decimal(18,4)", "decimal(18,4)"),
@@ -85,7 +94,7 @@ def test_keys_of_every_type_join_as_python_compares_them(case: Case) -> None:
 def test_keys_whose_hashes_all_collide_still_join_by_value(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "mix", lambda values: values & np.uint64(1))
-        patch.setattr(keys.pd.util, "hash_array", lambda values, categorize: np.zeros(len(values), np.uint64))
+        patch.setattr(pd.util, "hash_array", lambda values, categorize: np.zeros(len(values), np.uint64))
         check(case)
 
 

@@ -1,4 +1,4 @@
-"""Changes that must not change results: cuts, buckets, slack, storage, order of queries, boundaries of the chain."""
+"""What must not change results: cuts, buckets, slack, storage, order of queries, boundaries of the chain."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def _with_any_chain(family: FamilyPlan, order: random.Random) -> FamilyPlan:
 
 
 def _boundaries(windows: Sequence[int], order: random.Random) -> list[int]:
-    inner = {w for w in windows if order.random() < 0.5} | set(order.choices(range(1, 40), k=order.randrange(3)))
+    inner = {w for w in windows if order.random() < 0.5} | set(
+        order.choices(range(1, 40), k=order.randrange(3))
+    )
     return [*sorted(w for w in inner if w < max(windows)), max(windows)]
 
 

@@ -1,7 +1,7 @@
 """Slices really purge, filter and probe as the paper says (State-Slice, VLDB 2006, Figure 6 and section 6).
 
-On input in order, one row per batch and lateness 0, a batch is what the paper calls the arrival of a tuple, so its
-terms can be counted: a male compares with the rows of the slice's window and key, nothing else.
+On input in order, one row per batch and lateness 0, a batch is what the paper calls the arrival of a tuple,
+so its terms can be counted: a male compares with the rows of the slice's window and key, nothing else.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ queries_with_selections = st.lists(
     min_size=1,
     max_size=5,
 ).map(
-    lambda facts: [a_query(n, w_a, w_b, filter_a=f, filter_b=g) for n, (w_a, w_b, f, g) in enumerate(facts, 1)]
+    lambda facts: [
+        a_query(n, w_a, w_b, filter_a=f, filter_b=g) for n, (w_a, w_b, f, g) in enumerate(facts, 1)
+    ]
 )
 
 
@@ -173,10 +175,10 @@ def test_a_male_goes_no_further_than_its_queries() -> None:
 def test_steady_state_follows_equations_1_and_3(lambda_per_s: int, w_1_s: int, w_2_s: int) -> None:
     """Q1 with W1, Q2 with W2 and a selection on A of selectivity S, both streams lambda rows per second.
 
-    Probing (comparisons per second): Eq. 1, selection pull-up, 2 lambda^2 W2; Eq. 3, state-slice,
-    2 lambda^2 W1 + 2 lambda^2 S (W2 - W1). State (rows): Eq. 1, 2 lambda W2; Eq. 3,
-    2 lambda W1 + (1 + S) lambda (W2 - W1). One row more is held than the equations say: the newest of B is ahead of
-    A's watermark, at no distance yet.
+    Probing (comparisons per second): Eq. 1, selection pull-up, 2 lambda^2 W2; Eq. 3, state-slice, 2 lambda^2
+    W1 + 2 lambda^2 S (W2 - W1). State (rows): Eq. 1, 2 lambda W2; Eq. 3, 2 lambda W1 + (1 + S) lambda (W2 -
+    W1). One row more is held than the equations say: the newest of B is ahead of A's watermark, at no
+    distance yet.
     """
     queries = [a_query(1, w_1_s * SECOND_US), a_query(2, w_2_s * SECOND_US, filter_a=EVEN)]
     plan = build_plan(queries, STREAMS)

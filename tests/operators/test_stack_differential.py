@@ -5,21 +5,28 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from tests.operators.cases import REPEATABLE, Case, cases, check
+from tests.operators.handovers import handovers
 
 
-@settings(REPEATABLE, max_examples=600)
+@settings(REPEATABLE, max_examples=500)
 @given(cases())
 def test_results_and_late_rows_are_those_of_nested_loops(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=800)
+@settings(REPEATABLE, max_examples=400)
 @given(cases(activations=True, family=0))
 def test_queries_that_come_and_go_get_what_they_are_entitled_to(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=250)
+@settings(REPEATABLE, max_examples=500)
+@given(handovers())
+def test_held_rows_are_handed_on_from_query_to_query(case: Case) -> None:
+    check(case)
+
+
+@settings(REPEATABLE, max_examples=200)
 @given(cases(activations=True))
 def test_queries_of_several_families_come_and_go(case: Case) -> None:
     check(case)

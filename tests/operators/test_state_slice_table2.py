@@ -1,16 +1,16 @@
 """State-Slice (VLDB 2006), Table 2, "Execution of the chain J1, J2", replayed step by step.
 
-One-way chain A[0, w1) |>< B -> A[w1, w2) |>< B with w1 = 2 s and w2 = 4 s, cartesian (here: one key), one row per
-second: a1, a2, a3, b1, b2, and a4 later.
+One-way chain J1 = A[0, w1) |>< B, J2 = A[w1, w2) |>< B with w1 = 2 s and w2 = 4 s, cartesian (here: one
+key), one row per second: a1, a2, a3, b1, b2, and a4 later.
 
 Where the table and we differ:
 
-- The table runs one operator per second, so that J2 purges and probes seconds after J1 and males wait in a queue
-  between them. We run a batch through the whole chain at once: after each row the queue is empty, and the states
-  and outputs of J1 and J2 are those that the table reaches once J2 has caught up.
-- The table cross-purges where T_b - T_a > w (Figure 6), so a row at a distance of exactly w still counts as inside;
-  Definition 1 (w_start <= T_b - T_a < w_end) and the design say outside. Windows of w + 1 µs give the table's rows,
-  windows of w those of Definition 1; both are replayed.
+- The table runs one operator per second, so that J2 purges and probes seconds after J1 and males wait in a
+  queue between them. We run a batch through the whole chain at once: after each row the queue is empty, and
+  the states and outputs of J1 and J2 are those that the table reaches once J2 has caught up.
+- The table cross-purges where T_b - T_a > w (Figure 6), so a row at a distance of exactly w still counts as
+  inside; Definition 1 (w_start <= T_b - T_a < w_end) and the design say outside. Windows of w + 1 µs give the
+  table's rows, windows of w those of Definition 1; both are replayed.
 - a4 meets no later male, so the second in which it comes decides nothing but its own insertion.
 """
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Plan
 from operators.chain import SIDES
 from planner.build_plan import build_plan
 from tests.operators.cases import REPEATABLE, Case, Step, cases, check
+from tests.operators.handovers import handovers
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of, side_of
 from tests.operators.queries import Row, a_query, a_stream, a_table
@@ -82,13 +84,13 @@ def _family_plan(plan: Plan, streams: tuple[int, int], key: tuple[tuple[str, str
 
 
 @settings(REPEATABLE, max_examples=120)
-@given(cases(activations=True))
+@given(st.one_of(cases(activations=True), handovers()))
 def test_theorem_4_each_slice_holds_exactly_the_rows_that_some_query_can_still_use(case: Case) -> None:
     check(replace(case, slack_us=0), _exactly_the_usable_rows)
 
 
 @settings(REPEATABLE, max_examples=80)
-@given(cases(activations=True, family=0))
+@given(st.one_of(cases(activations=True, family=0), handovers()))
 def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> None:
     def bounded(runner: Runner, oracle: NestedLoops) -> None:
         assert runner.plan is not None
@@ -96,7 +98,9 @@ def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> 
             plan = _family_plan(runner.plan, family[:2], family[2])
             slack_us = runner.state[0].chains[plan.id].family.slack_us
             if case.slack_us is None:
-                finite = [side_of(q, s).window_us for q in oracle.queries for s in SIDES if family_of(q) == family]
+                finite = [
+                    side_of(q, s).window_us for q in oracle.queries for s in SIDES if family_of(q) == family
+                ]
                 assert slack_us <= max(finite) / 40
             for side in SIDES:
                 held = set().union(*runner.state_rows(plan.id, side))
@@ -124,7 +128,10 @@ def test_selections_that_no_query_shares_leave_no_row_behind() -> None:
     streams = {1: a_stream(1), 2: a_stream(2)}
     short, long = a_query(1, 5, filter_a='"v" < 5'), a_query(2, 30, filter_a='"v" > 2')
     rows = [(1, Row(n, 0, {"k": 1, "m": None, "v": v, "w": None})) for n, v in enumerate((0, 4, 8, None))]
-    steps = (Step((short, long), tuple(rows)), Step(None, ((2, Row(0, 5, {"k": 1, "m": None, "v": 0, "w": 0})),)))
+    steps = (
+        Step((short, long), tuple(rows)),
+        Step(None, ((2, Row(0, 5, {"k": 1, "m": None, "v": 0, "w": 0})),)),
+    )
     runner = check(Case(streams, steps, 1, 0, False), _exactly_the_usable_rows).runner
     assert runner.plan is not None
     assert runner.state_rows(runner.plan.families[0].id, "a") == [set(), {1, 2}]

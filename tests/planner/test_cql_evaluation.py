@@ -46,7 +46,7 @@ def integers(column: pa.ChunkedArray) -> list[object]:
     return [str(value) for value in column.to_pylist()]
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=CONDITION)
 def test_a_filter_never_raises_and_equals_the_same_condition_as_an_output(
     duck: duckdb.DuckDBPyConnection, text: str
@@ -63,7 +63,7 @@ def test_a_filter_never_raises_and_equals_the_same_condition_as_an_output(
         assert passing == [(expected,)]
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=ANY)
 def test_an_output_never_raises_and_has_the_type_that_the_query_says(
     duck: duckdb.DuckDBPyConnection, text: str

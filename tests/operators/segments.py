@@ -1,0 +1,62 @@
+"""Segments and families built by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.query import Query
+from catalog.values.stream import Stream
+from operators.lineage import lineage_words
+from operators.segment import COLUMN, EPOCH, KEY, LINEAGE, POS, TS, Segment
+from planner.build_plan import build_plan
+from tests.operators.queries import a_stream
+
+STREAMS = {1: a_stream(1), 2: a_stream(2), 3: a_stream(3)}
+
+
+def a_segment(
+    rows: Sequence[tuple[int, int]],
+    *,
+    epoch: int | None = 1,
+    epochs: Sequence[int] = (),
+    bits: Mapping[int, Sequence[bool]] | None = None,
+    columns: Mapping[str, pa.Array] | None = None,
+    first_pos: int = 0,
+) -> Segment:
+    """Return a segment.
+
+    Args:
+        rows: (key, event time) by key.
+        epoch: Plan version of all rows; None with ``epochs``.
+        epochs: Plan version per row.
+        bits: Filter answers per lineage bit.
+        columns: Kept stream columns.
+        first_pos: Position of the first row; the others follow.
+    """
+    passes = {bit: np.array(answers, dtype=np.bool_) for bit, answers in (bits or {}).items()}
+    arrays: dict[str, pa.Array] = {
+        KEY: pa.array([key for key, _ in rows], pa.int64()),
+        TS: pa.array([ts for _, ts in rows], pa.int64()),
+        POS: pa.array(range(first_pos, first_pos + len(rows)), pa.int64()),
+    }
+    arrays |= {f"{LINEAGE}{w}": pa.array(word) for w, word in lineage_words(len(rows), passes).items()}
+    arrays |= {COLUMN + name: values for name, values in (columns or {}).items()}
+    if epochs:
+        arrays[EPOCH] = pa.array(epochs, pa.int64())
+        epoch = None
+    return Segment(pa.RecordBatch.from_pydict(arrays), epoch, frozenset(passes))
+
+
+def a_plan(*queries: Query, previous: Plan | None = None, streams: Mapping[int, Stream] = STREAMS) -> Plan:
+    """Return the plan of queries, without lateness if no other streams are given."""
+    return build_plan(queries, streams, previous)
+
+
+def a_family(*queries: Query) -> FamilyPlan:
+    """Return the one family of queries."""
+    (family,) = a_plan(*queries).families
+    return family

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from operators import lineage
+from operators.entitlement import Term
+from operators.lineage import RowClasses, SideLineage, lineage_words, side_lineage
+from operators.segment import Segment
+from tests.operators.queries import a_query
+from tests.operators.segments import a_family, a_segment
+
+NO_COLUMNS: frozenset[str] = frozenset()
+
+
+def a_lineage(
+    bits: list[int | None],
+    *,
+    since: list[int] | None = None,
+    terms: Mapping[int, tuple[Term, ...]] | None = None,
+) -> SideLineage:
+    """Lineage of one query per bit; those with terms backfill from the state."""
+    family = a_family(*(a_query(n, 10) for n in range(1, len(bits) + 1)))
+    queries = tuple(
+        replace(q, since_version=version, backfill="state" if terms and q.id in terms else "none")
+        for q, version in zip(family.queries, since or [1] * len(bits), strict=True)
+    )
+    return SideLineage(queries, tuple(bits), terms or {}, (NO_COLUMNS,) * len(bits))
+
+
+def sets_of(side: SideLineage, segment: Segment, kept: frozenset[str] = NO_COLUMNS) -> list[set[int]]:
+    """Return the query ids that each row may serve."""
+    classes = side.classify(segment, kept)
+    codes = classes.codes.tolist() if classes.codes is not None else [0] * len(segment)
+    return [{n + 1 for n in range(len(side.queries)) if classes.masks[c] >> n & 1} for c in codes]
+
+
+def test_a_row_serves_the_queries_whose_filter_it_passes_and_those_without() -> None:
+    segment = a_segment([(1, 0), (1, 0), (1, 0)], bits={0: [True, False, False], 1: [True, True, False]})
+    assert sets_of(a_lineage([0, None, 1]), segment) == [{1, 2, 3}, {2, 3}, {2}]
+
+
+def test_filters_may_lie_far_apart_and_in_several_words() -> None:
+    segment = a_segment([(1, 0), (1, 0)], bits={0: [True, False], 63: [False, True], 64: [True, True]})
+    assert sets_of(a_lineage([0, 63, 64, None]), segment) == [{1, 3, 4}, {2, 3, 4}]
+
+
+def test_a_hundred_filters_keep_their_own_answers() -> None:
+    answers = np.random.default_rng(1).random((100, 40)) < 0.5
+    segment = a_segment([(1, 0)] * 40, bits={bit: answers[bit].tolist() for bit in range(100)})
+    expected = [{bit + 1 for bit in range(100) if answers[bit, row]} for row in range(40)]
+    assert sets_of(a_lineage(list(range(100))), segment) == expected
+
+
+def test_very_many_classes_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "MAX_CLASSES", 3)
+    answers = {bit: [bool(row >> n & 1) for row in range(8)] for n, bit in enumerate((0, 64, 128))}
+    segment = a_segment([(1, 0)] * 8, bits=answers)
+    assert sets_of(a_lineage([0, 64, 128]), segment) == [
+        {n + 1 for n in range(3) if r >> n & 1} for r in range(8)
+    ]
+
+
+def test_a_filter_unknown_to_the_rows_is_not_passed() -> None:
+    assert sets_of(a_lineage([None, 5]), a_segment([(1, 0)], bits={0: [True]})) == [{1}]
+    assert sets_of(a_lineage([None, 5]), a_segment([(1, 0)])) == [{1}]
+
+
+def test_rows_from_before_an_activation_serve_only_earlier_queries() -> None:
+    assert sets_of(a_lineage([None, None], since=[1, 3]), a_segment([(1, 0)], epoch=2)) == [{1}]
+    segment = a_segment([(1, 0), (1, 0)], epochs=[2, 3])
+    assert sets_of(a_lineage([None, None], since=[1, 3]), segment) == [{1}, {1, 2}]
+
+
+def test_held_rows_from_before_an_activation_serve_the_query_too() -> None:
+    terms = {2: (Term(frozenset(), 1, 50, NO_COLUMNS),)}
+    segment = a_segment([(1, 40), (1, 60)], epoch=1)
+    assert sets_of(a_lineage([None, None], since=[1, 3], terms=terms), segment) == [{1}, {1, 2}]
+
+
+def test_held_rows_still_need_the_filter_and_the_columns() -> None:
+    terms = {1: (Term(frozenset(), 1, 0, NO_COLUMNS),)}
+    segment = a_segment([(1, 0), (1, 0)], epoch=1, bits={4: [True, False]})
+    assert sets_of(a_lineage([4], since=[2], terms=terms), segment) == [{1}, set()]
+    wider = SideLineage(a_lineage([4], since=[2], terms=terms).queries, (4,), terms, (frozenset({"v"}),))
+    assert sets_of(wider, segment) == [set(), set()]
+    assert sets_of(wider, segment, frozenset({"v"})) == [{1}, set()]
+
+
+def test_classes_tell_which_rows_serve_a_set_of_queries() -> None:
+    classes = RowClasses(np.array([0, 1, 1]), (0b01, 0b10))
+    assert classes.serving(3, 0b11) is None
+    one = classes.serving(3, 0b10)
+    assert one is not None
+    assert one.tolist() == [False, True, True]
+    none = RowClasses(None, (0b01,)).serving(3, 0b10)
+    assert none is not None
+    assert not none.any()
+
+
+def test_words_hold_sixty_four_filters_each() -> None:
+    words = lineage_words(2, {63: np.array([True, False]), 64: np.array([False, True])})
+    assert {word: values.tolist() for word, values in words.items()} == {0: [2**63, 0], 1: [0, 1]}
+
+
+def test_each_side_has_its_own_filters() -> None:
+    family = a_family(a_query(1, 10, filter_a='"v" < 5'), a_query(2, 10, filter_b='"v" < 5'))
+    assert side_lineage(family, "a", {}).bits == (0, None)
+    assert side_lineage(family, "b", {}).bits == (None, 0)

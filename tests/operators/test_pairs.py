@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.query import Query
+from operators.chain import CompiledFamily, compile_family
+from operators.pairs import PairChunk, PairTable, Probed, residual_sets
+from operators.segment import Segment
+from tests.operators.queries import a_query
+from tests.operators.segments import STREAMS, a_family, a_segment
+
+V_LESS, W_EQUAL = 'a."v" < b."v"', 'a."w" = b."w"'
+
+
+def compiled(*queries: Query) -> CompiledFamily:
+    return compile_family(a_family(*queries), 1, STREAMS, {"a": {}, "b": {}})
+
+
+def rows(v: Sequence[int | None], w: Sequence[int | None], ts: Sequence[int]) -> Segment:
+    columns = {"v": pa.array(v, pa.int32()), "w": pa.array(w, pa.int32())}
+    return a_segment([(1, t) for t in ts], columns=columns)
+
+
+def build(family: CompiledFamily, a: Segment, b: Segment) -> PairChunk | None:
+    """Pair row n of a with row n of b."""
+    every = np.arange(len(a))
+    probed = {
+        side: Probed(s, family.lineages[side].classify(s, family.layouts[side].kept(s)))
+        for side, s in (("a", a), ("b", b))
+    }
+    return family.builder.build(probed["a"], every, probed["b"], every)
+
+
+def sets_of(family: CompiledFamily, chunk: PairChunk) -> dict[int, tuple[int, ...]]:
+    """Return the query ids of each pair, by position of a's row."""
+    routes = {number: family.builder.router.queries_of(mask) for number, mask in chunk.routes.items()}
+    return {
+        pos: routes[route]
+        for route, pos in zip(chunk.arrays[0].to_pylist(), chunk.arrays[2].to_pylist(), strict=True)
+    }
+
+
+def test_each_residual_binds_its_own_queries_only() -> None:
+    family = compiled(
+        a_query(1, 10, residual=V_LESS),
+        a_query(2, 10, residual=W_EQUAL),
+        a_query(3, 5),
+        a_query(4, 10, residual=V_LESS),
+    )
+    a = rows([1, 9, None, 9], [1, 1, 1, 2], [0, 0, 0, 0])
+    b = rows([5, 5, 5, 5], [1, 1, None, 1], [0, 0, 0, 7])
+    chunk = build(family, a, b)
+    assert chunk is not None
+    assert sets_of(family, chunk) == {0: (1, 2, 3, 4), 1: (2, 3), 2: (3,)}
+    assert sum(chunk.totals.values()) == chunk.rows == 3
+
+
+def test_pairs_that_serve_nobody_are_not_built() -> None:
+    family = compiled(a_query(1, 10, residual=V_LESS))
+    assert build(family, rows([1], [1], [0]), rows([5], [1], [10])) is None
+    assert build(family, rows([6], [1], [0]), rows([5], [1], [0])) is None
+
+
+def test_a_pair_carries_the_later_event_time_and_both_positions() -> None:
+    family = compiled(a_query(1, 10))
+    table = PairTable(family.builder)
+    chunk = build(family, rows([1, 1], [1, 1], [3, 9]), rows([1, 1], [1, 1], [5, 4]))
+    assert chunk is not None
+    table.add(chunk)
+    found = table.finish(plan_version=4, batch=2)
+    assert found is not None
+    assert found.column("_event_time").cast(pa.int64()).to_pylist() == [5, 9]
+    assert found.column("_pos_a").to_pylist() == found.column("_pos_b").to_pylist() == [0, 1]
+    assert set(found.column("_plan_version").to_pylist()) == {4}
+    assert set(found.column("_batch").to_pylist()) == {2}
+
+
+def test_a_batch_without_pairs_gives_no_table() -> None:
+    assert PairTable(compiled(a_query(1, 10)).builder).finish(1, 0) is None
+
+
+def test_distinct_residuals_are_listed_once_with_their_queries() -> None:
+    family = a_family(a_query(1, 9, residual=W_EQUAL), a_query(2, 9), a_query(3, 9, residual=W_EQUAL))
+    assert residual_sets(family) == ((W_EQUAL, 0b101),)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from catalog.values.query import UNBOUNDED_US
+from operators import routes
+from operators.lineage import RowClasses
+from operators.routes import Router, route_number, router
+from tests.operators.queries import a_query
+from tests.operators.segments import a_family
+
+ALL = RowClasses(None, (2**62 - 1,))
+
+
+def sets_of(
+    router: Router, distances: list[int], a: RowClasses = ALL, b: RowClasses = ALL
+) -> list[tuple[int, ...]]:
+    """Return the query ids of pairs at these distances; pair n joins row n of both sides."""
+    rows = np.arange(len(distances))
+    codes, sets = router.masks(np.array(distances, dtype=np.int64), a, rows, b, rows)
+    return [router.queries_of(sets[int(code)]) for code in codes]
+
+
+def test_a_distance_is_covered_by_the_windows_beyond_it() -> None:
+    family = router(a_family(a_query(1, 10, 2), a_query(2, 30, 5), a_query(3, 1, UNBOUNDED_US)))
+    assert sets_of(family, [0, 1, 9, 10, 29, 30]) == [(1, 2, 3), (1, 2), (1, 2), (2,), (2,), ()]
+    assert sets_of(family, [-1, -2, -4, -5, -(2**60)]) == [(1, 2, 3), (2, 3), (2, 3), (3,), (3,)]
+
+
+def test_both_rows_must_serve_the_query() -> None:
+    family = router(a_family(a_query(1, 10), a_query(2, 30)))
+    a = RowClasses(np.array([0, 1, 1]), (0b01, 0b11))
+    b = RowClasses(np.array([1, 1, 0]), (0b00, 0b10))
+    assert sets_of(family, [5, 5, 5], a, b) == [(), (2,), ()]
+    assert sets_of(family, [5, 20, 20], RowClasses(None, (0b10,)), a) == [(), (2,), (2,)]
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 20])
+def test_large_tables_of_combinations_give_the_same_sets(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_DIRECT_COMBINATIONS", limit)
+    family = router(a_family(*(a_query(n, 10 * n) for n in range(1, 6))))
+    random = np.random.default_rng(3)
+    masks = tuple(range(32))
+    a, b = (RowClasses(random.integers(0, 32, 200), masks) for _ in "ab")
+    distances = random.integers(-60, 60, 200).tolist()
+    assert a.codes is not None
+    assert b.codes is not None
+    expected = [
+        tuple(q for q in range(1, 6) if int(x) & int(y) & 1 << (q - 1) and 10 * q > abs(d))
+        for d, x, y in zip(distances, a.codes, b.codes, strict=True)
+    ]
+    assert sets_of(family, distances, a, b) == expected
+
+
+def test_a_route_is_named_by_its_query_ids_alone() -> None:
+    one = router(a_family(a_query(1, 10), a_query(7, 30)))
+    other = router(a_family(a_query(7, 30), a_query(9, 30)))
+    assert one.number(0b10) == other.number(0b01) == route_number((7,))
+    assert one.number(0b11) == route_number((1, 7)) != route_number((17,))
+    assert one.number(0) == 0
+
+
+def test_route_numbers_are_the_same_in_every_version() -> None:
+    """Stored results are read by them."""
+    assert (route_number((1,)), route_number((1, 2, 3))) == ROUTES
+    assert 0 < route_number(tuple(range(100))) < 2**63
+
+
+ROUTES = (8898586205396736955, 8149998584550362645)

@@ -1,0 +1,19 @@
+"""The differential test on new cases every time; a failure prints how to repeat it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.operators.cases import REPEATABLE, Case, cases, check
+from tests.operators.handovers import handovers
+
+RANDOM = settings(REPEATABLE, derandomize=False, max_examples=10_000)
+
+
+@pytest.mark.slow
+@settings(RANDOM)
+@given(st.one_of(cases(activations=True, max_rows=150), handovers()))
+def test_results_are_those_of_nested_loops_on_new_cases(case: Case) -> None:
+    check(case)

@@ -1,0 +1,59 @@
+"""Prometheus' view of a catalog, read back with its own parser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from catalog.values.batch import BatchManifest, SliceCounters, StreamCounters
+from catalog.values.query import Output
+from service.metrics import metrics_text
+from tests.service.pairs import add_query, open_store
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: bytes) -> Samples:
+    families = text_string_to_metric_families(text.decode())
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for f in families for s in f.samples}
+
+
+def test_an_empty_catalog_has_metrics_too(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        found = samples(metrics_text(store, "starting"))
+    assert found["sluice_engine_state", (("state", "starting"),)] == 1
+    assert found["sluice_engine_state", (("state", "running"),)] == 0
+    assert found["sluice_batches_total", ()] == 0
+
+
+def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
+        for batch in range(2):
+            store.commit_batch(
+                BatchManifest(
+                    batch=batch,
+                    epoch=store.current_epoch(),
+                    plan_version=3,
+                    files=(),
+                    late_files=(),
+                    routes=(),
+                    streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
+                    slices=(SliceCounters("f", "a", 1, rows=7 - batch, bytes=100, segments=2),),
+                    query_rows=((query.id, 4),),
+                    started_at_us=1_000_000,
+                    committed_at_us=1_500_000,
+                )
+            )
+        found = samples(metrics_text(store, "running"))
+    of_a = (("stream", "A"),)
+    assert found["sluice_input_rows_total", of_a] == 20
+    assert found["sluice_late_rows_total", of_a] == 4
+    assert found["sluice_rejected_rows_total", of_a] == 2
+    assert found["sluice_watermark_timestamp_seconds", of_a] == 5
+    assert found["sluice_query_results_total", (("query", "q1"),)] == 8
+    assert found["sluice_slice_rows", (("family", "f"), ("side", "a"), ("slice", "1"))] == 6
+    assert found["sluice_state_rows_peak", ()] == 7
+    assert found["sluice_plan_version", ()] == 3
+    assert found["sluice_last_batch_seconds", ()] == 0.5
