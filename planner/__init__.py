@@ -1,1 +1,1 @@
-"""planner"""
+"""Planning: from CQL to the shared plan."""

@@ -4,8 +4,9 @@
     plan      ValueState   plan in force, rewritten when it changes
     segments  MapState     segment id -> bytes, written once
 
-Spark unpickles a fresh processor for every task and hands a bucket to any of its workers, so what lives longer than a
-batch lives in this module: the bounded segment cache and the compiled plans of the last versions.
+Spark unpickles a fresh processor for every task and hands a bucket to any of its workers, so what lives
+longer than a batch lives in this module: the bounded segment cache and the compiled plans of the last
+versions.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from catalog.errors import InvariantBroken
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import Plan
 from operators.bucket import BatchOutput, Bucket
@@ -89,8 +91,11 @@ class ChainProcessor(StatefulProcessor):
         self._plan = handle.getValueState("plan", "version int, value binary")
         self._segments = handle.getMapState("segments", "id string", "value binary")
 
-    def handleInputRows(  # noqa: N802  Spark's name
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any  # noqa: N803
+    def handleInputRows(  # type: ignore[override]  # noqa: N802  # Spark's base also allows Rows
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Process the payloads of one batch for one bucket and yield results, late rows and a report."""
         payloads = [Payload.decode(bytes(data)) for frame in rows for data in frame["payload"]]
@@ -129,13 +134,13 @@ class ChainProcessor(StatefulProcessor):
 
     def _load(self, worker: _Worker, manifest: bytes | None) -> Bucket:
         if manifest is None:
-            return load_bucket(None, None, self._no_segment, {})
+            return Bucket()
         version = json.loads(manifest)["plan_version"]
         plan, compiled = self._compiled(worker, version) if version else (None, {})
         entries = {}
 
         def load(segment_id: str) -> Segment:
-            entry = worker.cache.get(segment_id, lambda: bytes(self._segments.getValue((segment_id,))[0]))
+            entry = worker.cache.get(segment_id, lambda: self._read_segment(segment_id))
             entries[segment_id] = entry
             return entry.segment
 
@@ -150,14 +155,19 @@ class ChainProcessor(StatefulProcessor):
     def _compiled(self, worker: _Worker, version: int) -> tuple[Plan, dict[str, CompiledFamily]]:
         key = (self._options.checkpoint_id, version)
         if key not in worker.plans:
-            _, data = self._plan.get()
-            worker.plans[key] = (decode_plan(bytes(data)), {})
+            stored = self._plan.get()
+            if stored is None:
+                raise InvariantBroken(f"plan {version} is in force but not in the state")
+            worker.plans[key] = (decode_plan(bytes(stored[1])), {})
             while len(worker.plans) > PLANS_KEPT:
                 worker.plans.pop(next(iter(worker.plans)))
         return worker.plans[key]
 
-    def _no_segment(self, segment_id: str) -> Segment:
-        raise KeyError(segment_id)
+    def _read_segment(self, segment_id: str) -> bytes:
+        stored = self._segments.getValue((segment_id,))
+        if stored is None:
+            raise InvariantBroken(f'segment "{segment_id}" is in the manifest but not in the state')
+        return bytes(stored[0])
 
     def _save(self, worker: _Worker, bucket: Bucket, number: int, batch: int, manifest: bytes | None) -> None:
         def put(segment_id: str, data: bytes, segment: Segment) -> None:
@@ -176,7 +186,7 @@ class ChainProcessor(StatefulProcessor):
             self._plan.update((version, encode_plan(bucket.plan)))
         for chain in bucket.chains.values():
             for _, _, segment in chain.segments():
-                entry = worker.cache.get(segment.id, lambda s=segment: s.encode())
+                entry = worker.cache.get(segment.id, segment.encode)
                 entry.version, entry.classes = version, chain.known_classes(segment)
 
 

@@ -82,7 +82,7 @@ def _from_problem(response: httpx.Response) -> SluiceError:
         body = None
     if not isinstance(body, dict):
         return kind(f"the service answered {response.status_code} {response.reason_phrase}")
-    fault = next(iter(body.get("errors") or []), {})
+    fault: dict[str, Any] = next(iter(body.get("errors") or []), {})
     primary = body.get("detail") or body.get("title") or f"the service answered {response.status_code}"
     if underline := fault.get("underline"):
         primary += "".join(f"\n    {line}" for line in underline.splitlines())

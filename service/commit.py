@@ -1,7 +1,8 @@
 """The commit of a batch: result files first, then one manifest that makes them visible.
 
-Spark calls back at least once per batch, and a replayed batch gives the same rows. So the first manifest of a batch
-stays, later ones are dropped with their files, and files that no manifest names are swept at the next start.
+Spark calls back at least once per batch, and a replayed batch gives the same rows. So the first manifest
+of a batch stays, later ones are dropped with their files, and files that no manifest names are swept at
+the next start.
 """
 
 from __future__ import annotations
@@ -25,7 +26,18 @@ from service.sinks.result_files import REPORT_SCHEMA, ResultWriter
 
 log = logging.getLogger(__name__)
 
-_SUMMED = ("rows", "bytes", "segments", "touched", "males", "inserted", "moved_in", "filtered", "purged", "results")
+_SUMMED = (
+    "rows",
+    "bytes",
+    "segments",
+    "touched",
+    "males",
+    "inserted",
+    "moved_in",
+    "filtered",
+    "purged",
+    "results",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +193,12 @@ def _slice_counters(reports: list[dict[str, Any]]) -> tuple[SliceCounters, ...]:
     sums: dict[tuple[str, str, int], dict[str, int]] = {}
     for report in reports:
         for facts in report["slices"]:
-            total = sums.setdefault((facts["family"], facts["side"], facts["slice"]), dict.fromkeys(_SUMMED, 0))
+            total = sums.setdefault(
+                (facts["family"], facts["side"], facts["slice"]), dict.fromkeys(_SUMMED, 0)
+            )
             for name in _SUMMED:
                 total[name] += facts[name]
-    return tuple(SliceCounters(*place, **total) for place, total in sorted(sums.items()))
+    return tuple(
+        SliceCounters(family=family, side=side, slice=number, **total)
+        for (family, side, number), total in sorted(sums.items())
+    )

@@ -1,10 +1,11 @@
-"""The engine: one Spark job over one data directory, from lock to last commit.
+r"""The engine: one Spark job over one data directory, from lock to last commit.
 
     stopped -> starting -> running -> stopped
-                    \\         \\---> failed -> starting ... (until a batch has failed three times in a row)
+                    \         \---> failed -> starting ... (until a batch has failed three times in a row)
 
-An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new fencing epoch:
-from then on no other engine's manifest is accepted. Then it sweeps files that no manifest names, and starts Spark.
+An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new
+fencing epoch: from then on no other engine's manifest is accepted. Then it sweeps files that no manifest
+names, and starts Spark.
 """
 
 from __future__ import annotations
@@ -305,7 +306,7 @@ class Engine:
         SparkContext._jvm = None
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
-        SparkSession._activeSession = None  # type: ignore[attr-defined]  # set by pyspark on the class
+        SparkSession._activeSession = None
 
     def _set_state(self, state: EngineState, error: str | None = None) -> None:
         self._state = state

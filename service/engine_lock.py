@@ -1,8 +1,8 @@
 """One engine per data directory, and none but the living one.
 
-The lock is the operating system's (``flock``), so it goes with the process however that ends. The file says who holds it:
-the driver's pid and, once Spark runs, the JVM's with its start time. A JVM can outlive its driver for a while; the next
-engine ends the one the file names, and nothing else, before it writes.
+The lock is the operating system's (``flock``), so it goes with the process however that ends. The file
+says who holds it: the driver's pid and, once Spark runs, the JVM's with its start time. A JVM can outlive
+its driver for a while; the next engine ends the one the file names, and nothing else, before it writes.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _BATCHES_PER_LOOKUP = 1_000
 _SORT_MEMORY = "512MB"
 
 
-def export_query(store: Store, results_dir: Path, query: Query, out_dir: Path) -> int:
+def export_query(store: Store, results_dir: Path, name: str, queries: Sequence[Query], out_dir: Path) -> int:
     """Write all results of a query to ``out_dir/<query name>/part-*.parquet``.
 
     A directory of that name is replaced once the new one is whole.
@@ -52,7 +52,8 @@ def export_query(store: Store, results_dir: Path, query: Query, out_dir: Path) -
     Args:
         store: The catalog.
         results_dir: Directory that the manifests' paths are relative to.
-        query: The query, running or removed.
+        name: Query name.
+        queries: The queries that had that name, one after the other; running or removed.
         out_dir: Where its directory goes.
 
     Returns:
@@ -61,24 +62,27 @@ def export_query(store: Store, results_dir: Path, query: Query, out_dir: Path) -
     Raises:
         CorruptResults: The files hold other rows than the manifests say.
     """
-    partial = out_dir / f".{query.name}.partial"
+    partial = out_dir / f".{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     connection = duckdb.connect(
         config={"threads": 1, "memory_limit": _SORT_MEMORY, "temp_directory": str(partial / "sort")}
     )
+    rows, parts = 0, 0
     try:
-        writer = _PartWriter(partial, _arrow_schema(connection, query_sql(store, query, ())))
-        with writer:
-            for batches in _groups(store, query.id):
-                _export_batches(connection, store, results_dir, query, batches, writer)
+        for query in queries:
+            schema = _arrow_schema(connection, query_sql(store, query, ()))
+            with _PartWriter(partial, schema, parts) as writer:
+                for batches in _groups(store, query.id):
+                    _export_batches(connection, store, results_dir, query, batches, writer)
+            rows, parts = rows + writer.rows, writer.parts
     finally:
         connection.close()
     shutil.rmtree(partial / "sort", ignore_errors=True)
-    final = out_dir / query.name
+    final = out_dir / name
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
-    return writer.rows
+    return rows
 
 
 def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
@@ -115,12 +119,13 @@ class _PartWriter:
     Args:
         directory: Where the parts go.
         schema: Schema of every table.
+        parts: Number of the first part.
     """
 
-    def __init__(self, directory: Path, schema: pa.Schema) -> None:
+    def __init__(self, directory: Path, schema: pa.Schema, parts: int) -> None:
         self._directory = directory
         self._schema = schema
-        self._parts = 0
+        self.parts = parts
         self._rows_in_part = 0
         self._open = self._next_part()
         self.rows = 0
@@ -143,8 +148,8 @@ class _PartWriter:
         self.rows += batch.num_rows
 
     def _next_part(self) -> pq.ParquetWriter:
-        path = self._directory / f"part-{self._parts:05}.parquet"
-        self._parts += 1
+        path = self._directory / f"part-{self.parts:05}.parquet"
+        self.parts += 1
         self._rows_in_part = 0
         return pq.ParquetWriter(path, self._schema)
 

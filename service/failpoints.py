@@ -1,8 +1,8 @@
 """Places where a crash can be asked for, so that recovery is tested at the moments that matter.
 
-``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the engine: the
-Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself. Without the
-variable a point costs one look-up.
+``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the
+engine: the Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself.
+Without the variable a point costs one look-up.
 """
 
 from __future__ import annotations

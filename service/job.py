@@ -1,9 +1,9 @@
 """The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the writers of ROUTE.
 
-    spark.readStream.format("sluice")          bucket, payload
-      .groupBy("bucket")
-      .transformWithStateInPandas(...)          kind, name, payload
-      .writeStream.foreachBatch(...)            files, then one manifest
+spark.readStream.format("sluice")          bucket, payload
+  .groupBy("bucket")
+  .transformWithStateInPandas(...)          kind, name, payload
+  .writeStream.foreachBatch(...)            files, then one manifest
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ SPARK_CONFIGURATION = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": str(STATE_RECORDS_PER_REPLY),
+    "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": str(
+        STATE_RECORDS_PER_REPLY
+    ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn it on.
+    # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn
+    # it on.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.python.worker.reuse": "true",
     "spark.ui.showConsoleProgress": "false",
@@ -91,7 +94,7 @@ def start_session(settings: Settings, partitions: int, log_file: Path) -> SparkS
     conf.set("spark.ui.enabled", str(settings.spark_ui).lower())
     conf.set("spark.sql.shuffle.partitions", str(partitions))
     with log_file.open("ab") as log:
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     session.sparkContext.setLogLevel("WARN")
     return session
@@ -127,6 +130,8 @@ def start_job(
         )
     )
     writer: Any = chained.writeStream.foreachBatch(commit).option("checkpointLocation", options.checkpoint)
-    writer = writer.trigger(availableNow=True) if options.bounded else writer.trigger(processingTime="0 seconds")
+    writer = (
+        writer.trigger(availableNow=True) if options.bounded else writer.trigger(processingTime="0 seconds")
+    )
     query: StreamingQuery = writer.start()
     return query

@@ -1,15 +1,15 @@
 """``sluice run``: a workload over everything available, to the end, with the same engine that serves.
 
-Everything a run needs to go on after a crash is in ``DIR/_sluice``: the streams, queries and the whole script are in the
-catalog before the first batch, scripted changes as control records that wait for their batch.
+Everything a run needs to go on after a crash is in ``DIR/_sluice``: the streams, queries and the whole
+script are in the catalog before the first batch, scripted changes as control records that wait for their
+batch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from catalog.errors import InvalidInput
 from catalog.store import Store
 from catalog.values.plan import Plan
 from catalog.values.query import Query
-from catalog.values.stream import FilesSource, Stream
+from catalog.values.stream import FilesSource
 from planner.bind import bind
 from planner.build_plan import build_plan
 from service.data_dir import DataDir, open_data_dir
@@ -25,7 +25,8 @@ from service.engine import Engine
 from service.export import export_query, export_shared
 from service.inputs.files import list_files
 from service.settings import Settings
-from service.workload import ItemPath, Workload, WorkloadQuery
+from service.workload import Workload, WorkloadQuery
+from service.yaml_document import ItemPath
 
 ResultsForm = Literal["per-query", "shared"]
 
@@ -108,7 +109,9 @@ def run_workload(
 
 def _set_up(store: Store, workload: Workload, out: Path) -> None:
     """Put streams, queries and script into the catalog, once and as one."""
-    print_of_workload = hashlib.sha256(repr((workload.streams, workload.queries, workload.script)).encode()).hexdigest()
+    print_of_workload = hashlib.sha256(
+        repr((workload.streams, workload.queries, workload.script)).encode()
+    ).hexdigest()
     known = store.setting(WORKLOAD_SETTING)
     if known is not None:
         if known != print_of_workload:
@@ -126,7 +129,11 @@ def _set_up(store: Store, workload: Workload, out: Path) -> None:
         def add(entry: WorkloadQuery, path: ItemPath, version: int) -> None:
             with workload.locating(path, text_at=(*path, "cql")):
                 bound = bind(
-                    entry.cql, streams, name=entry.name, query_id=store.reserve_query_id(), backfill=entry.backfill
+                    entry.cql,
+                    streams,
+                    name=entry.name,
+                    query_id=store.reserve_query_id(),
+                    backfill=entry.backfill,
                 )
             running[entry.name] = bound
             store.add_query(bound, version)
@@ -155,8 +162,11 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
     if results == "shared":
         export_shared(store, directory.results, out)
         return
+    by_name: dict[str, list[Query]] = {}
     for record in store.all_queries():
-        export_query(store, directory.results, record.query, out)
+        by_name.setdefault(record.query.name, []).append(record.query)
+    for name, queries in by_name.items():
+        export_query(store, directory.results, name, queries, out)
 
 
 def _summary(store: Store, workload: Workload, seconds: float) -> RunSummary:

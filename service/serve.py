@@ -37,7 +37,8 @@ def serve(settings: Settings) -> None:
     with _bound_socket(settings) as listener:
         app = _Startup(_create_app(settings))
         server = uvicorn.Server(_config(app, settings))
-        with suppress(KeyboardInterrupt):  # uvicorn raises it again when it has shut down
+        # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
+        with suppress(KeyboardInterrupt, SystemExit):
             server.run([listener])
         app.reraise()
 

@@ -2,12 +2,12 @@
 
     offset   {"1": position, "2": position, ..., "batch": n, "control": sequence}
 
-Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the input ranges, the plan
-version and the batch number, and a replayed batch packs exactly what it packed the first time. New streams and queries
-are new keys and new records, never another source: the Spark query keeps running.
+Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the input ranges,
+the plan version and the batch number, and a replayed batch packs exactly what it packed the first time.
+New streams and queries are new keys and new records, never another source: the Spark query keeps running.
 
-``partitions`` has no side effects; Spark also calls it with ``start == end``. ``read`` packs inside the reader's task, so
-rows never exist on the JVM side.
+``partitions`` has no side effects; Spark also calls it with ``start == end``. ``read`` packs inside the
+reader's task, so rows never exist on the JVM side.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from catalog.store import Store
 from catalog.values.plan import Plan
 from operators.pack import Packer, control_payloads, packer
 from service.failpoints import reached
+from service.inputs.admission import admit
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import InputPartition as Piece
 from service.inputs.read import read_partition
-from service.inputs.admission import admit
 
 FORMAT_NAME = "sluice"
 SCHEMA = "bucket int, payload binary"
@@ -87,7 +87,8 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches on the driver's side, reads and packs on the workers'.
 
     Args:
-        options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``, ``engine_lock``.
+        options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
+            ``engine_lock``.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -188,7 +189,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._store, self._inputs
 
     def _late_bounds(self, batch: int) -> dict[int, int | None]:
-        """Return the watermarks at the start of a batch, which the manifest of the one before has recorded."""
+        """Return the watermarks at the start of a batch, as recorded in the manifest of the one before."""
         if batch == 0:
             return {}
         store, _ = self._open()
@@ -206,7 +207,7 @@ def _positions(plan: Plan, offset: Offset) -> dict[int, int]:
 
 
 def _pack(partition: PackPartition) -> list[Any]:
-    compiled: Packer = pickle.loads(partition.packer)  # noqa: S301  our own bytes, from our own driver
+    compiled: Packer = pickle.loads(partition.packer)
     bound = partition.late_bound_us
     table = read_partition(compiled.stream, partition.piece, columns=sorted(compiled.columns()))
     if bound is not None and compiled.may_have_late_rows(table, bound):

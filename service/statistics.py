@@ -1,4 +1,4 @@
-"""Statistics of the running job, read from manifests: nothing is counted twice, and nothing runs ahead of results."""
+"""Statistics of the running job, read from manifests, so that nothing runs ahead of results."""
 
 from __future__ import annotations
 
@@ -152,7 +152,9 @@ def _streams(store: Store, recent: tuple[BatchManifest, ...]) -> Iterable[Stream
 
 
 def _event_rate(stream_id: int, recent: tuple[BatchManifest, ...]) -> float | None:
-    seen = [c for m in recent for c in m.streams if c.stream_id == stream_id and c.max_event_time_us is not None]
+    seen = [
+        c for m in recent for c in m.streams if c.stream_id == stream_id and c.max_event_time_us is not None
+    ]
     if len(seen) < 2:
         return None
     first, last = seen[0].max_event_time_us, seen[-1].max_event_time_us

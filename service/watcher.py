@@ -60,7 +60,8 @@ class Watcher:
             try:
                 self.look()
             except (SluiceError, OSError) as error:
-                # A directory that cannot be read now may be there at the next look; the job goes on meanwhile.
+                # A directory that cannot be read now may be there at the next look; the job goes on
+                # meanwhile.
                 log.warning("looking for input failed: %s", error)
 
     def _beat(self) -> None:

@@ -1,7 +1,9 @@
-"""A workspace: one data directory with its catalog, engine and inputs. The API and the demo talk to this alone.
+"""A workspace: one data directory with its catalog, engine and inputs.
 
-A change of queries is planned, checked and appended to the control log in one transaction; the job finds it there at the
-next batch boundary. Nothing here touches Spark but through the engine.
+The API and the demo talk to this alone.
+
+A change of queries is planned, checked and appended to the control log in one transaction; the job finds
+it there at the next batch boundary. Nothing here touches Spark but through the engine.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from service.settings import Settings
 from service.statistics import Statistics, read_statistics
 from service.watcher import Watcher
 
+
 @dataclass(frozen=True, slots=True)
 class AppendReceipt:
     """Events that are durable now.
@@ -58,8 +61,8 @@ class QueryStatus:
         observed: What the job does.
         observed_at_us: Since when, µs UTC.
         plan_version: Version in which the desired state takes effect.
-        complete_from_us: Wall clock from which results are complete, µs UTC, where rows from before are missing;
-            None when nothing is missing or the query is not active yet.
+        complete_from_us: Wall clock from which results are complete, µs UTC, where rows from before are
+            missing; None when nothing is missing or the query is not active yet.
         results: Result rows so far.
     """
 
@@ -115,6 +118,7 @@ class Workspace:
         """Stop the engine after its batch and give the data directory back."""
         self._watcher.stop()
         self.engine.close()
+        self.results.close()
         self.events.close()
         self.store.close()
 
@@ -190,7 +194,9 @@ class Workspace:
         """
         with self.store.transaction():
             previous = self._expect(if_match)
-            bound = replace(self.validate(cql, name=name, backfill=backfill), id=self.store.reserve_query_id())
+            bound = replace(
+                self.validate(cql, name=name, backfill=backfill), id=self.store.reserve_query_id()
+            )
             version = 1 if previous is None else previous.version + 1
             self.store.add_query(bound, version)
             self._replan(previous)
@@ -288,7 +294,7 @@ class Workspace:
         )
 
     def _misses_rows(self, record: QueryRecord) -> bool:
-        """Tell whether rows from before the activation are missing: not asked for, or their columns not kept."""
+        """Tell whether rows from before the activation were not asked for or lack columns."""
         if record.query.backfill == "none":
             return True
         family = _family_of(self.store.plan_version(record.added_version), record.query.id)

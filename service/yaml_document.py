@@ -136,7 +136,7 @@ class _Reader:
             if isinstance(node, yaml.SequenceNode):
                 return [self.value(item) for item in node.value]
             try:
-                return self._loader.construct_object(node)  # type: ignore[no-untyped-call]
+                return self._loader.construct_object(node)
             except ValueError as error:  # a date such as 2013-02-30
                 raise self._error(f"{error}", node) from error
         finally:

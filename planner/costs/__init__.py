@@ -1,1 +1,1 @@
-"""planner.costs"""
+"""Cost models."""

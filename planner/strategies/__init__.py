@@ -1,1 +1,1 @@
-"""planner.strategies"""
+"""Strategies: how the chains of a family are chosen."""

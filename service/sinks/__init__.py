@@ -1,1 +1,1 @@
-"""service.sinks"""
+"""Sinks: where joined pairs go."""

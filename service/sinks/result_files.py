@@ -1,8 +1,8 @@
-"""ROUTE's last step: a task's joined pairs become Parquet files that nobody sees before a manifest names them.
+"""ROUTE's last step: joined pairs become Parquet files that nobody sees before a manifest names them.
 
 A file holds each pair once, with its route, for all queries and buckets of the task. Its name contains the
-writing engine's fencing epoch and a random part, so that a second attempt or a survivor never overwrites a file that a
-manifest names.
+writing engine's fencing epoch and a random part, so that a second attempt or a survivor never overwrites
+a file that a manifest names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class ResultWriter:
                 if kind.as_py() == "report":
                     lines.append(("report", name.as_py(), payload.as_py().decode()))
                 else:
-                    tables.setdefault((kind.as_py(), name.as_py()), []).append(decode_rows(payload.as_buffer()))
+                    tables.setdefault((kind.as_py(), name.as_py()), []).append(
+                        decode_rows(payload.as_buffer())
+                    )
         # Every bucket reports, so whatever a task writes comes with the number of its batch.
         number = json.loads(lines[0][2])["batch"] if lines else None
         for (kind, name), parts in tables.items():
@@ -70,10 +72,12 @@ class ResultWriter:
     def _write(self, path: Path, parts: list[pa.RecordBatch]) -> int:
         # Pairs are written once and read by column: plain pages, dictionaries only where values repeat.
         repeated = [c for c in ("_route", "_plan_version", "_batch") if c in parts[0].schema.names]
-        with path.open("wb") as file:
-            with pq.ParquetWriter(
+        with (
+            path.open("wb") as file,
+            pq.ParquetWriter(
                 file, parts[0].schema, compression="lz4", use_dictionary=repeated, write_statistics=False
-            ) as writer:
-                for part in parts:
-                    writer.write_batch(part, row_group_size=max(part.num_rows, 1))
+            ) as writer,
+        ):
+            for part in parts:
+                writer.write_batch(part, row_group_size=max(part.num_rows, 1))
         return sum(part.num_rows for part in parts)

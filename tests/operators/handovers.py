@@ -47,7 +47,7 @@ def handovers(draw: st.DrawFn) -> Case:
             rows.append((1 + stream, Row(positions[1 + stream], clock, values)))
             positions[1 + stream] += 1
         steps.append(Step(tuple(running), tuple(rows), between=between))
-    slack_us = draw(st.sampled_from((60, 1_000, 0)))
+    slack_us = draw(st.sampled_from((25, 4, 0, 60)))
     return Case(streams, tuple(steps), draw(st.integers(1, 2)), slack_us, stored=draw(st.booleans()))
 
 

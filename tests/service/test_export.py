@@ -54,7 +54,7 @@ def read_parts(directory: Path) -> pa.Table:
 def test_a_query_without_results_is_one_empty_file_with_its_columns(
     store: Store, q1: Query, batches: Batches, tmp_path: Path
 ) -> None:
-    assert export_query(store, batches.results_dir, q1, tmp_path / "out") == 0
+    assert export_query(store, batches.results_dir, q1.name, [q1], tmp_path / "out") == 0
     table = read_parts(tmp_path / "out" / "q1")
     assert table.schema.remove_metadata() == pa.schema(
         [("k", pa.int64()), ("w", pa.float64()), ("_event_time", pa.timestamp("us"))]
@@ -72,7 +72,7 @@ def test_rows_come_in_order_whatever_the_read_and_part_sizes(
         monkeypatch.setattr(export, "_ROWS_PER_READ", rows_per_read)
         monkeypatch.setattr(export, "_ROWS_PER_PART", rows_per_part)
         monkeypatch.setattr(export, "_ROWS_PER_GROUP", rows_per_group)
-        assert export_query(store, batches.results_dir, q1, tmp_path / "out") == 35
+        assert export_query(store, batches.results_dir, q1.name, [q1], tmp_path / "out") == 35
         assert read_parts(tmp_path / "out" / "q1")["k"].to_pylist() == expected
     assert [path.name for path in (tmp_path / "out" / "q1").iterdir()] == ["part-00000.parquet"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["q1", "results"]
@@ -85,27 +85,27 @@ def test_an_export_replaces_what_an_interrupted_one_left(
     for left in (tmp_path / "out" / "q2", tmp_path / "out" / ".q2.partial"):
         left.mkdir(parents=True)
         (left / "part-00007.parquet").write_bytes(b"half")
-    assert export_query(store, batches.results_dir, q2, tmp_path / "out") == 1
+    assert export_query(store, batches.results_dir, q2.name, [q2], tmp_path / "out") == 1
     assert read_parts(tmp_path / "out" / "q2").column_names == ["k", "_event_time"]
 
 
 def test_a_removed_query_is_exported_too(store: Store, q2: Query, batches: Batches, tmp_path: Path) -> None:
     batches.commit([pair(BOTH, 1, 1)])
     store.remove_query("q2", 2)
-    assert export_query(store, batches.results_dir, q2, tmp_path / "out") == 1
+    assert export_query(store, batches.results_dir, q2.name, [q2], tmp_path / "out") == 1
 
 
 def test_files_that_lack_rows_fail_and_leave_the_former_export(
     store: Store, q1: Query, batches: Batches, tmp_path: Path
 ) -> None:
     batches.commit([pair(BOTH, 1, 1)])
-    export_query(store, batches.results_dir, q1, tmp_path / "out")
+    export_query(store, batches.results_dir, q1.name, [q1], tmp_path / "out")
     batches.commit([pair(BOTH, 1, 2)], [pair(BOTH, 1, 3)])
     results = batches.results_dir
     (results / "b000001-1.parquet").write_bytes((results / "b000000-0.parquet").read_bytes())
     pq.write_table(pq.read_table(results / "b000001-0.parquet").slice(0, 0), results / "b000001-0.parquet")
     with pytest.raises(CorruptResults) as caught:
-        export_query(store, results, q1, tmp_path / "out")
+        export_query(store, results, q1.name, [q1], tmp_path / "out")
     assert caught.value.detail == "Batches 0 to 1 hold 2 of 3 rows."
     assert read_parts(tmp_path / "out" / "q1")["k"].to_pylist() == [1]
 
