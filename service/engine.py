@@ -34,6 +34,7 @@ from service.chain_processor import ChainOptions
 from service.commit import BatchCommitter
 from service.data_dir import DataDir
 from service.engine_lock import EngineLock
+from service.inputs.errors import find_corrupt_input
 from service.job import JobOptions, jvm_pid, start_job, start_session
 from service.settings import Settings
 
@@ -212,21 +213,43 @@ class Engine:
                 return
 
     def _run(self) -> None:
-        try:
-            self._start_query()
-            assert self._query is not None
-            self._query.awaitTermination()
-        except (Py4JError, PySparkException, OSError) as error:
-            if self._stopping:
-                return
-            reason = _reason(error)
-            self._end_session()
-            self._set_state("failed", reason)
-            raise EngineFailed("the Spark job has failed", detail=reason) from error
-        except SluiceError as error:
-            self._end_session()
-            self._set_state("failed", str(error))
-            raise
+        """Run the job to its end, again after each file that turned out to be unreadable."""
+        while True:
+            try:
+                self._start_query()
+                assert self._query is not None
+                if self._stopping:
+                    self._query.stop()
+                self._query.awaitTermination()
+            except (Py4JError, PySparkException, OSError) as error:
+                if self._stopping:
+                    return
+                trace = str(error)
+                reason = _reason(error, trace)
+                self._end_session()
+                if self._set_aside(trace, reason):
+                    self._set_state("starting")
+                    continue
+                self._set_state("failed", reason)
+                raise EngineFailed("the Spark job has failed", detail=reason) from error
+            except SluiceError as error:
+                self._end_session()
+                self._set_state("failed", str(error))
+                raise
+            return
+
+    def _set_aside(self, trace: str, reason: str) -> bool:
+        """Record that a listed file cannot be read, so that the batch can be repeated without it.
+
+        The batch was not committed, and the decision is in the catalog before it runs again.
+        """
+        found = find_corrupt_input(trace)
+        if found is None:
+            return False
+        stream_id, position = found
+        self.store.set_verdict(stream_id, position, "set-aside", reason)
+        log.warning("file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
+        return True
 
     def _start_query(self) -> None:
         self._epoch = self.store.new_epoch(f"pid {os.getpid()}")
@@ -314,10 +337,10 @@ class Engine:
         self._since_us = wall_clock_us()
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, trace: str) -> str:
     """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
     if isinstance(error, Py4JNetworkError | OSError):
         return "The JVM has gone."
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
     return causes[-1] if causes else (lines[0] if lines else type(error).__name__)

@@ -34,6 +34,9 @@ from catalog.values.stream import Column, FilesSource, Stream
 #: Rows are replayed in order of event time, so nothing comes late; a minute shows that lateness is allowed.
 LATENESS_US = 60_000_000
 
+MINUTE_US = 60_000_000
+DAY_US = 86_400_000_000
+
 FLIGHT_COLUMNS = {
     "ts": "timestamp",
     "carrier": "string",
@@ -91,12 +94,12 @@ class DemoTables:
     @property
     def first_us(self) -> int:
         """First event time, µs UTC."""
-        return min(int(_micros(t)[0]) for t in (self.flights, self.weather))
+        return min(int(micros(t)[0]) for t in (self.flights, self.weather))
 
     @property
     def last_us(self) -> int:
         """Last event time, µs UTC."""
-        return max(int(_micros(t)[-1]) for t in (self.flights, self.weather))
+        return max(int(micros(t)[-1]) for t in (self.flights, self.weather))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +169,19 @@ def load_tables() -> DemoTables:
 
 
 def steps(tables: DemoTables, step_us: int) -> Iterator[Step]:
-    """Cut both streams at the same event times, from midnight UTC before the first row.
+    """Cut both streams at the same event times, a minute after midnight UTC and every step from there.
+
+    Weather is observed on the hour: a cut on the hour would leave the flights of the last hour to wait in the
+    join's state for the observation that the next step brings.
 
     Args:
         tables: Both streams.
         step_us: Length of a step, µs.
     """
-    day_us = 86_400_000_000
-    start = tables.first_us // day_us * day_us
+    start = tables.first_us // DAY_US * DAY_US + MINUTE_US
     edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
     named = {"flights": tables.flights, "weather": tables.weather}
-    ends = {name: np.searchsorted(_micros(table), edges, side="left") for name, table in named.items()}
+    ends = {name: np.searchsorted(micros(table), edges, side="left") for name, table in named.items()}
     for number, end_us in enumerate(edges):
         cut: dict[str, pa.Table] = {}
         for name, table in named.items():
@@ -197,6 +202,12 @@ def write_step(step: Step, inbox: Path) -> None:
         os.replace(hidden, directory / step.file_name)
 
 
+def micros(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the event times of a table, int64[n], µs UTC, ascending."""
+    values: np.ndarray[tuple[int], np.dtype[np.int64]] = table["ts"].cast(pa.int64()).to_numpy()
+    return values
+
+
 def _hour_us(table: pa.Table) -> pa.ChunkedArray:
     """Return ``time_hour`` as int64 µs UTC."""
     hours = pc.strptime(table["time_hour"], format="%Y-%m-%dT%H:%M:%SZ", unit="us")
@@ -210,9 +221,3 @@ def _conform(table: pa.Table, ts_us: pa.ChunkedArray, stream: Stream) -> pa.Tabl
     return pa.table(
         [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
     )
-
-
-def _micros(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the event times, int64[n], µs UTC, ascending."""
-    values: np.ndarray[tuple[int], np.dtype[np.int64]] = table["ts"].cast(pa.int64()).to_numpy()
-    return values

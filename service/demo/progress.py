@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from catalog.store import Store
+from catalog.values.batch import BatchManifest
+from service.demo.unshared import Need, UnsharedMeter
 
 #: The input rate is taken over so many seconds of wall clock.
 RATE_OVER_S = 10.0
@@ -22,8 +24,9 @@ class Progress:
         rows_per_s: Input rate of the last seconds.
         state_rows: Rows held after the last batch.
         state_rows_mean: Mean of the rows held, over batches with input.
-        state_rows_peak: Most rows held after a batch.
+        unshared_rows_mean: The same of one join per query.
         pairs: Pairs of equal key that the chains compared.
+        unshared_pairs: The same of one join per query.
         results: Results by query id.
         event_time_us: Newest event time, µs UTC; None before the first row.
     """
@@ -34,8 +37,9 @@ class Progress:
     rows_per_s: float
     state_rows: int
     state_rows_mean: float
-    state_rows_peak: int
+    unshared_rows_mean: Need
     pairs: int
+    unshared_pairs: Need
     results: dict[int, int]
     event_time_us: int | None
 
@@ -45,13 +49,17 @@ class ProgressReader:
 
     Args:
         store: The catalog.
+        meter: Tells what the same queries need unshared.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, meter: UnsharedMeter) -> None:
         self._store = store
+        self._meter = meter
         self._next_batch = 0
+        self._batches_with_input = 0
+        self._state_rows = 0
+        self._unshared_rows = Need()
         self._pairs = 0
-        self._state_rows: list[int] = []
         self._event_time_us: int | None = None
         self._recent: deque[tuple[float, int]] = deque()
 
@@ -64,27 +72,37 @@ class ProgressReader:
         last = self._store.last_manifest()
         if last is not None:
             for manifest in self._store.manifests(self._next_batch, last.batch):
-                self._pairs += sum(s.touched for s in manifest.slices)
-                if any(s.rows for s in manifest.streams):
-                    self._state_rows.append(manifest.state_rows)
-                times = [s.max_event_time_us for s in manifest.streams if s.max_event_time_us is not None]
-                self._event_time_us = (
-                    max([*times, self._event_time_us or 0]) if times else self._event_time_us
-                )
+                self._add(manifest)
             self._next_batch = last.batch + 1
         totals = self._store.totals()
+        count = max(self._batches_with_input, 1)
+        unshared = self._unshared_rows
         return Progress(
             input_rows=totals.input_rows,
             late_rows=totals.late_rows,
             batches=totals.batches,
             rows_per_s=self._rate(now_s, totals.input_rows),
             state_rows=last.state_rows if last is not None else 0,
-            state_rows_mean=sum(self._state_rows) / max(len(self._state_rows), 1),
-            state_rows_peak=totals.state_rows_peak,
+            state_rows_mean=self._state_rows / count,
+            unshared_rows_mean=Need(unshared.filters_last / count, unshared.filters_first / count),
             pairs=self._pairs,
+            unshared_pairs=Need() if self._event_time_us is None else self._meter.pairs(self._event_time_us),
             results=self._store.query_totals(),
             event_time_us=self._event_time_us,
         )
+
+    def _add(self, manifest: BatchManifest) -> None:
+        self._pairs += sum(s.touched for s in manifest.slices)
+        newest = {
+            s.stream_id: s.max_event_time_us for s in manifest.streams if s.max_event_time_us is not None
+        }
+        if newest:
+            self._event_time_us = max(newest.values())
+        if any(s.rows for s in manifest.streams):
+            watermarks = {s.stream_id: s.watermark_us for s in manifest.streams if s.watermark_us is not None}
+            self._batches_with_input += 1
+            self._state_rows += manifest.state_rows
+            self._unshared_rows += self._meter.state_rows(newest, watermarks)
 
     def _rate(self, now_s: float, rows: int) -> float:
         self._recent.append((now_s, rows))

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.demo.data import DemoTables, Step, steps, write_step
+from service.demo.data import DAY_US, MINUTE_US, DemoTables, Step, steps, write_step
 
-_MINUTE_US = 60_000_000
 #: Where everything is there at once, a week per file.
-WEEK_US = 7 * 86_400_000_000
+WEEK_US = 7 * DAY_US
 
 
 class Replay:
@@ -33,6 +32,22 @@ class Replay:
         self._speed = speed
         self._stop = threading.Event()
         self._error: OSError | None = None
+
+    def write(self) -> None:
+        """Write everything that is not there yet, at the given speed, until the end or ``running`` ends."""
+        began_s = time.monotonic()
+        began_us: int | None = None
+        for step in steps(self._tables, self._step_us):
+            if self._written(step):  # by the run that is being continued
+                continue
+            if began_us is None:
+                began_us = step.end_us
+            if self._speed is not None:
+                due_s = began_s + (step.end_us - began_us) / 1_000_000 / self._speed
+                self._stop.wait(max(due_s - time.monotonic(), 0.0))
+            if self._stop.is_set():
+                return
+            write_step(step, self._inbox)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -55,23 +70,10 @@ class Replay:
             raise self._error
 
     def _run(self) -> None:
-        began_s = time.monotonic()
-        began_us: int | None = None
-        for step in steps(self._tables, self._step_us):
-            if self._written(step):  # by the run that is being continued
-                continue
-            if began_us is None:
-                began_us = step.end_us
-            if self._speed is not None:
-                due_s = began_s + (step.end_us - began_us) / 1_000_000 / self._speed
-                self._stop.wait(max(due_s - time.monotonic(), 0.0))
-            if self._stop.is_set():
-                return
-            try:
-                write_step(step, self._inbox)
-            except OSError as error:
-                self._error = error
-                return
+        try:
+            self.write()
+        except OSError as error:
+            self._error = error
 
     def _written(self, step: Step) -> bool:
         return all((self._inbox / name / step.file_name).exists() for name in step.tables)
@@ -85,8 +87,8 @@ def step_length_us(speed: float | None) -> int:
     """
     if speed is None:
         return WEEK_US
-    minutes = round(speed * 1_000_000 / _MINUTE_US)
-    return min(max(minutes, 1) * _MINUTE_US, WEEK_US)
+    minutes = round(speed * 1_000_000 / MINUTE_US)
+    return min(max(minutes, 1) * MINUTE_US, WEEK_US)
 
 
 def kept_step_length_us(root: Path, speed: float | None) -> int:

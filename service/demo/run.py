@@ -23,7 +23,7 @@ from service.demo.progress import Progress, ProgressReader
 from service.demo.queries import QUERIES
 from service.demo.replay import Replay, kept_step_length_us
 from service.demo.screen import line, screen, summary, welcome
-from service.demo.unshared import Unshared, unshared
+from service.demo.unshared import UnsharedMeter
 from service.java import use_java
 from service.settings import Settings
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: A day of 2013 per second: the year passes in six minutes.
 DEFAULT_SPEED = 86_400.0
-#: With --once a batch takes about three weeks, so that there is progress to see.
-ONCE_ROWS_PER_BATCH = 20_000
+#: With --once a batch takes about a week, so that there is progress to see.
+ONCE_ROWS_PER_BATCH = 7_000
 #: The first plan is active when Spark has started, about ten seconds on two cores.
 START_TIMEOUT_S = 180.0
 #: How often the screen is drawn, and how often a line is printed where there is no terminal.
@@ -69,43 +69,43 @@ def run_demo(settings: Settings, *, speed: float | None, once: bool, data_dir: P
         console.print(f"Reading the data and starting Spark on {settings.cores} cores ...")
         tables = load_tables()
         with _workspace(settings, serve=not once) as workspace:
-            queries = _register(workspace, root / "inbox")
-            model = _model(workspace, tables)
             replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
+            if pace is None:
+                replay.write()  # before the streams are registered, so that both are found whole
+            queries = _register(workspace, root / "inbox")
+            reader = ProgressReader(workspace.store, _meter(workspace, tables))
             if not once:
                 url = f"http://{settings.host}:{settings.port}"
                 console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
             began_s = time.monotonic()
             with replay.running():
-                last = _watch(console, workspace, replay, tables, queries, model, once=once)
-            console.print(summary(last, time.monotonic() - began_s, tables.first_us, queries, model))
+                last = _watch(console, workspace, replay, reader, tables.rows, queries, once=once)
+            console.print(summary(last, time.monotonic() - began_s, queries))
 
 
 def _watch(
     console: Console,
     workspace: Workspace,
     replay: Replay,
-    tables: DemoTables,
+    reader: ProgressReader,
+    total_rows: int,
     queries: tuple[Query, ...],
-    model: Unshared,
     *,
     once: bool,
 ) -> Progress:
     """Show the progress until every row is through, or without ``once`` until Ctrl-C; return the last one."""
-    reader = ProgressReader(workspace.store)
     progress = reader.read(time.monotonic())
     live = Live(console=console, auto_refresh=False, transient=True)
     told_s = float("-inf")
     try:
         with live:
-            while not (once and progress.input_rows >= tables.rows):
+            while not (once and progress.input_rows >= total_rows):
                 progress = reader.read(time.monotonic())
                 if console.is_terminal:
-                    picture = screen(progress, tables.rows, tables.first_us, queries, model)
-                    live.update(picture, refresh=True)
+                    live.update(screen(progress, total_rows, queries), refresh=True)
                 elif time.monotonic() - told_s >= LINE_EVERY_S:
                     told_s = time.monotonic()
-                    console.print(line(progress, tables.rows), soft_wrap=True)
+                    console.print(line(progress, total_rows), soft_wrap=True)
                 replay.check()
                 _check(workspace)
                 time.sleep(DRAW_EVERY_S)
@@ -136,10 +136,10 @@ def _register(workspace: Workspace, inbox: Path) -> tuple[Query, ...]:
     return tuple(by_name[query.name] for query in QUERIES)
 
 
-def _model(workspace: Workspace, tables: DemoTables) -> Unshared:
+def _meter(workspace: Workspace, tables: DemoTables) -> UnsharedMeter:
     plan = workspace.store.latest_plan()
     assert plan is not None  # queries are registered
-    return unshared(plan, tables)
+    return UnsharedMeter(plan, tables)
 
 
 def _check(workspace: Workspace) -> None:

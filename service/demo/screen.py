@@ -14,61 +14,54 @@ from rich.text import Text
 from catalog.values.query import Query
 from service.demo.progress import Progress
 from service.demo.queries import QUERIES
-from service.demo.unshared import Unshared
 from service.durations import format_duration
 
 
-def screen(
-    progress: Progress, total_rows: int, first_us: int, queries: Sequence[Query], model: Unshared
-) -> Group:
+def screen(progress: Progress, total_rows: int, queries: Sequence[Query]) -> Group:
     """Return the picture of a running replay."""
     head = Table.grid(padding=(0, 2))
-    head.add_row(
-        _moment(progress.event_time_us),
-        ProgressBar(total_rows, progress.input_rows, width=40),
-        _share(progress.input_rows, total_rows),
-    )
-    return Group(head, numbers(progress, first_us, model), results(progress, queries))
+    bar = ProgressBar(total_rows, progress.input_rows, width=32)
+    rate = f"{progress.rows_per_s:,.0f} rows/s"
+    head.add_row(_moment(progress.event_time_us), bar, _share(progress.input_rows, total_rows), rate)
+    return Group(head, Text(), results(progress, queries), Text(), numbers(progress))
 
 
-def numbers(progress: Progress, first_us: int, model: Unshared) -> Table:
-    """Return the totals, beside what the same queries would need unshared."""
-    event_s = 0.0 if progress.event_time_us is None else (progress.event_time_us - first_us) / 1_000_000
-    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-    table.add_column("")
-    table.add_column("shared, measured", justify="right")
-    table.add_column("unshared, Eq. 1", justify="right")
-    table.add_row("state rows, mean", f"{progress.state_rows_mean:,.0f}", f"{model.state_rows:,.0f}")
-    table.add_row("pairs compared", f"{progress.pairs:,}", f"{model.pairs_per_s * event_s:,.0f}")
-    table.add_row("state rows, now and peak", f"{progress.state_rows:,} / {progress.state_rows_peak:,}", "")
-    table.add_row("input rows, late rows", f"{progress.input_rows:,} / {progress.late_rows:,}", "")
-    table.add_row("input rows/s, batches", f"{progress.rows_per_s:,.0f} / {progress.batches:,}", "")
-    return table
-
-
-def summary(
-    progress: Progress, seconds: float, first_us: int, queries: Sequence[Query], model: Unshared
-) -> RenderableType:
+def summary(progress: Progress, seconds: float, queries: Sequence[Query]) -> RenderableType:
     """Return what a replay came to."""
     total = sum(progress.results.values())
     head = (
-        f"{progress.input_rows:,} rows in {seconds:.1f} s gave {total:,} results of {len(queries)} queries.\n"
+        f"{progress.input_rows:,} rows in {seconds:.1f} s ({progress.input_rows / seconds:,.0f} rows/s, "
+        f"{progress.batches:,} batches, {progress.late_rows:,} late) gave {total:,} results "
+        f"of {len(queries)} queries.\n"
     )
-    return Group(Text(head), results(progress, queries), Text(), numbers(progress, first_us, model))
+    return Group(Text(head), results(progress, queries), Text(), numbers(progress))
+
+
+def numbers(progress: Progress) -> Table:
+    """Return what the shared chain needs, beside one join per query."""
+    table = _table("", ">shared chain", ">unshared, Eq. 1", ">unshared, filters first")
+    rows, pairs = progress.unshared_rows_mean, progress.unshared_pairs
+    table.add_row(
+        "state rows, mean",
+        f"{progress.state_rows_mean:,.0f}",
+        f"{rows.filters_last:,.0f}",
+        f"{rows.filters_first:,.0f}",
+    )
+    table.add_row(
+        "pairs compared", f"{progress.pairs:,}", f"{pairs.filters_last:,.0f}", f"{pairs.filters_first:,.0f}"
+    )
+    table.add_row("state rows, now", f"{progress.state_rows:,}")
+    return table
 
 
 def results(progress: Progress, queries: Sequence[Query]) -> Table:
-    """Return the queries with their windows and results so far."""
+    """Return the queries with their results so far, windows and questions."""
     questions = {query.name: query.question for query in QUERIES}
-    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-    table.add_column("query", no_wrap=True)
-    table.add_column("windows", no_wrap=True)
-    table.add_column("results", justify="right", no_wrap=True)
-    table.add_column("what it asks", no_wrap=True, overflow="ellipsis")
+    table = _table("query", ">results", "windows", "asks for")
     for query in queries:
-        windows = f"{format_duration(query.a.window_us)}, {format_duration(query.b.window_us)}"
         count = progress.results.get(query.id, 0)
-        table.add_row(query.name, windows, f"{count:,}", questions.get(query.name, ""))
+        windows = f"{format_duration(query.a.window_us)}, {format_duration(query.b.window_us)}"
+        table.add_row(query.name, f"{count:,}", windows, questions.get(query.name, ""))
     return table
 
 
@@ -96,6 +89,21 @@ def welcome(url: str, data_dir: str, speed: float) -> RenderableType:
         "",
     )
     return Text("\n".join(lines))
+
+
+def _table(*headers: str) -> Table:
+    """Return a table whose last column gives way first; ``>`` before a header aligns it right."""
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    for header in headers:
+        # A least width keeps a column whole on a narrow terminal.
+        width = None if header == "asks for" else {"query": 22, ">results": 7, "windows": 11}.get(header)
+        table.add_column(
+            header.removeprefix(">"),
+            justify="right" if header.startswith(">") else "left",
+            no_wrap=True,
+            min_width=width,
+        )
+    return table
 
 
 def _moment(event_time_us: int | None) -> str:

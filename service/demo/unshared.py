@@ -1,83 +1,157 @@
-"""What the demo's queries would cost without sharing, by Equation 1 of the State-Slice paper.
+"""What the demo's queries would hold and compare without sharing, by Equation 1 of the State-Slice paper.
 
-Rates, selectivities and the share of equal keys are measured on the demo's tables, so that the only
-assumption left is the paper's: rows come evenly. Filters are taken before the join, which favours the
-unshared side.
+Equation 1 is a join that keeps whole windows of both streams, λ W rows of each, and lets every arriving row
+look at the opposite window; filters come after the join. Without sharing each query has one such join. A
+second reckoning puts the filters before the join, so that a window keeps only rows that pass.
+
+The paper takes λ as constant. Flights are not: none leave at 3 in the morning. So λ W is not multiplied but
+counted, in the same tables, at the watermarks of the same batch as the shared state beside it. Of the rows of
+a window only those of the same airport count as compared, since an index finds them; the paper's nested loops
+look at the other airports' too.
+
+Source: State-Slice (VLDB 2006), section 3, Equation 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import Plan, PlannedFilter
-from planner.costs.paper import loads_of_family, unshared_cost
-from service.demo.data import DemoTables
+from service.demo.data import DemoTables, micros
 
-_US_PER_S = 1_000_000
+Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+#: Pairs are summed up by the hour of event time in which they are made.
+_BIN_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Unshared:
-    """One join per query.
+class Need:
+    """What one join per query needs.
 
     Attributes:
-        state_rows: Rows that all the joins would hold together.
-        pairs_per_s: Pairs of equal key compared per second of event time: Equation 1's probes times the
-            share of pairs whose keys are equal. (An index finds these without looking at the others; the
-            paper's nested loops would look at all.)
+        filters_last: With filters after the join, as in Equation 1.
+        filters_first: With filters before the join.
     """
 
-    state_rows: float
-    pairs_per_s: float
+    filters_last: float = 0
+    filters_first: float = 0
+
+    def __add__(self, other: Need) -> Need:
+        return Need(self.filters_last + other.filters_last, self.filters_first + other.filters_first)
 
 
-def unshared(plan: Plan, tables: DemoTables) -> Unshared:
-    """Return what a plan's queries would hold and compare if each had a join of its own."""
-    by_name = {"flights": tables.flights, "weather": tables.weather}
-    stream_tables = {stream.id: by_name[stream.name] for stream in plan.streams}
-    seconds = (tables.last_us - tables.first_us) / _US_PER_S
-    rates = {stream: table.num_rows / seconds for stream, table in stream_tables.items()}
-    state_rows = pairs_per_s = 0.0
-    for family in plan.families:
-        a, b = stream_tables[family.stream_a], stream_tables[family.stream_b]
-        cost = unshared_cost(
-            loads_of_family(
-                family, rates, _selectivity(a, family.filters_a), _selectivity(b, family.filters_b)
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """One side of one query: event times of all its stream's rows and of those that pass, ascending."""
+
+    stream: int
+    opposite: int
+    window_us: int
+    all_us: Int64s
+    passing_us: Int64s
+
+
+class UnsharedMeter:
+    """Counts for the queries of a plan, at any moment of the replay.
+
+    Args:
+        plan: A plan over the demo's streams, of one family.
+        tables: The demo's streams.
+    """
+
+    def __init__(self, plan: Plan, tables: DemoTables) -> None:
+        (family,) = plan.families
+        by_name = {"flights": tables.flights, "weather": tables.weather}
+        named = {stream.id: by_name[stream.name] for stream in plan.streams}
+        a, b = named[family.stream_a], named[family.stream_b]
+        pass_a, pass_b = _passing(a, family.filters_a), _passing(b, family.filters_b)
+        ts_a, ts_b = micros(a), micros(b)
+        keys_a, keys_b = _key_numbers(a, b, family.key)
+        self._start_us = tables.first_us
+        self._windows: list[_Window] = []
+        last = _made_by_bin(self._start_us, tables.last_us)
+        first = last.copy()
+        for query in family.queries:
+            mask_a, mask_b = pass_a[query.filter_a], pass_b[query.filter_b]
+            self._windows += [
+                _Window(family.stream_a, family.stream_b, query.w_a_us, ts_a, ts_a[mask_a]),
+                _Window(family.stream_b, family.stream_a, query.w_b_us, ts_b, ts_b[mask_b]),
+            ]
+            windows = query.w_a_us, query.w_b_us
+            last += self._pairs_by_bin(len(last), (ts_a, keys_a), (ts_b, keys_b), windows)
+            first += self._pairs_by_bin(
+                len(last), (ts_a[mask_a], keys_a[mask_a]), (ts_b[mask_b], keys_b[mask_b]), windows
             )
-        )
-        state_rows += cost.memory_rows
-        pairs_per_s += cost.probe_per_s * _equal_share(a, b, family.key)
-    return Unshared(state_rows, pairs_per_s)
+        self._pairs = np.cumsum(last), np.cumsum(first)
+
+    def state_rows(self, newest_us: Mapping[int, int], watermark_us: Mapping[int, int]) -> Need:
+        """Return the rows held after a batch.
+
+        Args:
+            newest_us: Newest event time by stream id, µs; the demo's streams come in order.
+            watermark_us: Watermark by stream id, µs.
+        """
+        total = Need()
+        for side in self._windows:
+            if side.stream in newest_us:
+                # A row leaves once the opposite watermark has passed it by the window.
+                held_from = watermark_us.get(side.opposite, -(2**62)) - side.window_us
+                bounds = held_from, newest_us[side.stream]
+                total += Need(_count(side.all_us, *bounds), _count(side.passing_us, *bounds))
+        return total
+
+    def pairs(self, until_us: int) -> Need:
+        """Return the pairs of equal key compared up to an event time, to the hour."""
+        number = min((until_us - self._start_us) // _BIN_US, len(self._pairs[0]) - 1)
+        if number < 0:
+            return Need()
+        return Need(int(self._pairs[0][number]), int(self._pairs[1][number]))
+
+    def _pairs_by_bin(
+        self, bins: int, a: tuple[Int64s, Int64s], b: tuple[Int64s, Int64s], windows: tuple[int, int]
+    ) -> Int64s:
+        """Return how many pairs are made in each hour: a pair is made when its later row comes."""
+        made = np.zeros(bins, dtype=np.int64)
+        for key in np.unique(a[1]):
+            at, bt = a[0][a[1] == key], b[0][b[1] == key]
+            # Rows of b meet those of a of the same moment, or older by less than w_a; then the reverse.
+            met_by_b = np.searchsorted(at, bt, "right") - np.searchsorted(at, bt - windows[0], "right")
+            met_by_a = np.searchsorted(bt, at, "left") - np.searchsorted(bt, at - windows[1], "right")
+            for ts, met in ((bt, met_by_b), (at, met_by_a)):
+                np.add.at(made, (ts - self._start_us) // _BIN_US, met)
+        return made
 
 
-def _selectivity(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int, float]:
-    """Return the fraction of rows that pass, by lineage bit."""
-    if not filters:
-        return {}
-    terms = ", ".join(f"count(*) FILTER (WHERE {planned.sql}) / count(*)" for planned in filters)
+def _made_by_bin(first_us: int, last_us: int) -> Int64s:
+    return np.zeros((last_us - first_us) // _BIN_US + 1, dtype=np.int64)
+
+
+def _count(ts: Int64s, after_us: int, until_us: int) -> int:
+    """Count the rows in (after, until]."""
+    return int(np.searchsorted(ts, until_us, "right") - np.searchsorted(ts, after_us, "right"))
+
+
+def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
+    """Return which rows pass, by lineage bit; None is no filter."""
+    passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
-        row = connection.register("t", table).execute(f"SELECT {terms} FROM t").fetchone()
-    assert row is not None  # an aggregate without GROUP BY has one row
-    return {planned.bit: float(share) for planned, share in zip(filters, row, strict=True)}
+        connection.register("t", table)
+        for planned in filters:
+            found = connection.execute(f"SELECT coalesce({planned.sql}, false) AS passes FROM t").fetchnumpy()
+            passing[planned.bit] = np.asarray(found["passes"], dtype=np.bool_)
+    return passing
 
 
-def _equal_share(a: pa.Table, b: pa.Table, key: tuple[tuple[str, str], ...]) -> float:
-    """Return the fraction of all pairs whose keys are equal."""
-    columns_a = ", ".join(f'"{column}"' for column, _ in key)
-    columns_b = ", ".join(f'"{column}"' for _, column in key)
-    on = " AND ".join(f'a."{x}" = b."{y}"' for x, y in key)
-    with duckdb.connect() as connection:
-        row = (
-            connection.register("ta", a)
-            .register("tb", b)
-            .execute(
-                f"SELECT sum(a.n * b.n) / {a.num_rows * b.num_rows} "
-                f"FROM (SELECT {columns_a}, count(*)::DOUBLE AS n FROM ta GROUP BY ALL) a "
-                f"JOIN (SELECT {columns_b}, count(*)::DOUBLE AS n FROM tb GROUP BY ALL) b ON {on}"
-            )
-            .fetchone()
-        )
-    return float(row[0] or 0.0) if row is not None else 0.0
+def _key_numbers(a: pa.Table, b: pa.Table, key: tuple[tuple[str, str], ...]) -> tuple[Int64s, Int64s]:
+    """Return a number per key and row, equal in both tables where the keys are."""
+    ((column_a, column_b),) = key
+    both = pa.chunked_array(a[column_a].chunks + b[column_b].chunks).combine_chunks()
+    numbers = np.asarray(both.dictionary_encode().indices, dtype=np.int64)
+    return numbers[: a.num_rows], numbers[a.num_rows :]

@@ -68,10 +68,16 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
             if entry is not None:
                 found.append(entry)
             if len(found) == _FILES_PER_WRITE:
-                store.append_inputs(stream.id, found)
-                listed, found = listed + len(found), []
-    store.append_inputs(stream.id, found)
-    return listed + len(found)
+                listed += _append(store, stream, found)
+                found = []
+    return listed + _append(store, stream, found)
+
+
+def _append(store: Store, stream: Stream, found: list[ListedInput]) -> int:
+    """Record files, but none that another thread has listed meanwhile: a new stream is listed by two."""
+    with store.transaction():
+        known = store.known_paths(stream.id)
+        return len(store.append_inputs(stream.id, [f for f in found if f.path not in known]))
 
 
 @contextmanager

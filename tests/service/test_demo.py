@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -10,10 +11,11 @@ import pytest
 from catalog.values.plan import Plan
 from planner.bind import bind
 from planner.build_plan import build_plan
+from planner.costs.paper import loads_of_family, unshared_cost
 from service.demo.data import DemoTables, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES
 from service.demo.replay import WEEK_US, Replay, kept_step_length_us, step_length_us
-from service.demo.unshared import unshared
+from service.demo.unshared import Need, UnsharedMeter
 from service.demo.workload import write_workload
 from service.workload import bind_workload, check_sources, load_workload
 
@@ -120,27 +122,43 @@ def test_there_are_enough_queries_with_windows_from_ten_minutes_to_twelve_hours(
     assert len({query.name for query in QUERIES}) == len(QUERIES)
 
 
-def test_unshared_state_is_the_sum_of_rate_times_window(tables: DemoTables) -> None:
-    one = (
-        "SELECT f.flight FROM flights [RANGE 2 HOURS] f, weather [RANGE 3 HOURS] w WHERE f.origin = w.origin"
-    )
+FILTERED = (
+    "SELECT f.flight FROM flights [RANGE 2 HOURS] f, weather [RANGE 3 HOURS] w "
+    "WHERE f.origin = w.origin AND f.dep_delay > 60 AND w.visib < 5"
+)
+
+
+def test_unshared_state_is_on_average_what_equation_1_says(tables: DemoTables) -> None:
+    plan = plan_of(FILTERED, FILTERED)
+    meter = UnsharedMeter(plan, tables)
     seconds = (tables.last_us - tables.first_us) / 1e6
+    rates = {
+        stream.id: {"flights": 336_776, "weather": 26_115}[stream.name] / seconds for stream in plan.streams
+    }
+    (family,) = plan.families
+    # One bit per side: the fraction that passes, here all of them as Equation 1 filters after the join.
+    model = unshared_cost(loads_of_family(family, rates, {0: 1.0}, {0: 1.0}))
 
-    model = unshared(plan_of(one, one), tables)
+    moments = range(tables.first_us + 24 * HOUR_US, tables.last_us, HOUR_US)
+    held = [meter.state_rows({1: now, 2: now}, {1: now, 2: now}).filters_last for now in moments]
 
-    assert model.state_rows == pytest.approx(2 * (336_776 * 7_200 + 26_115 * 10_800) / seconds)
-    # Three airports of about the same size: a third of all pairs have equal keys.
-    probes = 2 * 336_776 * 26_115 * (7_200 + 10_800) / seconds**2
-    assert model.pairs_per_s == pytest.approx(probes / 3, rel=0.01)
+    assert sum(held) / len(held) == pytest.approx(model.memory_rows, rel=0.01)
 
 
-def test_a_filter_takes_its_share_of_the_unshared_state(tables: DemoTables) -> None:
-    text = "SELECT f.flight FROM flights [RANGE 1 HOUR] f, weather [RANGE 1 HOUR] w WHERE f.origin = w.origin"
-    seconds = (tables.last_us - tables.first_us) / 1e6
+def test_unshared_pairs_with_filters_first_are_the_results(tables: DemoTables) -> None:
+    meter = UnsharedMeter(plan_of(FILTERED), tables)
+    with duckdb.connect() as connection:
+        connection.register("flights", tables.flights)
+        connection.register("weather", tables.weather)
+        expected = connection.execute(
+            "SELECT count(*) FROM flights f JOIN weather w ON f.origin = w.origin "
+            "AND w.ts > f.ts - INTERVAL 3 HOURS AND f.ts > w.ts - INTERVAL 2 HOURS "
+            "WHERE f.dep_delay > 60 AND w.visib < 5"
+        ).fetchone()
 
-    model = unshared(plan_of(f"{text} AND f.dep_time IS NULL AND w.wind_gust > 0"), tables)
-
-    assert model.state_rows == pytest.approx((8_255 + 5_337) * 3_600 / seconds)
+    assert expected == (meter.pairs(tables.last_us).filters_first,)
+    assert meter.pairs(tables.last_us).filters_last > meter.pairs(tables.last_us).filters_first
+    assert meter.pairs(tables.first_us - 1) == Need()
 
 
 def test_the_demo_can_be_written_as_a_workload(tmp_path: Path) -> None:

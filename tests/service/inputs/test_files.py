@@ -7,6 +7,8 @@ import os
 import pickle
 import random
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -56,6 +58,21 @@ def test_a_file_is_listed_once_with_its_facts_in_order_of_names(store: Store, fo
     assert list_files(store, stream) == 1
     facts = [(Path(f.path).name, f.rows, f.t_min_us, f.t_max_us) for f in store.inputs(stream.id)]
     assert facts == [("a.parquet", 10, 0, 9), ("b.parquet", 5, 10, 14), ("A-later.parquet", 1, 15, 15)]
+
+
+def test_two_threads_that_list_at_once_list_each_file_once(store: Store, folder: Path) -> None:
+    stream = store.add_stream(files_stream(folder))
+    for i in range(20):
+        pq.write_table(rows_from(i, 1), folder / f"{i:02}.parquet")
+    start = threading.Barrier(3)
+
+    def listing(_: int) -> int:
+        start.wait()
+        return list_files(store, stream)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(listing, range(3))) == 20
+    assert [Path(f.path).stem for f in store.inputs(stream.id)] == [f"{i:02}" for i in range(20)]
 
 
 def test_rows_come_with_positions_of_file_and_row(store: Store, folder: Path) -> None:
