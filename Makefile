@@ -45,7 +45,7 @@ lint: setup
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 test: lint
 	@$(BIN)/python -m pytest

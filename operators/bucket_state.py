@@ -2,7 +2,7 @@
 
     manifest   watermarks, next batch, held terms, and for every slice the ids of its segments (JSON, small)
     plan       the plan in force (JSON; written only when it changes)
-    segments   id -> bytes (see ``operators.segment``), never rewritten
+    segments   stored id -> bytes (see ``operators.segment``), never rewritten; slices may hold cuts of them
 
 Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
 batch writes the same ids again.
@@ -20,7 +20,7 @@ from catalog.values.plan import Plan
 from operators.bucket import Bucket, StreamState
 from operators.chain import SIDES, Chain, CompiledFamily
 from operators.entitlement import Term
-from operators.segment import Segment
+from operators.segment import Segment, stored_id
 from operators.watermark import Watermark
 
 FORMAT = 1
@@ -56,7 +56,7 @@ def store_segments(bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, S
         put: Called with id, bytes and segment of every new one.
 
     Returns:
-        Ids of all segments that the bucket holds now.
+        Stored ids of all segments that the bucket holds now.
     """
     names = iter(ids)
     held: set[str] = set()
@@ -70,7 +70,7 @@ def store_segments(bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, S
                         stored = segment.stored_as(next(names), len(data))
                         chain.replace(state, index, stored)
                         put(stored.id, data, stored)
-                    held.add(state.segments[index].id)
+                    held.add(stored_id(state.segments[index].id))
     return held
 
 
@@ -112,9 +112,11 @@ def encode_manifest(bucket: Bucket) -> bytes:
 
 
 def segment_ids(manifest: bytes) -> set[str]:
-    """Return the ids of all segments that a manifest names."""
+    """Return the stored ids of all segments that a manifest names."""
     chains = json.loads(manifest)["chains"]
-    return {i for sides in chains.values() for slices in sides.values() for ids in slices for i in ids}
+    return {
+        stored_id(i) for sides in chains.values() for slices in sides.values() for ids in slices for i in ids
+    }
 
 
 def load_bucket(

@@ -26,6 +26,8 @@ from operators.keys import Bools, Int64s
 KEY, TS, POS, EPOCH = "_key", "_ts", "_pos", "_epoch"
 LINEAGE = "_l"
 COLUMN = "c."
+#: Stands between a stored id and the time bounds of a cut.
+CUT = "@"
 #: Version of the encoding, kept in every segment so that a later one can still read it.
 FORMAT = 1
 
@@ -52,7 +54,7 @@ class Segment:
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
         id: Name in the state store; empty until it is stored.
-        stored_bytes: Length of the stored form; 0 until it is stored.
+        stored_bytes: Length of the stored form, of a cut its share; 0 until it is stored.
     """
 
     rows: pa.RecordBatch
@@ -117,6 +119,22 @@ class Segment:
         """Return the rows where ``keep`` holds, as a segment not stored yet."""
         return self.take(np.flatnonzero(keep))
 
+    def cut(self, t_start: int, t_end: int) -> Segment:
+        """Return the rows with ``t_start <= T < t_end``.
+
+        The cut of a stored segment is a view of it, named ``<stored id>@<t_start>:<t_end>``: a split at a
+        slice boundary writes nothing, and the stored bytes go when the last view of them has gone.
+        """
+        part = self.filter((self.ts >= t_start) & (self.ts < t_end))
+        if not self.id:
+            return part
+        base, _, bounds = self.id.partition(CUT)
+        if bounds:
+            former = [int(bound) for bound in bounds.split(":")]
+            t_start, t_end = max(t_start, former[0]), min(t_end, former[1])
+        share = len(part) / max(len(self), 1)
+        return part.stored_as(f"{base}{CUT}{t_start}:{t_end}", round(self.stored_bytes * share))
+
     def take(self, index: Int64s) -> Segment:
         """Return the rows at an ascending index, as a segment not stored yet."""
         return Segment(self.rows.take(pa.array(index)), self.epoch, self.known_bits)
@@ -150,6 +168,10 @@ class Segment:
     def decode(cls, data: bytes | pa.Buffer, segment_id: str = "") -> Segment:
         """Read the stored form; numeric columns stay views of ``data``.
 
+        Args:
+            data: Bytes under the stored id.
+            segment_id: The segment's name; that of a cut gives the cut.
+
         Raises:
             CorruptSegment: If it is not a segment, or of an unknown format.
         """
@@ -162,7 +184,18 @@ class Segment:
         if version != FORMAT:
             raise CorruptSegment(f'segment "{segment_id}" has format {version}, this version reads {FORMAT}')
         known_bits = frozenset(int(bit) for bit in bits)
-        return cls(rows.replace_schema_metadata(None), epoch, known_bits, segment_id, len(data))
+        base, _, bounds = segment_id.partition(CUT)
+        stored = cls(rows.replace_schema_metadata(None), epoch, known_bits, base, len(data))
+        return stored if not bounds else stored.cut(*(int(bound) for bound in bounds.split(":")))
+
+
+def stored_id(segment_id: str) -> str:
+    """Return the id under which a segment's bytes are stored: its own, or that of what it is cut from.
+
+    >>> stored_id("c.0.7.1@100:200")
+    'c.0.7.1'
+    """
+    return segment_id.partition(CUT)[0]
 
 
 def concat(segments: Iterable[Segment]) -> Segment:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from operators.lineage import RowClasses
-from operators.segment import CorruptSegment, Segment
+from operators.segment import CorruptSegment, Segment, stored_id
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,12 @@ class SegmentCache:
     _bytes: int = 0
 
     def get(self, segment_id: str, read: Callable[[], bytes]) -> CachedSegment:
-        """Return a segment: from memory, from the node's file, or from the state store by ``read``."""
+        """Return a segment: from memory, from the node's file, or from the state store.
+
+        Args:
+            segment_id: Its id.
+            read: Reads the bytes under its stored id.
+        """
         entry = self._entries.get(segment_id)
         if entry is not None:
             self._entries.move_to_end(segment_id)
@@ -54,6 +59,11 @@ class SegmentCache:
         if segment is None:
             segment = Segment.decode(read(), segment_id)
         return self.put(segment)
+
+    def keep(self, segment: Segment) -> CachedSegment:
+        """Return the entry of a segment that its holder has at hand."""
+        entry = self._entries.get(segment.id)
+        return self.put(segment) if entry is None else entry
 
     def put(self, segment: Segment) -> CachedSegment:
         """Keep a stored segment in memory and return its entry."""
@@ -80,10 +90,9 @@ class SegmentCache:
             partial.replace(self.directory / segment_id)
 
     def drop(self, segment_id: str) -> None:
-        """Forget a segment that no slice holds any more, and its file."""
-        entry = self._entries.pop(segment_id, None)
-        if entry is not None:
-            self._bytes -= entry.segment.stored_bytes
+        """Forget a stored segment that no slice holds any more, with its cuts and its file."""
+        for name in [name for name in self._entries if stored_id(name) == segment_id]:
+            self._bytes -= self._entries.pop(name).segment.stored_bytes
         if self.directory is not None:
             with contextlib.suppress(OSError):
                 (self.directory / segment_id).unlink()
@@ -92,7 +101,7 @@ class SegmentCache:
         if self.directory is None:
             return None
         try:
-            with pa.memory_map(str(self.directory / segment_id)) as file:
+            with pa.memory_map(str(self.directory / stored_id(segment_id))) as file:
                 return Segment.decode(file.read_buffer(), segment_id)
         except (FileNotFoundError, pa.ArrowInvalid, CorruptSegment):
             return None

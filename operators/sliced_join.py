@@ -89,9 +89,8 @@ def purge(state: SliceState, watermark_us: int, slack_us: int) -> list[Segment]:
         if segment.t_max <= limit:
             leaving.append(segment)
         elif segment.t_min <= limit and segment.t_max - segment.t_min > slack_us:
-            passed = segment.ts <= limit
-            leaving.append(segment.filter(passed))
-            staying.append(segment.filter(~passed))
+            leaving.append(segment.cut(segment.t_min, limit + 1))
+            staying.append(segment.cut(limit + 1, segment.t_max + 1))
         else:
             staying.append(segment)
     state.segments = staying

@@ -35,11 +35,12 @@ from operators.bucket_state import (
 )
 from operators.chain import SIDES, CompiledFamily
 from operators.payload import Payload
-from operators.segment import Segment, encode_rows
+from operators.segment import Segment, stored_id
 from operators.segment_cache import SegmentCache
 from service.failpoints import reached
+from service.sinks.result_files import ResultWriter
 
-OUTPUT_SCHEMA = "kind string, name string, payload binary"
+OUTPUT_SCHEMA = "report string"
 
 #: Compiled plan versions kept per worker: the one in force and the one before, for replays.
 PLANS_KEPT = 2
@@ -55,6 +56,7 @@ class ChainOptions:
         cache_dir: Directory for the node's segment files, or None.
         cache_bytes: Bytes of decoded segments kept per worker.
         engine_lock: Path of the engine's lock file, for failpoints.
+        writer: Writes result files.
     """
 
     checkpoint_id: str
@@ -62,6 +64,7 @@ class ChainOptions:
     cache_dir: str | None
     cache_bytes: int
     engine_lock: str
+    writer: ResultWriter
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +100,7 @@ class ChainProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Process the payloads of one batch for one bucket and yield results, late rows and a report."""
+        """Process the payloads of one batch for one bucket and yield a report."""
         payloads = [Payload.decode(bytes(data)) for frame in rows for data in frame["payload"]]
         number = self._options.bucket_keys.index(int(key[0]))
         worker = self._worker()
@@ -108,19 +111,18 @@ class ChainProcessor(StatefulProcessor):
         batch = payloads[0].batch
         self._save(worker, bucket, number, batch, manifest)
         reached("before-state-commit", batch, self._options.engine_lock)
-        kinds, names, values = [], [], []
-        for family, table in output.results.items():
-            kinds.append("results")
-            names.append(family)
-            values.append(encode_rows(table))
-        for stream_id, table in output.late.items():
-            kinds.append("late")
-            names.append(str(stream_id))
-            values.append(encode_rows(table))
-        kinds.append("report")
-        names.append(str(number))
-        values.append(json.dumps(_report(bucket, output, batch)).encode())
-        yield pd.DataFrame({"kind": kinds, "name": names, "payload": values})
+        report = _report(bucket, output, batch) | self._write(output, batch)
+        yield pd.DataFrame({"report": [json.dumps(report)]})
+
+    def _write(self, output: BatchOutput, batch: int) -> dict[str, list[dict[str, Any]]]:
+        """Write results and late rows and return what the report says of the files."""
+        writer = self._options.writer
+        files = [writer.write_pairs(batch, family, rows) for family, rows in output.results.items()]
+        late = [writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items()]
+        return {
+            "files": [asdict(file) for file in files],
+            "late_files": [asdict(file) for file in late if file is not None],
+        }
 
     def close(self) -> None:
         """Nothing to close: what lives longer belongs to the worker."""
@@ -164,7 +166,7 @@ class ChainProcessor(StatefulProcessor):
         return worker.plans[key]
 
     def _read_segment(self, segment_id: str) -> bytes:
-        stored = self._segments.getValue((segment_id,))
+        stored = self._segments.getValue((stored_id(segment_id),))
         if stored is None:
             raise InvariantBroken(f'segment "{segment_id}" is in the manifest but not in the state')
         return bytes(stored[0])
@@ -186,7 +188,7 @@ class ChainProcessor(StatefulProcessor):
             self._plan.update((version, encode_plan(bucket.plan)))
         for chain in bucket.chains.values():
             for _, _, segment in chain.segments():
-                entry = worker.cache.get(segment.id, segment.encode)
+                entry = worker.cache.keep(segment)
                 entry.version, entry.classes = version, chain.known_classes(segment)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -60,7 +62,10 @@ class PlanForm(StrEnum):
     DOT = "dot"
 
 
-FormatOption = Annotated[PlanForm, typer.Option("--format", help="How to print it.")]
+FormatOption = Annotated[
+    PlanForm | None,
+    typer.Option("--format", help="How to print it. [default: text; json from a service]"),
+]
 
 
 @app.command()
@@ -79,10 +84,8 @@ def serve(
     setup_logging(settings.log_level, settings.log_format)
     from service.serve import serve as serve_until_signal
 
-    typer.echo(
-        f"sluice: serving on http://{settings.host}:{settings.port} from {settings.data_dir}", err=True
-    )
-    serve_until_signal(settings)
+    where = f"http://{settings.host}:{settings.port} from {settings.data_dir}"
+    serve_until_signal(settings, lambda: typer.echo(f"sluice: serving on {where}", err=True))
 
 
 @app.command()
@@ -148,26 +151,33 @@ def plan(
     workload: Annotated[
         Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
     ] = None,
-    form: FormatOption = PlanForm.TEXT,
+    form: FormatOption = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Print the shared plan of a workload file, or of the running service."""
     if workload is None:
-        typer.echo(client(url).text("GET", "/plan", params={"format": form.value}).rstrip("\n"))
+        wanted = (form or PlanForm.JSON).value
+        typer.echo(client(url).text("GET", "/plan", params={"format": wanted}).rstrip("\n"))
         return
     from service.plan_workload import plan_text
 
-    typer.echo(plan_text(workload, form.value))
+    typer.echo(plan_text(workload, (form or PlanForm.TEXT).value))
 
 
 def main() -> None:
     """Run the command line and turn errors into exit codes."""
+    signal.signal(signal.SIGTERM, _end)
     try:
         app()
     except SluiceError as error:
         sys.stdout.flush()
         typer.echo(f"error: {error}", err=True)
         sys.exit(2 if isinstance(error, (InvalidInput, NotFound, Conflict)) else 1)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End like an exception, so that Spark is stopped and what is temporary removed."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

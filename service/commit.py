@@ -22,7 +22,6 @@ from catalog.errors import InvariantBroken
 from catalog.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
 from service.failpoints import reached
-from service.sinks.result_files import REPORT_SCHEMA, ResultWriter
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,6 @@ class BatchCommitter:
         store: Catalog.
         results_dir: Directory of result files.
         late_dir: Directory of late rows.
-        keep_late_rows: Whether late rows are kept, not only counted.
         epoch: Fencing epoch of the engine.
         engine_lock: Path of the lock file, for failpoints.
     """
@@ -56,7 +54,6 @@ class BatchCommitter:
     store: Store
     results_dir: Path
     late_dir: Path
-    keep_late_rows: bool
     epoch: int
     engine_lock: str
 
@@ -73,18 +70,11 @@ class BatchCommitter:
             InvariantBroken: Buckets disagree.
         """
         started_at_us = wall_clock_us()
-        write = ResultWriter(
-            str(self.results_dir), str(self.late_dir) if self.keep_late_rows else None, self.epoch
-        )
-
-        def write_files(batches: Any) -> Any:
-            yield from write(batches)
-
-        lines = [tuple(line) for line in output.mapInArrow(write_files, REPORT_SCHEMA).collect()]
-        if not lines:
+        reports = [json.loads(row.report) for row in output.collect()]
+        if not reports:
             log.debug("empty batch", extra={"spark_batch": spark_batch})
             return
-        manifest = self._manifest(lines, started_at_us)
+        manifest = self._manifest(reports, started_at_us)
         batch = manifest.batch
         reached("after-state-commit", batch, self.engine_lock)
         reached("before-result-commit", batch, self.engine_lock)
@@ -119,8 +109,7 @@ class BatchCommitter:
                 if file.path not in named:
                     (directory / file.path).unlink(missing_ok=True)
 
-    def _manifest(self, lines: list[tuple[str, str, str]], started_at_us: int) -> BatchManifest:
-        reports = [json.loads(payload) for kind, _, payload in lines if kind == "report"]
+    def _manifest(self, reports: list[dict[str, Any]], started_at_us: int) -> BatchManifest:
         numbers = {report["batch"] for report in reports}
         if len(numbers) != 1:
             raise InvariantBroken(f"buckets disagree about the batch: {sorted(numbers)}")
@@ -143,8 +132,8 @@ class BatchCommitter:
             batch=batch,
             epoch=self.epoch,
             plan_version=version,
-            files=_files(lines, "results"),
-            late_files=self._late_files(lines),
+            files=_files(reports, "files"),
+            late_files=self._late_files(reports),
             routes=tuple(Route(route, version, ids) for route, ids in sorted(routes.items())),
             streams=_stream_counters(reports, batch),
             slices=_slice_counters(reports),
@@ -153,19 +142,15 @@ class BatchCommitter:
             committed_at_us=wall_clock_us(),
         )
 
-    def _late_files(self, lines: list[tuple[str, str, str]]) -> tuple[ResultFile, ...]:
-        files = _files(lines, "late")
+    def _late_files(self, reports: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
+        files = _files(reports, "late_files")
         return tuple(
             ResultFile(file.path, self.store.stream_by_id(int(file.family)).name, file.rows) for file in files
         )
 
 
-def _files(lines: list[tuple[str, str, str]], kind: str) -> tuple[ResultFile, ...]:
-    found = []
-    for line_kind, name, payload in lines:
-        if line_kind == kind:
-            facts = json.loads(payload)
-            found.append(ResultFile(facts["path"], name, facts["rows"]))
+def _files(reports: list[dict[str, Any]], kind: str) -> tuple[ResultFile, ...]:
+    found = [ResultFile(**facts) for report in reports for facts in report[kind]]
     return tuple(sorted(found, key=lambda file: (file.family, file.path)))
 
 

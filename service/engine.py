@@ -37,6 +37,7 @@ from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
 from service.job import JobOptions, jvm_pid, start_job, start_session
 from service.settings import Settings
+from service.sinks.result_files import ResultWriter
 
 log = logging.getLogger(__name__)
 
@@ -258,7 +259,6 @@ class Engine:
             store=self.store,
             results_dir=self.data_dir.results,
             late_dir=self.data_dir.late,
-            keep_late_rows=self.settings.keep_late_rows,
             epoch=self._epoch,
             engine_lock=str(self.data_dir.engine_lock),
         )
@@ -278,7 +278,12 @@ class Engine:
                 "engine_lock": str(self.data_dir.engine_lock),
             },
             chain=ChainOptions(
-                checkpoint_id, keys, str(self.data_dir.cache), CACHE_BYTES, str(self.data_dir.engine_lock)
+                checkpoint_id=checkpoint_id,
+                bucket_keys=keys,
+                cache_dir=str(self.data_dir.cache),
+                cache_bytes=CACHE_BYTES,
+                engine_lock=str(self.data_dir.engine_lock),
+                writer=self._writer(),
             ),
             partitions=partitions,
             bounded=self.bounded,
@@ -288,6 +293,10 @@ class Engine:
         if not self._stopping:
             self._set_state("running")
         log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
+
+    def _writer(self) -> ResultWriter:
+        late = str(self.data_dir.late) if self.settings.keep_late_rows else None
+        return ResultWriter(str(self.data_dir.results), late, self._epoch)
 
     def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
         """Return checkpoint id, bucket keys and shuffle partitions; the first start fixes them."""

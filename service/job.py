@@ -1,4 +1,4 @@
-"""The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the writers of ROUTE.
+"""The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the commit of ROUTE.
 
 spark.readStream.format("sluice")          bucket, payload
   .groupBy("bucket")
@@ -93,6 +93,7 @@ def start_session(settings: Settings, partitions: int, log_file: Path) -> SparkS
     conf.set("spark.driver.memory", settings.driver_memory)
     conf.set("spark.ui.enabled", str(settings.spark_ui).lower())
     conf.set("spark.sql.shuffle.partitions", str(partitions))
+    conf.setAll(list(settings.spark_conf.items()))
     with log_file.open("ab") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     session = SparkSession(SparkContext(conf=conf, gateway=gateway))

@@ -11,8 +11,11 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-#: Loggers that say more than their worth at INFO: py4j logs every callback, alembic every migration context.
-QUIET = ("py4j", "alembic", "httpx", "httpcore", "asyncio", "numba")
+#: Loggers that say more than their worth at INFO.
+QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
+#: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped; the
+#: engine tells a failure of the job itself.
+SILENT = ("py4j",)
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -34,6 +37,8 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
     root.setLevel(level)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:

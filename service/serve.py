@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +27,19 @@ class AddressInUse(InvalidInput):
     code = "address-in-use"
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
     """Serve until a signal comes.
+
+    Args:
+        settings: Settings of the service.
+        on_ready: Called once requests are answered.
 
     Raises:
         AddressInUse: The port is taken.
         SluiceError: The engine cannot start, for example because another one holds the data directory.
     """
     with _bound_socket(settings) as listener:
-        app = _Startup(_create_app(settings))
+        app = _Startup(_create_app(settings), on_ready)
         server = uvicorn.Server(_config(app, settings))
         # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
@@ -53,7 +57,7 @@ def serving(settings: Settings) -> Iterator[Any]:
     """
     with _bound_socket(settings) as listener:
         inner = _create_app(settings)
-        app = _Startup(inner)
+        app = _Startup(inner, lambda: None)
         server = uvicorn.Server(_config(app, settings))
         thread = threading.Thread(target=server.run, args=([listener],), name="api")
         thread.start()
@@ -103,8 +107,9 @@ def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
 class _Startup:
     """Keeps the error with which the application's start failed; uvicorn would only log its traceback."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         self._app = app
+        self._on_ready = on_ready
         self._done = threading.Event()
         self._error: BaseException | None = None
 
@@ -119,6 +124,7 @@ class _Startup:
             await send(message)
             if message["type"] == "lifespan.startup.complete":
                 self._done.set()
+                self._on_ready()
 
         try:
             await self._app(scope, receive, watch)

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from catalog.errors import InvalidInput
 
@@ -37,6 +37,7 @@ class Settings(BaseSettings):
         max_rows_per_batch: Rows admitted to one micro-batch, over all streams.
         catalog_url: SQLAlchemy URL of the catalog; by default SQLite in the data directory.
         spark_master: Spark master; by default ``local[cores]``.
+        spark_conf: More Spark configuration, such as a cluster's; a JSON object in the environment.
         spark_ui: Whether Spark serves its own web page.
         list_interval_ms: How often source directories are looked through for new files.
         keep_late_rows: Whether late rows are kept in files, not only counted.
@@ -55,6 +56,7 @@ class Settings(BaseSettings):
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
     catalog_url: str | None = None
     spark_master: str | None = None
+    spark_conf: dict[str, str] = Field(default_factory=dict)
     spark_ui: bool = False
     list_interval_ms: int = Field(default=500, ge=10)
     keep_late_rows: bool = True
@@ -88,6 +90,8 @@ def load_settings(**options: object) -> Settings:
     given = {name: value for name, value in options.items() if value is not None}
     try:
         return Settings(**given)  # type: ignore[arg-type]  # pydantic checks the values at run time
+    except SettingsError as error:
+        raise InvalidSetting(f"{error}", hint="Write the variable as a JSON object.") from error
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "?"

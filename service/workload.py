@@ -291,21 +291,13 @@ def _script(model: _WorkloadDocument, document: YamlDocument) -> tuple[ScriptSte
 def _check_names(
     queries: tuple[WorkloadQuery, ...], script: tuple[ScriptStep, ...], document: YamlDocument
 ) -> None:
-    """Follow the script: a name is free when it is added, and there when it is removed."""
+    """Follow the script: a name is free when its query comes, and there when it goes."""
     running: set[str] = set()
-    ever: set[str] = set()
 
     def enter(query: WorkloadQuery) -> None:
         location = document.location((*query.path, "name"))
         if query.name in running:
             raise InvalidWorkload(f'query "{query.name}" is declared twice', location=location)
-        if query.name in ever:  # its results would share DIR/<query> with those of the query that left
-            raise WorkloadNotSupported(
-                f'query name "{query.name}" cannot come back in the same run',
-                hint="Give the new query another name.",
-                location=location,
-            )
-        ever.add(query.name)
         running.add(query.name)
 
     for query in queries:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from catalog.clock import wall_clock_us
@@ -18,7 +19,7 @@ from catalog.store import Store
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Backfill, Query
 from catalog.values.query_record import QueryRecord
-from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
+from catalog.values.stream import FilesSource, HttpSource, Stream
 from operators.dry_run import dry_run
 from planner.bind import bind
 from planner.build_plan import build_plan
@@ -28,7 +29,7 @@ from service.inputs.errors import NotAnHttpStream
 from service.inputs.files import list_files
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
-from service.inputs.validate import validate_source
+from service.inputs.validate import resolve_source, validate_source
 from service.results import ResultReader
 from service.settings import Settings
 from service.statistics import Statistics, read_statistics
@@ -135,12 +136,11 @@ class Workspace:
             NameTaken: A stream of that name exists.
             InvalidInput: Its source cannot be read as it says.
         """
+        draft = resolve_source(draft, base=Path.cwd(), now_us=wall_clock_us())
         validate_source(draft)
-        if isinstance(draft.source, GeneratorSource) and draft.source.start_us is None:
-            draft = replace(draft, source=replace(draft.source, start_us=wall_clock_us()))
         stream = self.store.add_stream(draft)
         if isinstance(stream.source, FilesSource):
-            list_files(self.store, stream)
+            list_files(self.store, stream, settle_s=self._watcher.interval_s)
         if stream.start == "latest":
             stream = self.store.set_initial_position(stream.name, self._inputs.end(stream))
         return stream

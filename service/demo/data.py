@@ -127,8 +127,13 @@ class Step:
         return sum(int(table.num_rows) for table in self.tables.values())
 
 
-def demo_streams(inbox: Path) -> tuple[Stream, Stream]:
-    """Return the two streams, without ids, read from directories of ``inbox``."""
+def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[Stream, Stream]:
+    """Return the two streams, without ids, read from directories of ``inbox``.
+
+    Args:
+        inbox: Directory of both.
+        max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
+    """
     flights, weather = (
         Stream(
             id=0,
@@ -136,7 +141,7 @@ def demo_streams(inbox: Path) -> tuple[Stream, Stream]:
             columns=tuple(Column(column, kind) for column, kind in columns.items()),
             event_time="ts",
             lateness_us=LATENESS_US,
-            source=FilesSource("parquet", str(inbox.absolute() / name)),
+            source=FilesSource("parquet", str(inbox.absolute() / name), max_files_per_batch),
         )
         for name, columns in (("flights", FLIGHT_COLUMNS), ("weather", WEATHER_COLUMNS))
     )
@@ -180,7 +185,8 @@ def steps(tables: DemoTables, step_us: int) -> Iterator[Step]:
     """
     start = tables.first_us // DAY_US * DAY_US + MINUTE_US
     edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
-    named = {"flights": tables.flights, "weather": tables.weather}
+    # Weather first: whoever reads while a step is being written should not see flights without it.
+    named = {"weather": tables.weather, "flights": tables.flights}
     ends = {name: np.searchsorted(micros(table), edges, side="left") for name, table in named.items()}
     for number, end_us in enumerate(edges):
         cut: dict[str, pa.Table] = {}

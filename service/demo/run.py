@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: A day of 2013 per second: the year passes in six minutes.
 DEFAULT_SPEED = 86_400.0
-#: With --once a batch takes about a week, so that there is progress to see.
-ONCE_ROWS_PER_BATCH = 7_000
+#: With --once a batch takes one file of each stream, a week, so that there is progress to see.
+ONCE_FILES_PER_BATCH = 1
 #: The first plan is active when Spark has started, about ten seconds on two cores.
 START_TIMEOUT_S = 180.0
 #: How often the screen is drawn, and how often a line is printed where there is no terminal.
@@ -64,15 +64,13 @@ def run_demo(settings: Settings, *, speed: float | None, once: bool, data_dir: P
     use_java()
     with _directory(data_dir) as root:
         settings = settings.for_data_dir(root)
-        if pace is None:
-            settings = settings.model_copy(update={"max_rows_per_batch": ONCE_ROWS_PER_BATCH})
         console.print(f"Reading the data and starting Spark on {settings.cores} cores ...")
         tables = load_tables()
         with _workspace(settings, serve=not once) as workspace:
             replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
             if pace is None:
                 replay.write()  # before the streams are registered, so that both are found whole
-            queries = _register(workspace, root / "inbox")
+            queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
             reader = ProgressReader(workspace.store, _meter(workspace, tables))
             if not once:
                 url = f"http://{settings.host}:{settings.port}"
@@ -114,10 +112,10 @@ def _watch(
     return progress
 
 
-def _register(workspace: Workspace, inbox: Path) -> tuple[Query, ...]:
+def _register(workspace: Workspace, inbox: Path, files_per_batch: int | None) -> tuple[Query, ...]:
     """Register streams and queries that are not there yet, and wait until all are active."""
     streams = {stream.name for stream in workspace.store.streams()}
-    for stream in demo_streams(inbox):
+    for stream in demo_streams(inbox, files_per_batch):
         (inbox / stream.name).mkdir(parents=True, exist_ok=True)
         if stream.name not in streams:
             workspace.register_stream(stream)

@@ -31,8 +31,8 @@ def summary(progress: Progress, seconds: float, queries: Sequence[Query]) -> Ren
     total = sum(progress.results.values())
     head = (
         f"{progress.input_rows:,} rows in {seconds:.1f} s ({progress.input_rows / seconds:,.0f} rows/s, "
-        f"{progress.batches:,} batches, {progress.late_rows:,} late) gave {total:,} results "
-        f"of {len(queries)} queries.\n"
+        f"{progress.batches:,} batches, {progress.late_rows:,} late)\n"
+        f"{total:,} results of {len(queries)} queries\n"
     )
     return Group(Text(head), results(progress, queries), Text(), numbers(progress))
 
@@ -57,7 +57,7 @@ def numbers(progress: Progress) -> Table:
 def results(progress: Progress, queries: Sequence[Query]) -> Table:
     """Return the queries with their results so far, windows and questions."""
     questions = {query.name: query.question for query in QUERIES}
-    table = _table("query", ">results", "windows", "asks for")
+    table = _table("query", ">results", "windows", "asks for", last_gives_way=True)
     for query in queries:
         count = progress.results.get(query.id, 0)
         windows = f"{format_duration(query.a.window_us)}, {format_duration(query.b.window_us)}"
@@ -91,17 +91,15 @@ def welcome(url: str, data_dir: str, speed: float) -> RenderableType:
     return Text("\n".join(lines))
 
 
-def _table(*headers: str) -> Table:
-    """Return a table whose last column gives way first; ``>`` before a header aligns it right."""
-    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-    for header in headers:
-        # A least width keeps a column whole on a narrow terminal.
-        width = None if header == "asks for" else {"query": 22, ">results": 7, "windows": 11}.get(header)
+def _table(*headers: str, last_gives_way: bool = False) -> Table:
+    """Return a table whose lines do not wrap; ``>`` before a header aligns it right."""
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, expand=last_gives_way)
+    for number, header in enumerate(headers, start=1):
         table.add_column(
             header.removeprefix(">"),
             justify="right" if header.startswith(">") else "left",
             no_wrap=True,
-            min_width=width,
+            ratio=1 if last_gives_way and number == len(headers) else None,
         )
     return table
 

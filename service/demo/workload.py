@@ -29,7 +29,7 @@ def write_workload(
     for step in steps(load_tables(), step_us):
         write_step(step, directory)
     document = {
-        "streams": [_document(stream, max_files_per_batch) for stream in demo_streams(directory)],
+        "streams": [_document(stream) for stream in demo_streams(directory, max_files_per_batch)],
         "queries": [{"name": query.name, "cql": query.cql} for query in QUERIES],
         "strategy": "mem-opt",
     }
@@ -49,11 +49,11 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def _document(stream: Stream, max_files_per_batch: int | None) -> dict[str, object]:
+def _document(stream: Stream) -> dict[str, object]:
     assert isinstance(stream.source, FilesSource)
     source: dict[str, object] = {"type": "files", "format": stream.source.format, "path": stream.name}
-    if max_files_per_batch is not None:
-        source["max_files_per_batch"] = max_files_per_batch
+    if stream.source.max_files_per_batch is not None:
+        source["max_files_per_batch"] = stream.source.max_files_per_batch
     return {
         "name": stream.name,
         "columns": {column.name: column.type for column in stream.columns},

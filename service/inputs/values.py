@@ -139,7 +139,7 @@ def _iso_us(text: str) -> int:
 
 def _json(values: Sequence[object], column_type: str) -> pa.Array:
     base = column_type.partition("(")[0]
-    kinds = set(map(_kind, values)) - {NoneType}
+    kinds = set(map(type, values)) - {NoneType}
     if not kinds <= _JSON_KINDS[base]:
         raise TypeError(column_type)
     if base == "double" and kinds != {float}:
@@ -151,10 +151,6 @@ def _json(values: Sequence[object], column_type: str) -> pa.Array:
     if base == "timestamp":
         return _json_times(values, kinds)
     return pa.array(values, arrow_type(column_type))
-
-
-def _kind(value: object) -> type:
-    return type(value)
 
 
 def _json_times(values: Sequence[object], kinds: set[type]) -> pa.Array:

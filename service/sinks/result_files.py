@@ -1,30 +1,29 @@
 """ROUTE's last step: joined pairs become Parquet files that nobody sees before a manifest names them.
 
-A file holds each pair once, with its route, for all queries and buckets of the task. Its name contains the
-writing engine's fencing epoch and a random part, so that a second attempt or a survivor never overwrites
-a file that a manifest names.
+A bucket's task writes each pair once, with its route, for all queries, and passes on the file's name
+alone: pairs that travelled through Spark to a writer of their own took a fifth of the job's CPU time. A
+file's name contains the writing engine's fencing epoch and a random part, so that a second attempt or a
+survivor never overwrites a file that a manifest names.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from operators.segment import decode_rows
+from catalog.values.batch import ResultFile
 
-REPORT_SCHEMA = "kind string, name string, payload string"
-_REPORT_ARROW = pa.schema([("kind", pa.string()), ("name", pa.string()), ("payload", pa.string())])
+#: Columns whose values repeat: one route, version and batch for many pairs.
+_REPEATED = ("_route", "_plan_version", "_batch")
 
 
 @dataclass(frozen=True, slots=True)
 class ResultWriter:
-    """Writes the output of one task.
+    """Writes the files of one engine.
 
     Attributes:
         results_dir: Directory of result files.
@@ -36,48 +35,30 @@ class ResultWriter:
     late_dir: str | None
     epoch: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write every payload of a task and yield one line per file and report.
+    def write_pairs(self, batch: int, family: str, rows: pa.RecordBatch) -> ResultFile:
+        """Write joined pairs of a family and return the file, relative to the results directory."""
+        name = self._name(batch, family)
+        self._write(Path(self.results_dir) / name, rows)
+        return ResultFile(name, family, rows.num_rows)
 
-        Args:
-            batches: Rows (kind, name, payload) of ``service.chain_processor``.
+    def write_late(self, batch: int, stream_id: int, rows: pa.RecordBatch) -> ResultFile | None:
+        """Write late rows and return the file, named by the stream id; None if they are not kept."""
+        if self.late_dir is None:
+            return None
+        name = self._name(batch, str(stream_id))
+        self._write(Path(self.late_dir) / name, rows)
+        return ResultFile(name, str(stream_id), rows.num_rows)
 
-        Yields:
-            Rows (kind, name, payload): reports as they came, and (kind, family or stream id,
-            {"path", "rows"}) for each file.
-        """
-        tables: dict[tuple[str, str], list[pa.RecordBatch]] = {}
-        lines: list[tuple[str, str, str]] = []
-        for batch in batches:
-            for kind, name, payload in zip(*(column for column in batch.columns), strict=True):
-                if kind.as_py() == "report":
-                    lines.append(("report", name.as_py(), payload.as_py().decode()))
-                else:
-                    tables.setdefault((kind.as_py(), name.as_py()), []).append(
-                        decode_rows(payload.as_buffer())
-                    )
-        # Every bucket reports, so whatever a task writes comes with the number of its batch.
-        number = json.loads(lines[0][2])["batch"] if lines else None
-        for (kind, name), parts in tables.items():
-            directory = self.results_dir if kind == "results" else self.late_dir
-            if directory is None:
-                continue
-            file_name = f"b{number:09d}-{name}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
-            rows = self._write(Path(directory) / file_name, parts)
-            lines.append((kind, name, json.dumps({"path": file_name, "rows": rows})))
-        columns = [pa.array(column, pa.string()) for column in zip(*lines, strict=True)] if lines else []
-        if columns:
-            yield pa.RecordBatch.from_arrays(columns, schema=_REPORT_ARROW)
+    def _name(self, batch: int, of: str) -> str:
+        return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
-    def _write(self, path: Path, parts: list[pa.RecordBatch]) -> int:
+    def _write(self, path: Path, rows: pa.RecordBatch) -> None:
         # Pairs are written once and read by column: plain pages, dictionaries only where values repeat.
-        repeated = [c for c in ("_route", "_plan_version", "_batch") if c in parts[0].schema.names]
+        repeated = [column for column in _REPEATED if column in rows.schema.names]
         with (
             path.open("wb") as file,
             pq.ParquetWriter(
-                file, parts[0].schema, compression="lz4", use_dictionary=repeated, write_statistics=False
+                file, rows.schema, compression="lz4", use_dictionary=repeated, write_statistics=False
             ) as writer,
         ):
-            for part in parts:
-                writer.write_batch(part, row_group_size=max(part.num_rows, 1))
-        return sum(part.num_rows for part in parts)
+            writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))

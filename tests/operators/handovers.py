@@ -3,9 +3,15 @@
 Cases of ``tests.operators.cases`` seldom need a held row of a held row: whoever is entitled to a row usually
 stays. Here a query lives for a batch or two, its successor starts from the state, and rows come slowly enough
 that the same ones are handed on several times, past filters, windows and columns of all holders.
+
+In half of the cases all queries have the same filters and columns and batches are small: only then does
+compaction merge rows of several plan versions into one segment.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -14,51 +20,81 @@ from tests.operators.cases import Case, Step
 from tests.operators.queries import Row, a_query, a_stream
 
 _windows = st.sampled_from((30, 9, 14, 60, UNBOUNDED_US))
-_filters = st.sampled_from((None, None, '"v" < 5', '"v" > 2', '"w" = 1'))
-_columns = st.sampled_from(((), ("v",), ("w",), ("v", "w")))
 
 #: One integer per row: stream, step of the clock, v, w.
 _ROW_CODES = 2 * 4 * 8 * 2
 
 
+@dataclass(frozen=True)
+class Manner:
+    """What differs between the two halves."""
+
+    filters: tuple[str | None, ...]
+    columns: tuple[tuple[str, ...], ...]
+    batches: tuple[int, int]
+    rows: tuple[int, int]
+    steps_us: tuple[int, ...]
+
+
+VARIED = Manner(
+    filters=(None, None, '"v" < 5', '"v" > 2', '"w" = 1'),
+    columns=((), ("v",), ("w",), ("v", "w")),
+    batches=(3, 7),
+    rows=(2, 9),
+    steps_us=(0, 1, 2, 4),
+)
+UNIFORM = Manner(filters=(None,), columns=((),), batches=(6, 14), rows=(1, 3), steps_us=(0, 1, 1, 2))
+
+
 @st.composite
 def handovers(draw: st.DrawFn) -> Case:
     """Draw a case of one family in which the queries change before almost every batch."""
+    manner = draw(st.sampled_from((UNIFORM, VARIED)))
     streams = {i: a_stream(i, draw(st.sampled_from((0, 3)))) for i in (1, 2)}
-    clock = 0
-    positions = {1: 0, 2: 0}
-    number = 0
-    running: list[Query] = []
     steps = []
-    for batch in range(draw(st.integers(3, 7))):
-        running = [q for q in running if draw(st.integers(0, 2)) == 0]
+    clock, number = 0, 0
+    positions = {1: 0, 2: 0}
+    running: list[Query] = []
+    for batch in range(draw(st.integers(*manner.batches))):
+        running = [q for q in running if draw(st.integers(0, 2)) < (1 if manner is VARIED else 2)]
         before = tuple(running)
         for _ in range(draw(st.integers(0 if running else 1, 2))):
             number += 1
-            running.append(_query(draw, number, first=batch == 0))
+            running.append(_query(draw, number, manner, first=batch == 0))
         between = before if batch and draw(st.integers(0, 3)) == 3 else None
-        rows = []
-        for code in draw(st.lists(st.integers(0, _ROW_CODES - 1), min_size=2, max_size=9)):
-            code, stream = divmod(code, 2)
-            code, advance = divmod(code, 4)
-            v, w = divmod(code, 2)
-            clock += (0, 1, 2, 4)[advance]
-            values = {"k": 1, "m": None, "v": v, "w": w}
-            rows.append((1 + stream, Row(positions[1 + stream], clock, values)))
-            positions[1 + stream] += 1
-        steps.append(Step(tuple(running), tuple(rows), between=between))
+        codes = draw(
+            st.lists(st.integers(0, _ROW_CODES - 1), min_size=manner.rows[0], max_size=manner.rows[1])
+        )
+        rows, clock = _rows(codes, clock, positions, manner.steps_us)
+        steps.append(Step(tuple(running), rows, between=between))
     slack_us = draw(st.sampled_from((25, 4, 0, 60)))
     return Case(streams, tuple(steps), draw(st.integers(1, 2)), slack_us, stored=draw(st.booleans()))
 
 
-def _query(draw: st.DrawFn, number: int, first: bool) -> Query:
+def _rows(
+    codes: Sequence[int], clock: int, positions: dict[int, int], steps_us: Sequence[int]
+) -> tuple[tuple[tuple[int, Row], ...], int]:
+    """Return rows in order of time, and the clock after them; ``positions`` count on."""
+    rows = []
+    for code in codes:
+        code, stream = divmod(code, 2)
+        code, advance = divmod(code, 4)
+        v, w = divmod(code, 2)
+        clock += steps_us[advance]
+        values = {"k": 1, "m": None, "v": v, "w": w}
+        rows.append((1 + stream, Row(positions[1 + stream], clock, values)))
+        positions[1 + stream] += 1
+    return tuple(rows), clock
+
+
+def _query(draw: st.DrawFn, number: int, manner: Manner, first: bool) -> Query:
     return a_query(
         number,
         draw(_windows),
         draw(_windows),
-        filter_a=draw(_filters),
-        filter_b=draw(_filters),
-        columns_a=draw(_columns),
-        columns_b=draw(_columns),
-        backfill="none" if first or draw(st.integers(0, 7)) == 7 else "state",
+        filter_a=draw(st.sampled_from(manner.filters)),
+        filter_b=draw(st.sampled_from(manner.filters)),
+        columns_a=draw(st.sampled_from(manner.columns)),
+        columns_b=draw(st.sampled_from(manner.columns)),
+        backfill="none" if first or draw(st.integers(0, 3)) == 3 else "state",
     )

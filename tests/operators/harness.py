@@ -23,7 +23,7 @@ from operators.bucket_state import (
 )
 from operators.pack import control_payloads, packer
 from operators.payload import Payload
-from operators.segment import Segment
+from operators.segment import Segment, stored_id
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Runner:
         loaded = load_bucket(
             manifest,
             plan,
-            lambda i: Segment.decode(known[i], i),
+            lambda i: Segment.decode(known[stored_id(i)], i),
             compiled if self.slack_us is not None else {},
         )
         loaded.slack_us = self.slack_us

@@ -8,13 +8,13 @@ from tests.operators.cases import REPEATABLE, Case, cases, check
 from tests.operators.handovers import handovers
 
 
-@settings(REPEATABLE, max_examples=500)
+@settings(REPEATABLE, max_examples=400)
 @given(cases())
 def test_results_and_late_rows_are_those_of_nested_loops(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=400)
+@settings(REPEATABLE, max_examples=300)
 @given(cases(activations=True, family=0))
 def test_queries_that_come_and_go_get_what_they_are_entitled_to(case: Case) -> None:
     check(case)

@@ -166,9 +166,5 @@ def test_the_demo_can_be_written_as_a_workload(tmp_path: Path) -> None:
 
     check_sources(workload)
     streams, bound = bind_workload(workload)
-    expected = tuple(
-        replace(s, id=i, source=replace(s.source, max_files_per_batch=2))
-        for i, s in enumerate(demo_streams(tmp_path), start=1)
-    )
-    assert streams == expected
+    assert streams == tuple(replace(s, id=i) for i, s in enumerate(demo_streams(tmp_path, 2), start=1))
     assert [query.name for query in bound.values()] == [query.name for query in QUERIES]

@@ -36,6 +36,13 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
     )
 
 
+def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_SPARK_CONF", "a=b")
+
+    with pytest.raises(InvalidSetting, match="spark_conf"):
+        load_settings()
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1  # type: ignore[misc]  # the test is that it fails

@@ -71,15 +71,18 @@ def _objects(path: str) -> tuple[list[dict[str, object]], list[int]]:
 
     rows: list[dict[str, object]] = []
     lines: list[int] = []
-    decode = json.JSONDecoder().decode
+    decode = json.JSONDecoder().raw_decode  # half the time of loads, which looks for white space around
     # Only \n ends a line: str.splitlines would also cut at U+2028, which JSON strings may hold.
     for number, line in enumerate(text.split("\n"), start=1):
-        if not line or line.isspace():
+        line = line.strip(" \t\r")
+        if not line:
             continue
         try:
-            row = decode(line)
-        except (ValueError, RecursionError) as error:
-            raise UnusableFile(f"row {len(rows) + 1} (line {number}) is not JSON: {line[:80]!r}") from error
+            row, end = decode(line)
+        except (ValueError, RecursionError):
+            row, end = None, -1
+        if end != len(line):
+            raise UnusableFile(f"row {len(rows) + 1} (line {number}) is not JSON: {line[:80]!r}")
         if not isinstance(row, dict):
             raise UnusableFile(f"row {len(rows) + 1} (line {number}) is not a JSON object: {line[:80]!r}")
         rows.append(row)
