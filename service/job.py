@@ -2,8 +2,8 @@
 
 spark.readStream.format("sluice")          bucket, payload
   .groupBy("bucket")
-  .transformWithStateInPandas(...)          kind, name, payload
-  .writeStream.foreachBatch(...)            files, then one manifest
+  .transformWithStateInPandas(...)          result files on the side; one report per bucket
+  .writeStream.foreachBatch(...)            one manifest
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ SPARK_CONFIGURATION = {
         STATE_RECORDS_PER_REPLY
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # How often an idle job asks for input; at Spark's 10 ms the source takes a tenth of a core for nothing.
+    "spark.sql.streaming.pollingDelay": "50ms",
+    # Only the last batch can replay; 100 versions of the state, Spark's default, are gigabytes of disk.
+    "spark.sql.streaming.minBatchesToRetain": "10",
     # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn
     # it on.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",

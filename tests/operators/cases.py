@@ -289,10 +289,12 @@ def _changes(
         if draw(st.integers(0, 2)) != 2:
             continue
         running = [q for q in running if draw(st.integers(0, 3)) != 3]
-        between = draw(st.sampled_from((None, None, tuple(running))))
-        for _ in range(draw(st.integers(0, 2))):
+        added = draw(st.integers(0, 2))
+        for _ in range(added):
             number += 1
             running.append(_query(draw, number, pool, True))
+        # In between, who leaves has left and the last one has not come yet.
+        between = tuple(running[:-1]) if added and draw(st.integers(0, 2)) == 2 else None
         changes[batch] = (between, tuple(running))
     return changes
 

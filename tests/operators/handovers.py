@@ -57,11 +57,12 @@ def handovers(draw: st.DrawFn) -> Case:
     running: list[Query] = []
     for batch in range(draw(st.integers(*manner.batches))):
         running = [q for q in running if draw(st.integers(0, 2)) < (1 if manner is VARIED else 2)]
-        before = tuple(running)
-        for _ in range(draw(st.integers(0 if running else 1, 2))):
+        added = draw(st.integers(0 if running else 1, 2))
+        for _ in range(added):
             number += 1
             running.append(_query(draw, number, manner, first=batch == 0))
-        between = before if batch and draw(st.integers(0, 3)) == 3 else None
+        # In between, who leaves has left and the last one has not come yet.
+        between = tuple(running[:-1]) if batch and added and draw(st.integers(0, 3)) == 3 else None
         codes = draw(
             st.lists(st.integers(0, _ROW_CODES - 1), min_size=manner.rows[0], max_size=manner.rows[1])
         )

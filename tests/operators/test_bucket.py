@@ -127,6 +127,16 @@ def test_versions_of_one_batch_are_one_boundary() -> None:
     assert runner.results == {(2, 0, 0): 1}
 
 
+def test_a_query_of_any_version_of_the_batch_is_backfilled() -> None:
+    first = a_plan(a_query(1, 50))
+    second = a_plan(a_query(1, 50), a_query(2, 50, backfill="state"), previous=first)
+    third = a_plan(a_query(2, 50, backfill="state"), a_query(3, 50), previous=second)
+    runner = Runner(STREAMS)
+    runner.step(tables({1: [(0, 100)]}), [first])
+    runner.step(tables({1: [(1, 100)], 2: [(0, 100)]}), [second, third])
+    assert runner.results == {(2, 0, 0): 1, (2, 1, 0): 1, (3, 1, 0): 1}
+
+
 def test_versions_of_two_batches_are_two_boundaries() -> None:
     first = a_plan(a_query(1, 50))
     between = a_plan(previous=first)
@@ -167,3 +177,20 @@ def test_self_joins_pair_a_row_with_itself_once() -> None:
     assert runner.results == {
         (1, a, b): 1 for a, b in ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 1), (2, 2))
     }
+
+
+def test_a_query_that_could_not_read_a_row_does_not_hand_it_on() -> None:
+    """q2 needs v, which was not kept, so only q3 holds rows for q4: within 9 µs of b's watermark 101."""
+    first = a_plan(a_query(1, 50))
+    second = a_plan(
+        a_query(2, 50, columns_a=("v",), backfill="state"), a_query(3, 9, backfill="state"), previous=first
+    )
+    third = a_plan(a_query(4, 50, backfill="state"), previous=second)
+    runner = Runner(STREAMS, slack_us=50)
+    runner.step(tables({1: [(0, 91), (1, 100)], 2: [(0, 100)]}), [first])
+    runner.step(tables({2: [(1, 106)]}), [second])
+    assert runner.results == {(1, 0, 0): 1, (1, 1, 0): 1, (3, 1, 1): 1}
+    # The slack keeps the row at 91 in the state, but nobody held it.
+    assert total_rows(runner.state[0]) > 2
+    runner.step(tables({2: [(2, 107)]}), [third])
+    assert {r: n for r, n in runner.results.items() if r[0] == 4} == {(4, 1, 2): 1}
