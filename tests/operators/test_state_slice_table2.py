@@ -11,8 +11,8 @@ Where the table and we differ:
 - The table cross-purges where T_b - T_a > w (Figure 6), so a row at a distance of exactly w still counts as
   inside; Definition 1 (w_start <= T_b - T_a < w_end) and the design say outside. Windows of w + 1 µs give the
   table's rows, windows of w those of Definition 1; both are replayed.
-- The table's rows stand here from memory, not from a printed copy; the purge rule and Definition 1 were checked
-  against the author's text.
+- The table's rows stand here from memory, not from a printed copy; the purge rule and
+  Definition 1 were checked against the author's text.
 - a4 meets no later male, so the second in which it comes decides nothing but its own insertion.
 """
 
