@@ -57,7 +57,7 @@ bench: setup
 	@$(BIN)/python -m pytest -m bench -s
 
 golden: setup
-	@$(BIN)/python -m pytest tests/planner --rewrite-goldens
+	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py --rewrite-goldens
 
 format: setup
 	@$(BIN)/ruff format -q .

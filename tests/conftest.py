@@ -5,7 +5,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite-goldens", action="store_true", help="write what the planner says into the goldens"
+        "--rewrite-goldens", action="store_true", help="write what Sluice says now into the goldens"
     )
 
 
