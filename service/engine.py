@@ -352,4 +352,5 @@ def _reason(error: Exception, trace: str) -> str:
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
-    return causes[-1] if causes else (lines[0] if lines else type(error).__name__)
+    # "service.inputs.errors.CorruptInput: file ..." - people want what comes behind the class.
+    return causes[-1].partition(": ")[2] if causes else (lines[0] if lines else type(error).__name__)

@@ -1,0 +1,71 @@
+"""A Parquet file whose footer is sound and whose body is not: found only while a batch reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.store import Store
+from tests.sluice_run import run
+
+pytestmark = pytest.mark.spark
+
+SEED = 11
+ROWS = 2000
+
+WORKLOAD = """
+streams:
+  - {name: A, columns: {ts: timestamp, k: bigint}, event_time: ts, lateness: 1s,
+     source: {type: files, format: parquet, path: A, max_files_per_batch: 1}}
+  - {name: B, columns: {ts: timestamp, k: bigint}, event_time: ts, lateness: 1s,
+     source: {type: files, format: parquet, path: B, max_files_per_batch: 1}}
+queries:
+  - {name: q, cql: "SELECT A.ts AS ats, B.ts AS bts, A.k FROM A, B WHERE A.k = B.k WINDOW 4 SECONDS"}
+"""
+
+EXPECTED = """
+SELECT count(*) FROM read_parquet({a}) a JOIN read_parquet({b}) b
+ON a.k = b.k AND abs(epoch_us(a.ts) - epoch_us(b.ts)) < 4000000
+"""
+
+
+def write_streams(directory: Path) -> None:
+    print("seed", SEED)
+    random = np.random.default_rng(SEED)
+    for stream in ("A", "B"):
+        (directory / stream).mkdir()
+        for number in range(3):
+            times = np.sort(random.integers(number * 5_000_000, (number + 1) * 5_000_000, ROWS))
+            table = pa.table({"ts": pa.array(times, pa.timestamp("us")), "k": random.integers(0, 9999, ROWS)})
+            pq.write_table(table, directory / stream / f"{number}.parquet")
+
+
+def test_a_damaged_body_is_set_aside_by_a_recorded_decision_and_the_job_goes_on(tmp_path: Path) -> None:
+    write_streams(tmp_path)
+    damaged = tmp_path / "A" / "1.parquet"
+    content = bytearray(damaged.read_bytes())
+    for place in range(200, len(content) // 2):
+        content[place] ^= 0x5A
+    damaged.write_bytes(content)
+    workload = tmp_path / "workload.yaml"
+    workload.write_text(WORKLOAD, encoding="utf-8")
+
+    outcome = run(workload, tmp_path / "out")
+
+    assert outcome.returncode == 0, outcome.stderr
+    sound = [str(tmp_path / "A" / "0.parquet"), str(tmp_path / "A" / "2.parquet")]
+    other = [str(tmp_path / "B" / f"{number}.parquet") for number in range(3)]
+    expected = duckdb.sql(EXPECTED.format(a=sound, b=other)).fetchall()[0][0]
+    assert expected > 0
+    assert outcome.summary["results"] == {"q": expected}
+    assert outcome.summary["input_rows"] == 5 * ROWS
+    with Store.open(f"sqlite:///{tmp_path / 'out' / '_sluice' / 'catalog.db'}") as store:
+        (aside,) = store.inputs_set_aside(1)
+    assert aside.path == str(damaged)
+    assert aside.reason is not None
+    assert aside.reason.startswith(f'file "{damaged}" of stream "A" cannot be read')
