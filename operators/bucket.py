@@ -7,7 +7,7 @@ control records, lateness, chains, watermarks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -209,9 +209,6 @@ class Bucket:
             if len(segment):
                 parts.append(segment)
         return concat(parts) if parts else None
-
-
-SegmentLoader = Callable[[str], Segment]
 
 
 def total_rows(bucket: Bucket) -> int:

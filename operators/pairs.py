@@ -162,11 +162,6 @@ class PairTable:
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
 
 
-def result_columns(family: FamilyPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of a and of b that results of a family carry."""
-    return family.columns_a, family.columns_b
-
-
 def residual_sets(family: FamilyPlan) -> tuple[tuple[str, int], ...]:
     """Return the distinct residuals of a family, each with the set of its queries."""
     texts = sorted({q.residual for q in family.queries if q.residual})
