@@ -44,7 +44,7 @@ SPARK_CONFIGURATION = {
         STATE_RECORDS_PER_REPLY
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # How often an idle job asks for input; at Spark's 10 ms the source takes a tenth of a core for nothing.
+    # How often an idle job asks for input: every 10 ms by Spark's default, for nothing most of the time.
     "spark.sql.streaming.pollingDelay": "50ms",
     # Only the last batch can replay; 100 versions of the state, Spark's default, are gigabytes of disk.
     "spark.sql.streaming.minBatchesToRetain": "10",
