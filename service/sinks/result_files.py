@@ -1,9 +1,9 @@
 """ROUTE's last step: joined pairs become Parquet files that nobody sees before a manifest names them.
 
-A bucket's task writes each pair once, with its route, for all queries, and passes on the file's name alone, so
-that pairs do not travel through Spark to a writer of their own. A file's name contains the writing engine's
-fencing epoch and a random part, so that a second attempt or a survivor never overwrites a file that a manifest
-names.
+A bucket's task writes each pair once, with its route, for all queries, and passes on the file's name
+alone, so that pairs do not travel through Spark to a writer of their own. A file's name contains the
+writing engine's fencing epoch and a random part, so that a second attempt or a survivor never overwrites
+a file that a manifest names.
 """
 
 from __future__ import annotations
