@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.values.plan import SHARED_JOIN
+
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
@@ -53,6 +55,8 @@ class SliceCounters:
         filtered: Rows dropped by the slice's filter on their way in.
         purged: Rows that left for good because the chain ends here.
         results: Pairs made here that serve at least one query.
+        candidates: Males times rows held when they probed: what nested loops would compare.
+        join: Join of the family that the slice belongs to.
     """
 
     family: str
@@ -68,6 +72,61 @@ class SliceCounters:
     filtered: int = 0
     purged: int = 0
     results: int = 0
+    candidates: int = 0
+    join: str = SHARED_JOIN
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCounters:
+    """How many rows of a batch passed a distinct filter, counted in PACK over all rows with an event time.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        bit: Lineage bit of the filter.
+        rows: Rows judged.
+        passed: Rows that passed.
+    """
+
+    family: str
+    side: str
+    bit: int
+    rows: int
+    passed: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounters:
+    """Keys of a batch's rows on one side of a family, summed over buckets (a key is in one bucket).
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        rows: Rows that came to the family.
+        keys: Distinct keys among them.
+        largest: Rows of the most frequent key.
+        squares: Sum of the squared rows per key (the batch's self-join size).
+    """
+
+    family: str
+    side: str
+    rows: int
+    keys: int
+    largest: int
+    squares: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCounters:
+    """CPU time that the job's Python took for a batch, all tasks together, µs.
+
+    Attributes:
+        pack_us: Reading and packing.
+        chain_us: Joining, storing state and writing results.
+    """
+
+    pack_us: int = 0
+    chain_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +166,9 @@ class BatchManifest:
         query_rows: Results per query id in this batch.
         started_at_us: Wall clock at the start of the batch, µs UTC.
         committed_at_us: Wall clock at the commit, µs UTC.
+        filters: Counters per distinct filter.
+        keys: Counters per family side.
+        cpu: CPU time.
     """
 
     batch: int
@@ -120,6 +182,9 @@ class BatchManifest:
     query_rows: tuple[tuple[int, int], ...]
     started_at_us: int
     committed_at_us: int
+    filters: tuple[FilterCounters, ...] = ()
+    keys: tuple[KeyCounters, ...] = ()
+    cpu: CpuCounters = CpuCounters()
 
     @property
     def state_rows(self) -> int:

@@ -14,6 +14,9 @@ from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
 
+#: Id of the one join of a family whose queries share it.
+SHARED_JOIN = "shared"
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedFilter:
@@ -72,7 +75,7 @@ class Slice:
         w_end_us: End, exclusive.
         queries: Ids of the queries whose window on this side reaches into the slice, ascending.
         keep: Lineage bits of which a row needs one to enter the slice (cond'_i, section 6); None
-            keeps every row.
+            keeps every row. Filters implied by another bit of the set are left out.
     """
 
     w_start_us: int
@@ -82,8 +85,49 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """Which rows of one side come to a join, where a stream is split among several (State-Slice §3.2).
+
+    Attributes:
+        side: The side that is split; the other side's rows go to every join that can use them.
+        one_of: Ids of queries; a row must serve one of them, ascending.
+        none_of: Ids of queries of which a row must serve none, ascending.
+    """
+
+    side: Literal["a", "b"]
+    one_of: tuple[int, ...]
+    none_of: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """One window join of a family: a chain of slices per side, over some of the rows, for some queries.
+
+    State-slice chains are one join for all queries of the family; so is selection pull-up. Without sharing
+    each query has a join of its own, with stream partition each class of rows. Joins of a family share its
+    lineage, filters and stored columns, but no state.
+
+    Attributes:
+        id: Unique in the family and derived from content: ``shared``, ``q<query id>`` or ``p<number>``.
+        queries: Ids of the queries that its pairs can serve, ascending.
+        chain_a: Slices of a, contiguous from 0.
+        chain_b: Slices of b, contiguous from 0.
+        partition: Which rows come here; None for every row that can serve one of ``queries``.
+        pulled_up: Every row with a key enters, whether or not a query can use it: selections are applied to
+            joined pairs alone (selection pull-up, State-Slice §3.1).
+    """
+
+    id: str
+    queries: tuple[int, ...]
+    chain_a: tuple[Slice, ...]
+    chain_b: tuple[Slice, ...]
+    partition: Partition | None = None
+    pulled_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyPlan:
-    """Queries over one pair of streams and one join key, and their shared chain.
+    """Queries over one pair of streams and one join key, and how they are joined.
 
     Attributes:
         id: Derived from streams and key; the same family has the same id in every version.
@@ -96,8 +140,8 @@ class FamilyPlan:
         filters_a: Distinct filters of a, by bit.
         filters_b: The same for b.
         queries: Queries by id.
-        chain_a: Slices of a, contiguous from 0.
-        chain_b: Slices of b, contiguous from 0.
+        strategy: Objective that chose the joins.
+        joins: Joins by id; together they answer every query, each pair in exactly one join per query.
     """
 
     id: str
@@ -110,8 +154,8 @@ class FamilyPlan:
     filters_a: tuple[PlannedFilter, ...]
     filters_b: tuple[PlannedFilter, ...]
     queries: tuple[PlannedQuery, ...]
-    chain_a: tuple[Slice, ...]
-    chain_b: tuple[Slice, ...]
+    strategy: Strategy
+    joins: tuple[JoinPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +164,7 @@ class Plan:
 
     Attributes:
         version: Counts up from 1, without gaps.
-        strategy: Objective that chose the chains.
+        strategy: Objective of families that have none of their own.
         streams: Every stream a query has used so far, by id (once used, a stream keeps flowing).
         families: By id.
         next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; kept

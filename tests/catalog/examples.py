@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from catalog.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
 from catalog.values.listed_input import ListedInput
-from catalog.values.plan import FamilyPlan, Plan, PlannedFilter, PlannedQuery, Slice
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Output, Query, Side
 from catalog.values.query_record import QueryRecord
 from catalog.values.stream import Column, FilesSource, Stream
@@ -74,8 +74,8 @@ def plan(version: int, streams: tuple[Stream, ...] = (), queries: int = 1) -> Pl
         filters_a=(PlannedFilter(0, '"v" < 0.2', ("v",)),),
         filters_b=(),
         queries=planned,
-        chain_a=chain,
-        chain_b=chain,
+        strategy="mem-opt",
+        joins=(JoinPlan("shared", ids, chain, chain),),
     )
     return Plan(version, "mem-opt", streams, (family,), (("s1s2-00c0ffee/a", 1),))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUr
 from catalog.migrations import configuration
 from catalog.store import Store
 from catalog.tables import SCHEMA_REVISION, metadata
-from tests.catalog.examples import stream
+from tests.catalog.examples import plan, stream
 
 
 def test_the_migrations_make_the_tables(store: Store, url: str) -> None:
@@ -127,8 +128,33 @@ def test_a_catalog_of_a_later_version_is_left_alone(url: str, tmp_path: Path, mi
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.commit()
     connection.close()
-    with pytest.raises(CatalogVersionMismatch, match='schema "9999", this version of Sluice needs "0001"'):
+    with pytest.raises(CatalogVersionMismatch, match='schema "9999", this version of Sluice needs "0002"'):
         Store.open(url, migrate=migrate)
+
+
+def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path) -> None:
+    plans = [plan(1, queries=2), plan(2, queries=3)]
+    with Store.open(url) as store:
+        for version in plans:
+            store.append_control(plan=version)
+    connection = sqlite3.connect(tmp_path / "catalog.db")
+    documents = dict(connection.execute("SELECT version, document FROM plans"))
+    for version, document in documents.items():
+        old = json.loads(document)
+        for family in old["families"]:
+            (join,) = family.pop("joins")
+            del family["strategy"]
+            family |= {"chain_a": join["chain_a"], "chain_b": join["chain_b"]}
+        connection.execute("UPDATE plans SET document = ? WHERE version = ?", (json.dumps(old), version))
+    connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.commit()
+
+    with pytest.raises(CatalogVersionMismatch), Store.open(url, migrate=False):
+        pass
+    with Store.open(url) as store:
+        assert [store.plan_version(1), store.latest_plan()] == plans
+    assert dict(connection.execute("SELECT version, document FROM plans")) == documents
+    connection.close()
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:

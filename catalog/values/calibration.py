@@ -1,0 +1,57 @@
+"""The constants of the calibrated cost model, fitted on the machine that runs the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """CPU seconds of the job's Python per unit of work (``planner.costs.calibrated.Work`` counts the units).
+
+    Attributes:
+        per_batch: Per batch and bucket, whatever it holds.
+        per_partition: Per batch and side: its input is opened and packed, however few rows there are.
+        per_filtered_side: Per batch and side with filters: the evaluator is started.
+        per_filter_text: Per batch and distinct filter: its text is compiled.
+        per_slice: Per batch, bucket and one-way slice: the system overhead C_sys.
+        per_segment: Per batch, bucket and segment held: found in the cache, probed, looked at by purge and
+            compaction, named in the manifest.
+        per_build: Per segment in which males of a batch find partners: their pairs are routed and gathered.
+        per_build_column: Per such segment and result column.
+        per_packed_row: Per row read, hashed, sorted and encoded for one family side.
+        per_filter: Per row and distinct filter evaluated.
+        per_inserted_row: Per row that enters a chain.
+        per_moved_row: Per row that moves to the next slice, filtered ones included.
+        per_male: Per male and one-way slice that it probes.
+        per_male_segment: Per male and segment that it is merged with.
+        per_match: Per candidate pair of equal key.
+        per_result: Per pair that serves a query: routed, gathered, written.
+        per_result_value: Per such pair and result column.
+        per_stored_segment: Per new segment, encoded and stored.
+        per_stored_byte: Per byte of it.
+        fitted_at_us: Wall clock of the fit, µs UTC; 0 for the constants that Sluice comes with.
+        median_error: Median relative error on the workloads it was fitted to.
+    """
+
+    per_batch: float
+    per_partition: float
+    per_filtered_side: float
+    per_filter_text: float
+    per_slice: float
+    per_segment: float
+    per_build: float
+    per_build_column: float
+    per_packed_row: float
+    per_filter: float
+    per_inserted_row: float
+    per_moved_row: float
+    per_male: float
+    per_male_segment: float
+    per_match: float
+    per_result: float
+    per_result_value: float
+    per_stored_segment: float
+    per_stored_byte: float
+    fitted_at_us: int = 0
+    median_error: float = 0.0

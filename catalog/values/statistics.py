@@ -1,0 +1,99 @@
+"""What is known of streams and families when a plan is chosen: the input of the cost models.
+
+Every number says where it comes from, since a plan is only as good as they are:
+
+    given > measured (by the running job, smoothed) > sampled (from the inputs) > assumed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Origin = Literal["given", "measured", "sampled", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number and its origin.
+
+    Attributes:
+        value: The number.
+        origin: Where it comes from.
+        at_us: Wall clock to which it refers, µs UTC; None where it has no age (given, assumed).
+    """
+
+    value: float
+    origin: Origin = "given"
+    at_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProfile:
+    """A stream.
+
+    Attributes:
+        stream_id: The stream.
+        rate_per_s: Rows per second of event time.
+        row_bytes: Encoded bytes of a stored row; None where nothing is known of it.
+    """
+
+    stream_id: int
+    rate_per_s: Measure
+    row_bytes: Measure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterProfile:
+    """A distinct filter of a stream, in any family.
+
+    Attributes:
+        stream_id: The stream.
+        sql: Canonical predicate over the stream's columns.
+        selectivity: Fraction of rows that pass, 0 to 1.
+    """
+
+    stream_id: int
+    sql: str
+    selectivity: Measure
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyProfile:
+    """A pair of streams joined on a key.
+
+    Attributes:
+        family: Family id.
+        join_selectivity: Fraction of the pairs of rows that have equal keys (the paper's S_1), 0 to 1.
+        keys_a: Distinct keys among recent rows of a; None where nothing is known.
+        keys_b: The same for b.
+        skew_a: Self-join size of recent rows of a over what equal shares of the same keys would give; 1 for
+            no skew.
+        skew_b: The same for b.
+    """
+
+    family: str
+    join_selectivity: Measure
+    keys_a: Measure | None = None
+    keys_b: Measure | None = None
+    skew_a: Measure | None = None
+    skew_b: Measure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """All of it.
+
+    Attributes:
+        streams: By stream id.
+        filters: By stream id and text.
+        families: By family id.
+        batch_s: Event time that one micro-batch covers, seconds.
+        buckets: Buckets of the job.
+    """
+
+    streams: tuple[StreamProfile, ...] = ()
+    filters: tuple[FilterProfile, ...] = ()
+    families: tuple[FamilyProfile, ...] = ()
+    batch_s: Measure = Measure(1.0, "assumed")
+    buckets: int = 2
