@@ -1,8 +1,8 @@
-"""A bucket: all families' chains for the keys that hash to it, with the watermarks of all streams.
+"""A bucket: all families' joins for the keys that hash to it, with the watermarks of all streams.
 
 Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at
 every batch without talking to each other, and a replayed batch does what it did the first time. A batch goes:
-control records, lateness, chains, watermarks.
+control records, lateness, joins, watermarks.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from catalog.codec import decode
+from catalog.values.batch import FilterCounters, KeyCounters
 from catalog.values.plan import ControlRecord, FamilyPlan, Plan
-from operators.chain import SIDES, Chain, CompiledFamily, compile_family
+from operators.compiled_family import CompiledFamily, compile_family
+from operators.counters import key_counters
 from operators.entitlement import Term
+from operators.family_joins import FamilyJoins
+from operators.layout import SIDES
+from operators.migration import migrated
 from operators.payload import Payload, merged_rows
 from operators.segment import TS, Segment, concat
 from operators.watermark import Watermark
@@ -50,12 +54,18 @@ class BatchOutput:
         totals: Pairs per (family id, route number).
         routes: Query ids per route number.
         late: Late rows per stream id.
+        filters: What PACK counted per distinct filter and partition, in the bucket that was told.
+        keys: Keys of this bucket's rows.
+        pack_us: CPU time of the partitions that told this bucket, µs.
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
     totals: dict[tuple[str, int], int] = field(default_factory=dict)
     routes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     late: dict[int, pa.RecordBatch] = field(default_factory=dict)
+    filters: list[FilterCounters] = field(default_factory=list)
+    keys: list[KeyCounters] = field(default_factory=list)
+    pack_us: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +75,7 @@ class Bucket:
     Attributes:
         plan: Plan in force; None before the first.
         streams: State per stream id.
-        chains: Chain per family id.
+        families: Joins per family id.
         terms: Held terms per family id, side and query id.
         next_batch: Number of the batch to come.
         slack_us: Overrides every family's slack (tests; 0 is exact).
@@ -74,7 +84,7 @@ class Bucket:
 
     plan: Plan | None = None
     streams: dict[int, StreamState] = field(default_factory=dict)
-    chains: dict[str, Chain] = field(default_factory=dict)
+    families: dict[str, FamilyJoins] = field(default_factory=dict)
     terms: dict[str, Terms] = field(default_factory=dict)
     next_batch: int = 0
     slack_us: int | None = None
@@ -87,7 +97,7 @@ class Bucket:
             payloads: The payloads of the batch for this bucket, in any order; at least one.
 
         Returns:
-            Results, late rows and counts.
+            Results, late rows and counts; what the slices did is left in them until the next batch.
         """
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
@@ -98,23 +108,26 @@ class Bucket:
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
         end = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
-        output = BatchOutput(late=self._late_rows(ordered, start))
+        output = BatchOutput(
+            late=self._late_rows(ordered, start),
+            filters=[counters for p in ordered for counters in p.filters],
+            pack_us=sum(p.pack_us for p in ordered),
+        )
         version = self.plan.version if self.plan else 0
-        for family_id, chain in self.chains.items():
-            family = chain.family.plan
-            ids = {"a": family.stream_a, "b": family.stream_b}
+        for family_id, joins in self.families.items():
+            family = joins.family
+            ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
             fresh = {
-                side: self._fresh_rows(ordered, chain.family, side, start[ids[side]], version)
-                for side in SIDES
+                side: self._fresh_rows(ordered, family, side, start[ids[side]], version) for side in SIDES
             }
-            pairs = chain.process(fresh["a"], fresh["b"], {side: end[ids[side]] for side in SIDES}, batch)
-            rows = pairs.finish(version, batch)
-            if rows is not None:
-                output.results[family_id] = rows
-                router = chain.family.builder.router
+            output.keys += [key_counters(family_id, side, rows) for side, rows in fresh.items() if rows]
+            pairs = joins.process(fresh["a"], fresh["b"], {side: end[ids[side]] for side in SIDES})
+            table = pairs.finish(version, batch)
+            if table is not None:
+                output.results[family_id] = table
                 for number, count in pairs.totals.items():
                     output.totals[family_id, number] = count
-                    output.routes[number] = router.queries_of(pairs.routes[number])
+                    output.routes[number] = family.queries_of(pairs.routes[number])
         self.next_batch = batch + 1
         return output
 
@@ -134,25 +147,25 @@ class Bucket:
         return [(beat.stream_id, beat.watermark_us) for beat in beats]
 
     def activate(self, plan: Plan) -> None:
-        """Put a plan version in force: leave, enter and migrate every chain, before the rows of the batch."""
+        """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
         before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
             self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
-        chains = {}
+        families = {}
         for family in plan.families:
-            former = self.chains.get(family.id)
+            former = self.families.get(family.id)
             activated = frozenset(q.id for q in family.queries if q.since_version > before)
             self.terms[family.id] = self._terms(family, former, activated)
             compiled = self.compile(family, plan)
-            chains[family.id] = (
-                Chain.empty(compiled) if former is None else former.migrated(compiled, activated)
+            families[family.id] = (
+                FamilyJoins.empty(compiled) if former is None else migrated(former, compiled, activated)
             )
-        self.terms = {family_id: self.terms[family_id] for family_id in chains}
-        self.chains = chains
+        self.terms = {family_id: self.terms[family_id] for family_id in families}
+        self.families = families
         self.plan = plan
         self.plan_changed = True
 
-    def _terms(self, family: FamilyPlan, former: Chain | None, activated: frozenset[int]) -> Terms:
+    def _terms(self, family: FamilyPlan, former: FamilyJoins | None, activated: frozenset[int]) -> Terms:
         ids = {"a": family.stream_a, "b": family.stream_b}
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
@@ -212,7 +225,5 @@ class Bucket:
 
 
 def total_rows(bucket: Bucket) -> int:
-    """Return the rows held in all chains of a bucket."""
-    return int(
-        np.sum([len(s) for chain in bucket.chains.values() for _, _, s in chain.segments()], dtype=np.int64)
-    )
+    """Return the rows held in all joins of a bucket."""
+    return sum(len(s) for joins in bucket.families.values() for s in joins.segments())

@@ -1,6 +1,7 @@
 """A bucket's stored form: a manifest of what it holds, beside segments that are written once.
 
-    manifest   watermarks, next batch, held terms, and for every slice the ids of its segments (JSON, small)
+    manifest   watermarks, next batch, held terms, and for every slice of every join the ids of its segments
+               (JSON, small)
     plan       the plan in force (JSON; written only when it changes)
     segments   stored id -> bytes (see ``operators.segment``), never rewritten; slices may hold cuts of them
 
@@ -13,21 +14,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from catalog.codec import decode, encode
 from catalog.errors import InternalError
 from catalog.values.plan import Plan
 from operators.bucket import Bucket, StreamState
-from operators.chain import SIDES, Chain, CompiledFamily
+from operators.compiled_family import CompiledFamily
 from operators.entitlement import Term
+from operators.family_joins import FamilyJoins
+from operators.layout import SIDES
 from operators.segment import Segment, stored_id
 from operators.watermark import Watermark
 
-FORMAT = 1
+#: 1 had one chain per family; plans were encoded differently, too.
+FORMAT = 2
 
 
 class UnknownStateFormat(InternalError):
-    """The stored state was written by a newer version."""
+    """The stored state was written by another version."""
 
     code = "unknown-state-format"
 
@@ -51,8 +56,8 @@ def store_segments(bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, S
     """Name and write the segments that are not stored yet.
 
     Args:
-        bucket: Its chains' segments are replaced by their stored form.
-        ids: Names to give, in a set order of families, sides and slices.
+        bucket: Its joins' segments are replaced by their stored form.
+        ids: Names to give, in a set order of families, joins, sides and slices.
         put: Called with id, bytes and segment of every new one.
 
     Returns:
@@ -60,17 +65,16 @@ def store_segments(bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, S
     """
     names = iter(ids)
     held: set[str] = set()
-    for family_id in sorted(bucket.chains):
-        chain = bucket.chains[family_id]
-        for side in SIDES:
-            for state in chain.slices[side]:
-                for index, segment in enumerate(state.segments):
-                    if not segment.id:
-                        data = segment.encode()
-                        stored = segment.stored_as(next(names), len(data))
-                        chain.replace(state, index, stored)
-                        put(stored.id, data, stored)
-                    held.add(stored_id(state.segments[index].id))
+    for family_id in sorted(bucket.families):
+        joins = bucket.families[family_id]
+        for _, _, _, state in joins.slices():
+            for index, segment in enumerate(state.segments):
+                if not segment.id:
+                    data = segment.encode()
+                    stored = segment.stored_as(next(names), len(data))
+                    joins.replace(state, index, stored)
+                    put(stored.id, data, stored)
+                held.add(stored_id(state.segments[index].id))
     return held
 
 
@@ -100,22 +104,40 @@ def encode_manifest(bucket: Bucket) -> bytes:
             }
             for family_id, sides in bucket.terms.items()
         },
-        "chains": {
+        "families": {
             family_id: {
-                side: [[segment.id for segment in state.segments] for state in chain.slices[side]]
-                for side in SIDES
+                join_id: {
+                    side: [[segment.id for segment in state.segments] for state in chain.slices[side]]
+                    for side in SIDES
+                }
+                for join_id, chain in joins.chains.items()
             }
-            for family_id, chain in bucket.chains.items()
+            for family_id, joins in bucket.families.items()
         },
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+def stored_plan_version(manifest: bytes) -> int:
+    """Return the plan version in force when a manifest was stored; 0 before the first.
+
+    Raises:
+        UnknownStateFormat: The manifest is of another version; so would be the plan beside it.
+    """
+    version: int = _document(manifest)["plan_version"]
+    return version
+
+
 def segment_ids(manifest: bytes) -> set[str]:
     """Return the stored ids of all segments that a manifest names."""
-    chains = json.loads(manifest)["chains"]
+    families = _document(manifest)["families"]
     return {
-        stored_id(i) for sides in chains.values() for slices in sides.values() for ids in slices for i in ids
+        stored_id(segment_id)
+        for joins in families.values()
+        for sides in joins.values()
+        for slices in sides.values()
+        for ids in slices
+        for segment_id in ids
     }
 
 
@@ -134,16 +156,12 @@ def load_bucket(
         compiled: Compiled families of that plan by id; missing ones are compiled and added.
 
     Raises:
-        UnknownStateFormat: The manifest is of a newer version.
+        UnknownStateFormat: The manifest is of another version.
     """
     bucket = Bucket()
     if manifest is None:
         return bucket
-    document = json.loads(manifest)
-    if document["format"] != FORMAT:
-        raise UnknownStateFormat(
-            f"the stored state has format {document['format']}, this version reads {FORMAT}"
-        )
+    document = _document(manifest)
     bucket.plan = plan
     bucket.next_batch = document["next_batch"]
     bucket.streams = {
@@ -164,12 +182,25 @@ def load_bucket(
     for family in plan.families:
         if family.id not in compiled:
             compiled[family.id] = bucket.compile(family, plan)
-        chain = Chain.empty(compiled[family.id])
-        for side in SIDES:
-            for state, ids in zip(chain.slices[side], document["chains"][family.id][side], strict=True):
-                state.segments = [load(segment_id) for segment_id in ids]
-        bucket.chains[family.id] = chain
+        joins = FamilyJoins.empty(compiled[family.id])
+        stored = document["families"][family.id]
+        for join_id, chain in joins.chains.items():
+            for side in SIDES:
+                for state, ids in zip(chain.slices[side], stored[join_id][side], strict=True):
+                    state.segments = [load(segment_id) for segment_id in ids]
+        bucket.families[family.id] = joins
     return bucket
+
+
+def _document(manifest: bytes) -> dict[str, Any]:
+    # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
+    document: dict[str, Any] = json.loads(manifest)
+    if document["format"] != FORMAT:
+        raise UnknownStateFormat(
+            f"the stored state has format {document['format']}, this version reads {FORMAT}",
+            hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
+        )
+    return document
 
 
 def encode_plan(plan: Plan) -> bytes:

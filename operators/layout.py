@@ -16,6 +16,9 @@ from catalog.values.stream import Stream
 from operators.keys import RECOVERABLE, Int64s, is_exact, recover_column
 from operators.segment import Segment, timestamps
 
+#: Both sides of a family, in the order in which everything is done.
+SIDES = ("a", "b")
+
 
 @dataclass(frozen=True, slots=True)
 class SideLayout:

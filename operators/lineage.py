@@ -38,9 +38,17 @@ class RowClasses:
     codes: Codes | None
     masks: tuple[int, ...]
 
-    def serving(self, rows: int, queries: int) -> Bools | None:
-        """Tell which rows serve one of ``queries``: bool[rows], or None when all of them do."""
-        wanted = np.array([mask & queries != 0 for mask in self.masks], dtype=np.bool_)
+    def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
+        """Tell which rows serve one of ``queries``: bool[rows], or None when all of them do.
+
+        Args:
+            rows: Number of rows.
+            queries: Set of queries.
+            none_of: Set of queries; rows that serve one of these are left out.
+        """
+        wanted = np.array(
+            [mask & queries != 0 and mask & none_of == 0 for mask in self.masks], dtype=np.bool_
+        )
         if wanted.all():
             return None
         return np.zeros(rows, dtype=np.bool_) if self.codes is None else wanted[self.codes]

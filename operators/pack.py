@@ -9,18 +9,18 @@ watermark of this batch exceeds, and rows below the bound travel once more, whol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catalog.values.batch import FilterCounters
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.stream import Stream
-from operators.chain import SIDES
 from operators.expressions import evaluate_filters
 from operators.keys import Bools, Int64s, bucket_of, join_key
-from operators.layout import SideLayout, side_layout
+from operators.layout import SIDES, SideLayout, side_layout
 from operators.lineage import lineage_words
 from operators.payload import Payload, StreamHeader
 from operators.segment import COLUMN, KEY, LINEAGE, POS, TS
@@ -42,8 +42,9 @@ class PackedSide:
 
     @property
     def takes_all(self) -> bool:
-        """Whether some query takes every row of this side."""
-        return any((q.filter_a if self.side == "a" else q.filter_b) is None for q in self.family.queries)
+        """Whether some query takes every row of this side, or a join does (selection pull-up)."""
+        filters = [q.filter_a if self.side == "a" else q.filter_b for q in self.family.queries]
+        return None in filters or any(join.pulled_up for join in self.family.joins)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,15 +109,26 @@ class Packer:
             for bucket, packed in enumerate(self._pack_side(part, table, ts, passes)):
                 if packed.num_rows:
                     rows[bucket][part.family.id, part.side] = packed
+        payloads = [Payload(order, batch, (header,), (), rows[b]) for b in range(self.buckets)]
         counting = self.stream.id % self.buckets
-        return [
-            Payload(order, batch, (header,), (), rows[b], suspects if b == counting else {})
-            for b in range(self.buckets)
-        ]
+        filters = self._count(len(ts), passes)
+        payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
+        return payloads
 
     def _evaluate(self, table: pa.Table) -> dict[str, Bools]:
         texts = sorted({text for part in self.sides for text in part.filters.values()})
         return dict(zip(texts, evaluate_filters(table, texts), strict=True))
+
+    def _count(self, rows: int, passes: Mapping[str, Bools]) -> tuple[FilterCounters, ...]:
+        """Count per lineage bit; no rows, nothing to count."""
+        if not rows:
+            return ()
+        passed = {text: int(np.count_nonzero(answers)) for text, answers in passes.items()}
+        return tuple(
+            FilterCounters(part.family.id, part.side, bit, rows, passed[text])
+            for part in self.sides
+            for bit, text in part.filters.items()
+        )
 
     def _pack_side(
         self, part: PackedSide, table: pa.Table, ts: Int64s, passes: Mapping[str, Bools]

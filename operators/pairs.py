@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +29,7 @@ class Probed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBuilder:
-    """Compiled for a family under one plan version.
+    """Compiled for one join of a family under one plan version.
 
     Attributes:
         layout_a: Columns of a.
@@ -133,9 +134,16 @@ class PairChunk:
 
 @dataclass(slots=True, eq=False)
 class PairTable:
-    """Pairs of one family and batch, gathered chunk by chunk."""
+    """Pairs of one family and batch, gathered chunk by chunk from all its joins.
 
-    builder: PairBuilder
+    Attributes:
+        family: The family's part of the plan.
+        chunks: Pairs of each probe.
+        totals: Pairs per route number.
+        routes: Set of queries per route number.
+    """
+
+    family: FamilyPlan
     chunks: list[PairChunk] = field(default_factory=list)
     totals: dict[int, int] = field(default_factory=dict)
     routes: dict[int, int] = field(default_factory=dict)
@@ -157,14 +165,21 @@ class PairTable:
             pa.array(np.full(rows, plan_version, dtype=np.int32)),
             pa.array(np.full(rows, batch, dtype=np.int64)),
         ]
-        names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.builder.columns_a)]
-        names += [f"b_{n}" for n in self.builder.columns_b]
+        names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.columns_a)]
+        names += [f"b_{n}" for n in self.family.columns_b]
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
 
 
-def residual_sets(family: FamilyPlan) -> tuple[tuple[str, int], ...]:
-    """Return the distinct residuals of a family, each with the set of its queries."""
-    texts = sorted({q.residual for q in family.queries if q.residual})
-    return tuple(
-        (text, query_set([n for n, q in enumerate(family.queries) if q.residual == text])) for text in texts
-    )
+def residual_sets(family: FamilyPlan, members: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """Return the distinct residuals of queries of a family, each with the set of those that have it.
+
+    Args:
+        family: The family.
+        members: Numbers of the queries.
+    """
+    having: dict[str, list[int]] = {}
+    for number in members:
+        residual = family.queries[number].residual
+        if residual:
+            having.setdefault(residual, []).append(number)
+    return tuple((text, query_set(numbers)) for text, numbers in sorted(having.items()))

@@ -3,8 +3,8 @@
     | length of header | header (JSON) | Arrow IPC of family side | Arrow IPC of ... | Arrow IPC of suspects |
 
 The header goes to every bucket, also to those that get no row: so every bucket learns of every stream's
-newest event time and of every control record at the same batch. Suspects are rows that may be late, whole and
-once per stream, sent to one bucket alone, which decides on them and counts.
+newest event time and of every control record at the same batch. What must be counted once travels to one
+bucket alone: suspects, which are rows that may be late, whole and once per stream, and PACK's own counters.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import pyarrow as pa
 
+from catalog.values.batch import FilterCounters
 from operators.segment import decode_rows, encode_rows
 
 _LENGTH = struct.Struct("<I")
@@ -49,6 +50,8 @@ class Payload:
         control: Encoded control records, in order; only one partition carries them.
         rows: Packed rows per (family id, side), sorted by key.
         suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
+        filters: Counters per distinct filter of the partition, in one of its payloads.
+        pack_us: CPU time that the partition took, µs, in one of its payloads.
     """
 
     order: int
@@ -57,6 +60,8 @@ class Payload:
     control: tuple[str, ...] = ()
     rows: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     suspects: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+    filters: tuple[FilterCounters, ...] = ()
+    pack_us: int = 0
 
     def encode(self) -> bytes:
         """Return the payload as bytes."""
@@ -76,6 +81,8 @@ class Payload:
             "control": list(self.control),
             "rows": parts,
             "suspects": suspects,
+            "filters": [astuple(counters) for counters in self.filters],
+            "pack_us": self.pack_us,
         }
         text = json.dumps(header, separators=(",", ":")).encode()
         return b"".join([_LENGTH.pack(len(text)), text, *bodies])
@@ -102,6 +109,8 @@ class Payload:
             control=tuple(header["control"]),
             rows=rows,
             suspects=suspects,
+            filters=tuple(FilterCounters(*facts) for facts in header["filters"]),
+            pack_us=header["pack_us"],
         )
 
 

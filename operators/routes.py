@@ -8,6 +8,7 @@ in every bucket, on replay and in every plan version, and never reused for anoth
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,11 +33,11 @@ def route_number(query_ids: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Router:
-    """Routes of a family under one plan version.
+    """Routes of a join under one plan version.
 
     Attributes:
-        query_ids: Query ids in plan order.
-        bounds_a: Distinct windows on a, ascending, int64.
+        query_ids: Query ids of the family in plan order.
+        bounds_a: Distinct windows of the join's queries on a, ascending, int64.
         bounds_b: The same for b.
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
@@ -95,17 +96,19 @@ class Router:
         return ahead.astype(np.int64), list(self.within)
 
 
-def router(family: FamilyPlan) -> Router:
-    """Compile the routes of a family."""
-    bounds_a = sorted({q.w_a_us for q in family.queries})
-    bounds_b = sorted({q.w_b_us for q in family.queries})
-    within = [
-        query_set([n for n, q in enumerate(family.queries) if q.w_a_us > start]) for start in [-1, *bounds_a]
-    ]
+def router(family: FamilyPlan, members: Sequence[int]) -> Router:
+    """Compile the routes of one join of a family.
+
+    Args:
+        family: The family.
+        members: Numbers of the join's queries: its pairs go to none of the others, whoever else they serve.
+    """
+    queries = [(number, family.queries[number]) for number in members]
+    bounds_a = sorted({q.w_a_us for _, q in queries})
+    bounds_b = sorted({q.w_b_us for _, q in queries})
+    within = [query_set([n for n, q in queries if q.w_a_us > start]) for start in [-1, *bounds_a]]
     # Distance class i >= 1 starts at bounds[i-1]: of the windows only those beyond it cover the class.
-    within += [
-        query_set([n for n, q in enumerate(family.queries) if q.w_b_us > start]) for start in [-1, *bounds_b]
-    ]
+    within += [query_set([n for n, q in queries if q.w_b_us > start]) for start in [-1, *bounds_b]]
     return Router(
         query_ids=tuple(q.id for q in family.queries),
         bounds_a=np.array(bounds_a, dtype=np.int64),

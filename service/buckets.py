@@ -6,6 +6,14 @@ partition while another is empty; so each bucket takes the smallest unused int t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from catalog.store import Store  # not at run time: workers must not load SQLAlchemy
+
+#: Setting of the checkpoint, whose first batch fixes the number of buckets.
+CHECKPOINT_SETTING = "checkpoint"
+
 _MASK = 0xFFFFFFFF
 _SPARK_SEED = 42
 
@@ -24,6 +32,12 @@ def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
         keys.append(candidate)
         candidate = 0
     return tuple(keys)
+
+
+def stored_buckets(store: Store) -> int | None:
+    """Return the number of buckets that the checkpoint has fixed, None before the first start."""
+    facts = store.setting(CHECKPOINT_SETTING)
+    return int(str(facts["buckets"])) if isinstance(facts, dict) else None
 
 
 def spark_hash(value: int) -> int:

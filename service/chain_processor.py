@@ -12,6 +12,7 @@ versions.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,6 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from catalog.errors import InvariantBroken
-from catalog.values.batch import SliceCounters
 from catalog.values.plan import Plan
 from operators.bucket import BatchOutput, Bucket
 from operators.bucket_state import (
@@ -32,8 +32,10 @@ from operators.bucket_state import (
     load_bucket,
     segment_ids,
     store_segments,
+    stored_plan_version,
 )
-from operators.chain import SIDES, CompiledFamily
+from operators.compiled_family import CompiledFamily
+from operators.counters import slice_counters
 from operators.payload import Payload
 from operators.segment import Segment, stored_id
 from operators.segment_cache import SegmentCache
@@ -78,6 +80,11 @@ class _Worker:
 _workers: dict[str, _Worker] = {}
 
 
+def forget_checkpoint(checkpoint_id: str) -> None:
+    """Let go of what this process keeps of a checkpoint that nobody goes on with."""
+    _workers.pop(checkpoint_id, None)
+
+
 class ChainProcessor(StatefulProcessor):
     """Runs one bucket's batch.
 
@@ -101,6 +108,7 @@ class ChainProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Process the payloads of one batch for one bucket and yield a report."""
+        started_s = time.process_time()
         payloads = [Payload.decode(bytes(data)) for frame in rows for data in frame["payload"]]
         number = self._options.bucket_keys.index(int(key[0]))
         worker = self._worker()
@@ -111,7 +119,9 @@ class ChainProcessor(StatefulProcessor):
         batch = payloads[0].batch
         self._save(worker, bucket, number, batch, manifest)
         reached("before-state-commit", batch, self._options.engine_lock)
-        report = _report(bucket, output, batch) | self._write(output, batch)
+        report = batch_report(bucket, output, batch) | self._write(output, batch)
+        chain_us = round((time.process_time() - started_s) * 1_000_000)
+        report["cpu"] = {"pack_us": output.pack_us, "chain_us": chain_us}
         yield pd.DataFrame({"report": [json.dumps(report)]})
 
     def _write(self, output: BatchOutput, batch: int) -> dict[str, list[dict[str, Any]]]:
@@ -137,7 +147,7 @@ class ChainProcessor(StatefulProcessor):
     def _load(self, worker: _Worker, manifest: bytes | None) -> Bucket:
         if manifest is None:
             return Bucket()
-        version = json.loads(manifest)["plan_version"]
+        version = stored_plan_version(manifest)
         plan, compiled = self._compiled(worker, version) if version else (None, {})
         entries = {}
 
@@ -147,11 +157,11 @@ class ChainProcessor(StatefulProcessor):
             return entry.segment
 
         bucket = load_bucket(manifest, plan, load, compiled)
-        for chain in bucket.chains.values():
-            for _, _, segment in chain.segments():
+        for joins in bucket.families.values():
+            for segment in joins.segments():
                 entry = entries[segment.id]
                 if entry.version == version and entry.classes is not None:
-                    chain.remember_classes(segment, entry.classes)
+                    joins.remember_classes(segment, entry.classes)
         return bucket
 
     def _compiled(self, worker: _Worker, version: int) -> tuple[Plan, dict[str, CompiledFamily]]:
@@ -186,13 +196,13 @@ class ChainProcessor(StatefulProcessor):
         version = bucket.plan.version if bucket.plan is not None else 0
         if bucket.plan_changed and bucket.plan is not None:
             self._plan.update((version, encode_plan(bucket.plan)))
-        for chain in bucket.chains.values():
-            for _, _, segment in chain.segments():
+        for joins in bucket.families.values():
+            for segment in joins.segments():
                 entry = worker.cache.keep(segment)
-                entry.version, entry.classes = version, chain.known_classes(segment)
+                entry.version, entry.classes = version, joins.known_classes(segment)
 
 
-def _report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, Any]:
+def batch_report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, Any]:
     """Return the counters of one bucket and batch."""
     return {
         "batch": batch,
@@ -207,29 +217,9 @@ def _report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, Any]:
             }
             for stream_id, s in bucket.streams.items()
         },
-        "slices": [asdict(counters) for counters in _slice_counters(bucket)],
+        "slices": [asdict(counters) for counters in slice_counters(bucket.families)],
+        "filters": [asdict(counters) for counters in output.filters],
+        "keys": [asdict(counters) for counters in output.keys],
         "totals": [[family, route, count] for (family, route), count in output.totals.items()],
         "routes": [[route, list(ids)] for route, ids in output.routes.items()],
     }
-
-
-def _slice_counters(bucket: Bucket) -> Iterator[SliceCounters]:
-    for family_id, chain in bucket.chains.items():
-        for side in SIDES:
-            for index, state in enumerate(chain.slices[side]):
-                counts = state.counts
-                yield SliceCounters(
-                    family=family_id,
-                    side=side,
-                    slice=index + 1,
-                    rows=state.rows,
-                    bytes=sum(segment.stored_bytes for segment in state.segments),
-                    segments=len(state.segments),
-                    touched=counts.touched,
-                    males=counts.males,
-                    inserted=counts.inserted,
-                    moved_in=counts.moved_in,
-                    filtered=counts.filtered,
-                    purged=counts.purged,
-                    results=counts.results,
-                )

@@ -20,7 +20,16 @@ from pyspark.sql import DataFrame
 from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store import Store
-from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
+from catalog.values.batch import (
+    BatchManifest,
+    CpuCounters,
+    FilterCounters,
+    KeyCounters,
+    ResultFile,
+    Route,
+    SliceCounters,
+    StreamCounters,
+)
 from service.failpoints import reached
 
 log = logging.getLogger(__name__)
@@ -36,6 +45,7 @@ _SUMMED = (
     "filtered",
     "purged",
     "results",
+    "candidates",
 )
 
 
@@ -140,6 +150,12 @@ class BatchCommitter:
             query_rows=tuple(sorted(query_rows.items())),
             started_at_us=started_at_us,
             committed_at_us=wall_clock_us(),
+            filters=_filter_counters(reports),
+            keys=_key_counters(reports),
+            cpu=CpuCounters(
+                pack_us=sum(report["cpu"]["pack_us"] for report in reports),
+                chain_us=sum(report["cpu"]["chain_us"] for report in reports),
+            ),
         )
 
     def _late_files(self, reports: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
@@ -175,15 +191,46 @@ def _stream_counters(reports: list[dict[str, Any]], batch: int) -> tuple[StreamC
 
 
 def _slice_counters(reports: list[dict[str, Any]]) -> tuple[SliceCounters, ...]:
-    sums: dict[tuple[str, str, int], dict[str, int]] = {}
+    sums: dict[tuple[str, str, str, int], dict[str, int]] = {}
     for report in reports:
         for facts in report["slices"]:
-            total = sums.setdefault(
-                (facts["family"], facts["side"], facts["slice"]), dict.fromkeys(_SUMMED, 0)
-            )
-            for name in _SUMMED:
-                total[name] += facts[name]
+            name = (facts["family"], facts["join"], facts["side"], facts["slice"])
+            total = sums.setdefault(name, dict.fromkeys(_SUMMED, 0))
+            for counter in _SUMMED:
+                total[counter] += facts[counter]
     return tuple(
-        SliceCounters(family=family, side=side, slice=number, **total)
-        for (family, side, number), total in sorted(sums.items())
+        SliceCounters(family=family, join=join, side=side, slice=number, **total)
+        for (family, join, side, number), total in sorted(sums.items())
     )
+
+
+def _filter_counters(reports: list[dict[str, Any]]) -> tuple[FilterCounters, ...]:
+    """Each partition of the input told one bucket."""
+    sums: dict[tuple[str, str, int], list[int]] = {}
+    for report in reports:
+        for facts in report["filters"]:
+            total = sums.setdefault((facts["family"], facts["side"], facts["bit"]), [0, 0])
+            total[0] += facts["rows"]
+            total[1] += facts["passed"]
+    return tuple(FilterCounters(*name, *total) for name, total in sorted(sums.items()))
+
+
+def _key_counters(reports: list[dict[str, Any]]) -> tuple[KeyCounters, ...]:
+    """A key is in one bucket, so all but the largest add up."""
+    sums: dict[tuple[str, str], KeyCounters] = {}
+    for report in reports:
+        for facts in report["keys"]:
+            found = KeyCounters(**facts)
+            name = (found.family, found.side)
+            if name in sums:
+                known = sums[name]
+                found = KeyCounters(
+                    family=found.family,
+                    side=found.side,
+                    rows=known.rows + found.rows,
+                    keys=known.keys + found.keys,
+                    largest=max(known.largest, found.largest),
+                    squares=known.squares + found.squares,
+                )
+            sums[name] = found
+    return tuple(counters for _, counters in sorted(sums.items()))

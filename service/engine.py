@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from catalog.clock import wall_clock_us
 from catalog.errors import Conflict, SluiceError, Unavailable
 from catalog.store import Store
-from service.buckets import bucket_keys
+from service.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.chain_processor import ChainOptions
 from service.commit import BatchCommitter
 from service.data_dir import DataDir
@@ -53,9 +53,6 @@ RESTART_DELAY_S = 1.0
 
 #: How often a waiting call looks whether its plan version is in force.
 WAIT_STEP_S = 0.02
-
-#: Setting of the catalog that describes the checkpoint.
-CHECKPOINT_SETTING = "checkpoint"
 
 
 class EngineFailed(Unavailable):

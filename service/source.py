@@ -13,6 +13,7 @@ reader's task, so rows never exist on the JVM side.
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from catalog.errors import InternalError
 from catalog.store import Store
 from catalog.values.plan import Plan
 from operators.pack import Packer, control_payloads, packer
+from operators.payload import Payload
 from service.failpoints import reached
 from service.inputs.admission import admit
 from service.inputs.http_log import EventLog
@@ -167,18 +169,22 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return result
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one partition and yield one row per bucket."""
+        """Read one partition and yield one row per bucket, and one that says what CPU time that took."""
+        started_s = time.process_time()
         if isinstance(partition, ControlPartition):
             payloads = control_payloads(partition.records, 0, partition.batch, len(self._bucket_keys))
         elif isinstance(partition, PackPartition):
             payloads = _pack(partition)
         else:
             raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
+        keys, encoded = list(self._bucket_keys), [payload.encode() for payload in payloads]
+        if isinstance(partition, PackPartition):
+            pack_us = round((time.process_time() - started_s) * 1_000_000)
+            counting = partition.order % len(keys)
+            keys.append(keys[counting])
+            encoded.append(Payload(partition.order, partition.batch, pack_us=pack_us).encode())
         yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(self._bucket_keys, type=pa.int32()),
-                pa.array([payload.encode() for payload in payloads], type=pa.binary()),
-            ],
+            [pa.array(keys, type=pa.int32()), pa.array(encoded, type=pa.binary())],
             names=["bucket", "payload"],
         )
 

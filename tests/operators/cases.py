@@ -1,5 +1,8 @@
 """Random cases for Hypothesis: a few queries, rows in arrival order, cuts into batches, plan changes.
 
+Every plan version of a case draws its strategy, so that plan changes go from any strategy to any other; the
+oracle knows nothing of strategies.
+
 A row is drawn as one integer that is taken apart into its fields: drawing thousands of small values one by
 one would cost more than running the operators. Zero is the plainest row, so that failing cases shrink well.
 """
@@ -14,11 +17,12 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.plan import Heartbeat, Plan, Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
 from operators.bucket import BatchOutput
-from planner.build_plan import build_plan
+from planner.build_plan import STRATEGIES, build_plan
+from planner.costs.paper_model import PaperModel
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS, RESIDUALS, Key, Row, a_query, a_stream, a_table
@@ -48,6 +52,9 @@ FAMILIES: tuple[tuple[tuple[int, int], Key, tuple[str, ...]], ...] = (
 WINDOWS_US = (1, 2, 5, 9, 14, 30, 400, UNBOUNDED_US)
 #: Event times before 1970, around zero, and of our days: zero is also what an empty segment says.
 BASES_US = (0, -100, 1_700_000_000_000_000)
+ALL_STRATEGIES: tuple[Strategy, ...] = tuple(STRATEGIES)
+#: Dear enough that CPU-Opt merges slices of the assumed rates, so that it is not Mem-Opt in disguise.
+MODEL = PaperModel(c_sys=1.0)
 
 # Fields of a drawn row and how many values each has.
 _FIELDS = {"cut": 8, "advance": 5, "back": 12, "stream": 3, "k": 4, "m": 3, "v": 9, "w": 4}
@@ -80,12 +87,14 @@ class Step:
         rows: Rows by arrival, with their stream.
         heartbeats: Heartbeats after the rows.
         between: Queries of another plan version at the same boundary, before ``queries``.
+        strategy: How the queries are planned.
     """
 
     queries: tuple[Query, ...] | None
     rows: tuple[tuple[int, Row], ...]
     heartbeats: tuple[Heartbeat, ...] = ()
     between: tuple[Query, ...] | None = None
+    strategy: Strategy = "mem-opt"
 
     def by_stream(self, streams: Sequence[int]) -> dict[int, list[Row]]:
         """Return the rows per stream; a stream not among ``streams`` does not flow yet."""
@@ -171,7 +180,7 @@ def _plans(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
     plans: list[Plan] = []
     for queries in (step.between, step.queries):
         if queries is not None:
-            previous = build_plan(queries, case.streams, previous)
+            previous = build_plan(queries, case.streams, previous, strategy=step.strategy, model=MODEL)
             plans.append(previous)
     return plans
 
@@ -209,6 +218,11 @@ def _check_values(
             assert found["_event_time"] == max(times)
 
 
+def a_few(strategies: Sequence[Strategy]) -> st.SearchStrategy[list[Strategy]]:
+    """Draw strategies for one case: few, so that changes under one strategy are as likely as others."""
+    return st.lists(st.sampled_from(strategies), min_size=1, max_size=2, unique=True)
+
+
 @st.composite
 def cases(
     draw: st.DrawFn,
@@ -217,6 +231,7 @@ def cases(
     late: bool = True,
     max_rows: int = 60,
     family: int | None = None,
+    strategies: Sequence[Strategy] = ALL_STRATEGIES,
 ) -> Case:
     """Draw a case.
 
@@ -226,6 +241,7 @@ def cases(
         late: Rows may come later than their stream's lateness allows.
         max_rows: Rows at most.
         family: Index into ``FAMILIES`` of the only family; None takes any.
+        strategies: Strategies of its plans; with ``activations`` one may also change by its strategy alone.
     """
     lateness = draw(st.tuples(*[st.sampled_from((0, 3, 12))] * 3))
     streams = {i: a_stream(i, lateness[i - 1]) for i in (1, 2, 3)}
@@ -238,8 +254,15 @@ def cases(
     )
     changes = _changes(draw, len(batches), activations, pool)
     beats = _heartbeats(draw, batches)
+    few = draw(a_few(strategies))
     steps = tuple(
-        Step(changes.get(n, (None, None))[1], rows, beats.get(n, ()), changes.get(n, (None, None))[0])
+        Step(
+            changes.get(n, (None, None))[1],
+            rows,
+            beats.get(n, ()),
+            changes.get(n, (None, None))[0],
+            draw(st.sampled_from(few)) if n in changes else "mem-opt",
+        )
         for n, rows in enumerate(batches)
     )
     buckets = draw(st.sampled_from((1, 1, 2, 3, 5)))
@@ -286,7 +309,12 @@ def _changes(
     changes: dict[int, tuple[tuple[Query, ...] | None, tuple[Query, ...]]] = {0: (None, tuple(running))}
     number = len(running)
     for batch in range(1, batches if activations else 0):
-        if draw(st.integers(0, 2)) != 2:
+        change = draw(st.integers(0, 3))
+        if change < 2:
+            continue
+        if change == 2:
+            # The same queries, perhaps under another strategy.
+            changes[batch] = (None, tuple(running))
             continue
         running = [q for q in running if draw(st.integers(0, 3)) != 3]
         added = draw(st.integers(0, 2))

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
-from tests.operators.cases import Case, Step
+from tests.operators.cases import ALL_STRATEGIES, Case, Step, a_few
 from tests.operators.queries import Row, a_query, a_stream
 
 _windows = st.sampled_from((30, 9, 14, 60, UNBOUNDED_US))
@@ -47,9 +48,10 @@ UNIFORM = Manner(filters=(None,), columns=((),), batches=(6, 14), rows=(1, 3), s
 
 
 @st.composite
-def handovers(draw: st.DrawFn) -> Case:
-    """Draw a case of one family in which the queries change before almost every batch."""
+def handovers(draw: st.DrawFn, strategies: Sequence[Strategy] = ALL_STRATEGIES) -> Case:
+    """Draw a case of one family in which queries and strategy change before almost every batch."""
     manner = draw(st.sampled_from((UNIFORM, VARIED)))
+    few = draw(a_few(strategies))
     streams = {i: a_stream(i, draw(st.sampled_from((0, 3)))) for i in (1, 2)}
     steps = []
     clock, number = 0, 0
@@ -67,7 +69,8 @@ def handovers(draw: st.DrawFn) -> Case:
             st.lists(st.integers(0, _ROW_CODES - 1), min_size=manner.rows[0], max_size=manner.rows[1])
         )
         rows, clock = _rows(codes, clock, positions, manner.steps_us)
-        steps.append(Step(tuple(running), rows, between=between))
+        strategy = draw(st.sampled_from(few))
+        steps.append(Step(tuple(running), rows, between=between, strategy=strategy))
     slack_us = draw(st.sampled_from((25, 4, 0, 60)))
     return Case(streams, tuple(steps), draw(st.integers(1, 2)), slack_us, stored=draw(st.booleans()))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
 from catalog.codec import encode
+from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Heartbeat, Plan
 from catalog.values.stream import Stream
 from operators.bucket import BatchOutput, Bucket
@@ -21,9 +22,13 @@ from operators.bucket_state import (
     segment_ids,
     store_segments,
 )
+from operators.counters import slice_counters
 from operators.pack import control_payloads, packer
 from operators.payload import Payload
 from operators.segment import Segment, stored_id
+
+#: A slice: family id, join id, side, number from 1.
+SliceName = tuple[str, str, str, int]
 
 
 @dataclass
@@ -35,6 +40,7 @@ class Runner:
         buckets: Number of buckets.
         slack_us: Slack of every family; None takes the families' own.
         stored: After every batch, buckets are written out and read back as another process would do it.
+        done: What every slice did since the plan in force took effect, over all buckets.
     """
 
     streams: Mapping[int, Stream]
@@ -48,6 +54,7 @@ class Runner:
     late: dict[int, set[int]] = field(default_factory=dict)
     state: list[Bucket] = field(default_factory=list)
     segments: list[dict[str, bytes]] = field(default_factory=list)
+    done: dict[SliceName, Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.state = [Bucket(slack_us=self.slack_us) for _ in range(self.buckets)]
@@ -73,23 +80,42 @@ class Runner:
         outputs = [bucket.process(given) for bucket, given in zip(self.state, payloads, strict=True)]
         for output in outputs:
             self._count(output)
+        if plans:
+            self.done = {}
+        for bucket in self.state:
+            for counters in slice_counters(bucket.families):
+                name = (counters.family, counters.join, counters.side, counters.slice)
+                self.done.setdefault(name, Counter()).update(_deeds(counters))
         if self.stored:
             self.state = [self._reloaded(number, bucket) for number, bucket in enumerate(self.state)]
         self.batch += 1
         return outputs
 
-    def state_rows(self, family_id: str, side: str) -> list[set[int]]:
-        """Return the positions of the rows that each slice of a chain holds, over all buckets."""
-        assert self.plan is not None
-        family = next(f for f in self.plan.families if f.id == family_id)
-        slices: list[set[int]] = [set() for _ in (family.chain_a if side == "a" else family.chain_b)]
-        for bucket in self.state:
-            for held_side, index, segment in bucket.chains[family_id].segments():
-                if held_side == side:
+    def state_rows(self, family_id: str, side: str, join_id: str | None = None) -> list[set[int]]:
+        """Return the positions of the rows that each slice of a chain holds, over all buckets.
+
+        Args:
+            family_id: The family.
+            side: ``a`` or ``b``.
+            join_id: The join; may be left out where there is one.
+        """
+        chains = [
+            joins.chains[join_id] if join_id is not None else next(iter(joins.chains.values()))
+            for joins in (bucket.families[family_id] for bucket in self.state)
+        ]
+        assert join_id is not None or all(len(b.families[family_id].chains) == 1 for b in self.state)
+        slices: list[set[int]] = [set() for _ in chains[0].slices[side]]
+        for chain in chains:
+            for index, state in enumerate(chain.slices[side]):
+                for segment in state.segments:
                     positions = segment.pos.tolist()
-                    assert not slices[index].intersection(positions), "a row is held twice"
+                    assert not set().union(*slices).intersection(positions), "a row is held twice"
                     slices[index].update(positions)
         return slices
+
+    def joins(self, family_id: str) -> tuple[str, ...]:
+        """Return the ids of a family's joins."""
+        return tuple(self.state[0].families[family_id].chains)
 
     def _packed(
         self, rows: Mapping[int, pa.Table], plans: Sequence[Plan], heartbeats: Sequence[Heartbeat]
@@ -156,13 +182,19 @@ class Runner:
         )
         loaded.slack_us = self.slack_us
         if warm:
-            for family_id, chain in bucket.chains.items():
-                originals = {segment.id: segment for _, _, segment in chain.segments()}
-                for _, _, segment in loaded.chains[family_id].segments():
-                    classes = chain.known_classes(originals[segment.id])
+            for family_id, joins in bucket.families.items():
+                originals = {segment.id: segment for segment in joins.segments()}
+                for segment in loaded.families[family_id].segments():
+                    classes = joins.known_classes(originals[segment.id])
                     if classes is not None:
-                        loaded.chains[family_id].remember_classes(segment, classes)
+                        loaded.families[family_id].remember_classes(segment, classes)
         return loaded
+
+
+def _deeds(counters: SliceCounters) -> dict[str, int]:
+    """Return what a slice did, without what it holds."""
+    holds = {"family", "join", "side", "slice", "rows", "bytes", "segments"}
+    return {name: count for name, count in asdict(counters).items() if name not in holds}
 
 
 def _newest(table: pa.Table, event_time: str) -> int | None:

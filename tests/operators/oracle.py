@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catalog.values.plan import Heartbeat
@@ -75,10 +75,19 @@ class NestedLoops:
             candidates.append(self.newest[stream_id] - self.streams[stream_id].lateness_us)
         return max(candidates, default=None)
 
-    def usable(self, family: Family, side: str, slack_us: int = 0) -> set[int]:
-        """Return the positions of the rows that some query could use with watermarks ``slack_us`` less."""
+    def usable(
+        self, family: Family, side: str, slack_us: int = 0, queries: Collection[int] | None = None
+    ) -> set[int]:
+        """Return the positions of the rows that some query could use with watermarks ``slack_us`` less.
+
+        Args:
+            family: The family.
+            side: ``a`` or ``b``.
+            slack_us: How much older the watermark is taken.
+            queries: Ids of the queries asked about; None for all of the family.
+        """
         opposite = self.watermark(family[1] if side == "a" else family[0])
-        members = [q for q in self.queries if family_of(q) == family]
+        members = [q for q in self.queries if family_of(q) == family and (queries is None or q.id in queries)]
         return {
             known.row.pos
             for known in self.known.get(family, {}).get(side, [])

@@ -5,10 +5,12 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from catalog.values.plan import Plan
+from catalog.values.plan import Plan, Strategy
 from operators.dry_run import dry_run
+from planner.build_plan import build_plan
+from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.queries import a_query
-from tests.operators.segments import a_plan
+from tests.operators.segments import STREAMS, a_plan
 
 
 def test_a_sound_plan_and_its_successor_pass() -> None:
@@ -17,6 +19,14 @@ def test_a_sound_plan_and_its_successor_pass() -> None:
     dry_run(None, first)
     dry_run(first, last)
     dry_run(last, a_plan(previous=last))
+
+
+@pytest.mark.parametrize("strategy", ALL_STRATEGIES)
+def test_a_plan_of_any_strategy_may_follow_one_of_another(strategy: Strategy) -> None:
+    queries = [a_query(1, 10, filter_a='"v" < 5'), a_query(2, 30)]
+    first = build_plan(queries, STREAMS, strategy=strategy)
+    for next_strategy in ALL_STRATEGIES:
+        dry_run(first, build_plan(queries, STREAMS, first, strategy=next_strategy))
 
 
 def _with_filter(plan: Plan, text: str) -> Plan:

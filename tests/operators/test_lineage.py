@@ -101,6 +101,14 @@ def test_classes_tell_which_rows_serve_a_set_of_queries() -> None:
     assert not none.any()
 
 
+def test_rows_that_serve_a_query_of_the_other_set_are_left_out() -> None:
+    classes = RowClasses(np.array([0, 1, 2]), (0b001, 0b011, 0b100))
+    keep = classes.serving(3, 0b001, none_of=0b010)
+    assert keep is not None
+    assert keep.tolist() == [True, False, False]
+    assert classes.serving(3, 0b111, none_of=0b1000) is None
+
+
 def test_words_hold_sixty_four_filters_each() -> None:
     words = lineage_words(2, {63: np.array([True, False]), 64: np.array([False, True])})
     assert {word: values.tolist() for word, values in words.items()} == {0: [2**63, 0], 1: [0, 1]}

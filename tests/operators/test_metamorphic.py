@@ -1,4 +1,4 @@
-"""What must not change results: cuts, buckets, slack, storage, order of queries, boundaries of the chain."""
+"""What must not change results: cuts, buckets, slack, storage, strategy, order of queries, boundaries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Slice
-from tests.operators.cases import REPEATABLE, Case, Step, cases, run
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice, Strategy
+from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, Step, cases, run
 
 
 @settings(REPEATABLE, max_examples=50)
@@ -59,7 +59,15 @@ def test_the_order_of_queries_in_the_plan_does_not_change_results(case: Case, se
     assert run(case, shuffled).results == run(case).results
 
 
-@settings(REPEATABLE, max_examples=50)
+@settings(REPEATABLE, max_examples=150)
+@given(cases(activations=True), st.sampled_from(ALL_STRATEGIES))
+def test_the_strategy_does_not_change_results(case: Case, strategy: Strategy) -> None:
+    """One strategy from beginning to end, against versions that go from strategy to strategy."""
+    steps = tuple(replace(step, strategy=strategy) for step in case.steps)
+    assert run(replace(case, steps=steps)).results == run(case).results
+
+
+@settings(REPEATABLE, max_examples=100)
 @given(cases(activations=True, family=0), st.integers(0, 1000))
 def test_any_chain_of_slices_gives_the_same_results(case: Case, seed: int) -> None:
     def rechained(plan: Plan) -> Plan:
@@ -70,13 +78,16 @@ def test_any_chain_of_slices_gives_the_same_results(case: Case, seed: int) -> No
 
 
 def _with_any_chain(family: FamilyPlan, order: random.Random) -> FamilyPlan:
-    """Merge slices, and cut others where no query ends."""
-    windows_a = [q.w_a_us for q in family.queries]
-    windows_b = [q.w_b_us for q in family.queries]
+    """Merge slices of every join, and cut others where no query ends."""
+    return replace(family, joins=tuple(_rechained(family, join, order) for join in family.joins))
+
+
+def _rechained(family: FamilyPlan, join: JoinPlan, order: random.Random) -> JoinPlan:
+    queries = [q for q in family.queries if q.id in join.queries]
     return replace(
-        family,
-        chain_a=a_chain(family.queries, "a", _boundaries(windows_a, order)),
-        chain_b=a_chain(family.queries, "b", _boundaries(windows_b, order)),
+        join,
+        chain_a=a_chain(queries, "a", _boundaries([q.w_a_us for q in queries], order)),
+        chain_b=a_chain(queries, "b", _boundaries([q.w_b_us for q in queries], order)),
     )
 
 

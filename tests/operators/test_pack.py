@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from catalog.values.plan import Plan
+from catalog.values.batch import FilterCounters
+from catalog.values.plan import Plan, Strategy
 from operators.pack import control_payloads, packer
 from operators.payload import Payload
+from planner.build_plan import build_plan
 from tests.operators.queries import Row, a_query, a_table
 from tests.operators.segments import STREAMS, a_plan
 
@@ -84,6 +87,32 @@ def test_a_query_without_filter_takes_every_row() -> None:
     (payload,) = packed(rows_of([1, 1], v=[0, 9]), plan)
     (rows,) = payload.rows.values()
     assert rows.column("_l0").to_pylist() == [1, 0]
+
+
+@pytest.mark.parametrize(("strategy", "taken"), [("pullup", {0: 1, 1: 0}), ("mem-opt", {0: 1})])
+def test_selection_pull_up_takes_every_row_with_a_key(strategy: Strategy, taken: dict[int, int]) -> None:
+    plan = build_plan([a_query(1, 10, filter_a='"v" < 5')], STREAMS, strategy=strategy)
+    (payload,) = packed(rows_of([1, 1, 1], k=[1, 1, None], v=[0, 9, 0]), plan)
+    (rows,) = payload.rows.values()
+    # Position and lineage: the row that passes no filter comes with its empty lineage.
+    assert dict(zip(rows.column("_pos").to_pylist(), rows.column("_l0").to_pylist(), strict=True)) == taken
+
+
+def test_rows_are_counted_per_filter_in_one_payload() -> None:
+    """Also rows without a key, and late ones; but no row without an event time."""
+    plan = a_plan(a_query(1, 10, filter_a='"v" < 5', filter_b='"v" > 2'), a_query(2, 10, filter_a='"w" = 1'))
+    family = plan.families[0].id
+    table = rows_of([1, 2, 3, 4], k=[1, 2, None, 4], v=[0, 9, 4, 4])
+    without = table.set_column(0, "ts", pa.array([None, 2, 3, 4], pa.timestamp("us")))
+    found = [payload.filters for payload in packed(without, plan, buckets=3, bound=3) if payload.filters]
+    assert found == [(FilterCounters(family, "a", 0, 3, 2), FilterCounters(family, "a", 1, 3, 0))]
+    assert not any(payload.filters for payload in packed(rows_of([]), plan))
+
+
+def test_a_filter_that_two_families_have_is_counted_for_both() -> None:
+    plan = a_plan(a_query(1, 10, filter_a='"v" < 5'), a_query(2, 10, filter_a='"v" < 5', streams=(1, 3)))
+    (payload,) = packed(rows_of([1, 2], v=[0, 9]), plan)
+    assert [(c.family, c.rows, c.passed) for c in payload.filters] == [(f.id, 2, 1) for f in plan.families]
 
 
 def test_only_what_queries_need_is_stored() -> None:

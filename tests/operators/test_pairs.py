@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.query import Query
-from operators.chain import CompiledFamily, compile_family
+from operators.compiled_family import CompiledFamily, compile_family
 from operators.pairs import PairChunk, PairTable, Probed, residual_sets
 from operators.segment import Segment
 from tests.operators.queries import a_query
@@ -31,12 +31,12 @@ def build(family: CompiledFamily, a: Segment, b: Segment) -> PairChunk | None:
         side: Probed(s, family.lineages[side].classify(s, family.layouts[side].kept(s)))
         for side, s in (("a", a), ("b", b))
     }
-    return family.builder.build(probed["a"], every, probed["b"], every)
+    return family.joins[0].builder.build(probed["a"], every, probed["b"], every)
 
 
 def sets_of(family: CompiledFamily, chunk: PairChunk) -> dict[int, tuple[int, ...]]:
     """Return the query ids of each pair, by position of a's row."""
-    routes = {number: family.builder.router.queries_of(mask) for number, mask in chunk.routes.items()}
+    routes = {number: family.queries_of(mask) for number, mask in chunk.routes.items()}
     return {
         pos: routes[route]
         for route, pos in zip(chunk.arrays[0].to_pylist(), chunk.arrays[2].to_pylist(), strict=True)
@@ -66,7 +66,7 @@ def test_pairs_that_serve_nobody_are_not_built() -> None:
 
 def test_a_pair_carries_the_later_event_time_and_both_positions() -> None:
     family = compiled(a_query(1, 10))
-    table = PairTable(family.builder)
+    table = PairTable(family.plan)
     chunk = build(family, rows([1, 1], [1, 1], [3, 9]), rows([1, 1], [1, 1], [5, 4]))
     assert chunk is not None
     table.add(chunk)
@@ -79,9 +79,11 @@ def test_a_pair_carries_the_later_event_time_and_both_positions() -> None:
 
 
 def test_a_batch_without_pairs_gives_no_table() -> None:
-    assert PairTable(compiled(a_query(1, 10)).builder).finish(1, 0) is None
+    assert PairTable(a_family(a_query(1, 10))).finish(1, 0) is None
 
 
 def test_distinct_residuals_are_listed_once_with_their_queries() -> None:
     family = a_family(a_query(1, 9, residual=W_EQUAL), a_query(2, 9), a_query(3, 9, residual=W_EQUAL))
-    assert residual_sets(family) == ((W_EQUAL, 0b101),)
+    assert residual_sets(family, [0, 1, 2]) == ((W_EQUAL, 0b101),)
+    assert residual_sets(family, [1, 2]) == ((W_EQUAL, 0b100),)
+    assert residual_sets(family, [1]) == ()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from catalog.values.batch import FilterCounters
 from operators.payload import Payload, StreamHeader, merged_rows
 from tests.operators.segments import a_segment
 
@@ -18,6 +19,8 @@ def a_payload(order: int = 3) -> Payload:
             ("f1", "b"): a_segment([]).rows,
         },
         suspects={2: pa.RecordBatch.from_pydict({"ts": [1], "v": [None]})},
+        filters=(FilterCounters("f1", "a", 3, 10, 4),),
+        pack_us=1234,
     )
 
 
@@ -25,6 +28,7 @@ def test_the_bytes_give_the_payload_back() -> None:
     sent = a_payload()
     got = Payload.decode(sent.encode())
     assert (got.order, got.batch, got.streams, got.control) == (3, 9, sent.streams, sent.control)
+    assert (got.filters, got.pack_us) == (sent.filters, 1234)
     assert list(got.rows) == [("f1", "a"), ("f1", "b")]
     for name, rows in sent.rows.items():
         assert got.rows[name].equals(rows)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
 from operators import routes
 from operators.lineage import RowClasses
@@ -11,6 +12,11 @@ from tests.operators.queries import a_query
 from tests.operators.segments import a_family
 
 ALL = RowClasses(None, (2**62 - 1,))
+
+
+def router_of(family: FamilyPlan) -> Router:
+    """Return the router of a join for all queries of a family."""
+    return router(family, range(len(family.queries)))
 
 
 def sets_of(
@@ -23,13 +29,22 @@ def sets_of(
 
 
 def test_a_distance_is_covered_by_the_windows_beyond_it() -> None:
-    family = router(a_family(a_query(1, 10, 2), a_query(2, 30, 5), a_query(3, 1, UNBOUNDED_US)))
+    family = router_of(a_family(a_query(1, 10, 2), a_query(2, 30, 5), a_query(3, 1, UNBOUNDED_US)))
     assert sets_of(family, [0, 1, 9, 10, 29, 30]) == [(1, 2, 3), (1, 2), (1, 2), (2,), (2,), ()]
     assert sets_of(family, [-1, -2, -4, -5, -(2**60)]) == [(1, 2, 3), (2, 3), (2, 3), (3,), (3,)]
 
 
+def test_a_join_routes_to_its_own_queries_only() -> None:
+    """Pairs of a join of q2 and q3 are not q1's, whichever join makes those."""
+    family = a_family(a_query(1, 100), a_query(2, 10), a_query(3, 30, 5))
+    own = router(family, [1, 2])
+    assert own.bounds_a.tolist() == [10, 30]
+    assert own.bounds_b.tolist() == [5, 10]
+    assert sets_of(own, [5, 20, 50, -7]) == [(2, 3), (3,), (), (2,)]
+
+
 def test_both_rows_must_serve_the_query() -> None:
-    family = router(a_family(a_query(1, 10), a_query(2, 30)))
+    family = router_of(a_family(a_query(1, 10), a_query(2, 30)))
     a = RowClasses(np.array([0, 1, 1]), (0b01, 0b11))
     b = RowClasses(np.array([1, 1, 0]), (0b00, 0b10))
     assert sets_of(family, [5, 5, 5], a, b) == [(), (2,), ()]
@@ -39,7 +54,7 @@ def test_both_rows_must_serve_the_query() -> None:
 @pytest.mark.parametrize("limit", [1, 1 << 20])
 def test_large_tables_of_combinations_give_the_same_sets(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MAX_DIRECT_COMBINATIONS", limit)
-    family = router(a_family(*(a_query(n, 10 * n) for n in range(1, 6))))
+    family = router_of(a_family(*(a_query(n, 10 * n) for n in range(1, 6))))
     random = np.random.default_rng(3)
     masks = tuple(range(32))
     a, b = (RowClasses(random.integers(0, 32, 200), masks) for _ in "ab")
@@ -54,8 +69,8 @@ def test_large_tables_of_combinations_give_the_same_sets(limit: int, monkeypatch
 
 
 def test_a_route_is_named_by_its_query_ids_alone() -> None:
-    one = router(a_family(a_query(1, 10), a_query(7, 30)))
-    other = router(a_family(a_query(7, 30), a_query(9, 30)))
+    one = router_of(a_family(a_query(1, 10), a_query(7, 30)))
+    other = router_of(a_family(a_query(7, 30), a_query(9, 30)))
     assert one.number(0b10) == other.number(0b01) == route_number((7,))
     assert one.number(0b11) == route_number((1, 7)) != route_number((17,))
     assert one.number(0) == 0

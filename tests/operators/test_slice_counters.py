@@ -6,22 +6,23 @@ so its terms can be counted: a male compares with the rows of the slice's window
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Plan
+from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
-from operators.chain import SIDES
+from operators.counters import slice_counters
+from operators.layout import SIDES
 from planner.build_plan import build_plan
 from tests.operators.cases import REPEATABLE
 from tests.operators.harness import Runner
 from tests.operators.oracle import passes, side_of
 from tests.operators.queries import FILTERS, SECOND_US, Row, a_query, a_stream, a_table
-from tests.operators.test_metamorphic import a_chain
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 #: Even values pass a filter of selectivity 1/2.
@@ -36,6 +37,7 @@ class PaperSlice:
     queries: list[Query]
     rows: list[Row] = field(default_factory=list)
     touched: int = 0
+    candidates: int = 0
     males: int = 0
     inserted: int = 0
     moved_in: int = 0
@@ -78,6 +80,7 @@ class PaperChain:
             if not self._serves(side, row, piece.queries):
                 break
             piece.males += 1
+            piece.candidates += len(piece.rows)
             piece.touched += sum(r.values["k"] == row.values["k"] for r in piece.rows)
         if self._serves(side, row, self.queries):
             self.slices[side][0].rows.append(row)
@@ -100,10 +103,9 @@ def run_in_order(plan: Plan, arrivals: Sequence[tuple[int, Row]]) -> Runner:
     return runner
 
 
-def counts(runner: Runner, side: str) -> list[dict[str, int]]:
-    """Return what each slice did since the plan took effect; the Runner's chains are never stored."""
-    (chain,) = runner.state[0].chains.values()
-    return [asdict(state.counts) for state in chain.slices[side]]
+def counts(runner: Runner, side: str) -> list[Counter[str]]:
+    """Return what each slice of the one join did since the plan took effect."""
+    return [deeds for (_, _, of, _), deeds in sorted(runner.done.items()) if of == side]
 
 
 @st.composite
@@ -170,32 +172,77 @@ def test_a_male_goes_no_further_than_its_queries() -> None:
     assert [found["males"] for found in counts(runner, "b")] == [6, 3]
 
 
+def test_candidates_are_what_nested_loops_would_compare() -> None:
+    """Males of any key times rows of any key; rows of one batch are one segment, and count one by one."""
+    runner = Runner(STREAMS)
+    rows = [a_row(n, 10, v=0, k=k) for n, k in enumerate((1, 1, 2))]
+    plan = build_plan([a_query(1, 20)], STREAMS)
+    runner.step({1: a_table(STREAMS[1], rows), 2: a_table(STREAMS[2], rows[:2])}, [plan])
+    of_a, of_b = counts(runner, "a")[0], counts(runner, "b")[0]
+    assert (of_a["candidates"], of_a["touched"], of_a["males"]) == (6, 4, 2)
+    # The batch's rows of b are inserted last: what meets has met.
+    assert (of_b["candidates"], of_b["touched"], of_b["males"]) == (0, 0, 3)
+
+
+def test_what_is_counted_is_counted_of_one_batch() -> None:
+    runner = Runner(STREAMS)
+    runner.step({1: a_table(STREAMS[1], [a_row(0, 10, v=0)])}, [build_plan([a_query(1, 20)], STREAMS)])
+    for inserted in (1, 0):
+        found = [c.inserted for c in slice_counters(runner.state[0].families) if c.side == "a"]
+        assert found == [inserted]
+        runner.step({})
+
+
 @pytest.mark.parametrize("lambda_per_s", [2, 4])
 @pytest.mark.parametrize(("w_1_s", "w_2_s"), [(1, 3), (2, 6)])
-def test_steady_state_follows_equations_1_and_3(lambda_per_s: int, w_1_s: int, w_2_s: int) -> None:
+@pytest.mark.parametrize("strategy", ["unshared", "pullup", "pushdown", "mem-opt"])
+def test_steady_state_follows_the_papers_equations(
+    strategy: Strategy, w_1_s: int, w_2_s: int, lambda_per_s: int
+) -> None:
     """Q1 with W1, Q2 with W2 and a selection on A of selectivity S, both streams lambda rows per second.
 
-    Probing (comparisons per second): Eq. 1, selection pull-up, 2 lambda^2 W2; Eq. 3, state-slice, 2 lambda^2
-    W1 + 2 lambda^2 S (W2 - W1). State (rows): Eq. 1, 2 lambda W2; Eq. 3, 2 lambda W1 + (1 + S) lambda (W2 -
-    W1). One row more is held than the equations say: the newest of B is ahead of A's watermark, at no
+    State (rows) and probing (comparisons per second) of section 3, with two joins of their own beside them:
+
+        pull-up (Eq. 1)       2 lambda W2                              2 lambda^2 W2
+        push-down (Eq. 2)     (2 - S) lambda W1 + (1 + S) lambda W2    2 (1-S) lambda^2 W1 + 2 S lambda^2 W2
+        state-slice (Eq. 3)   2 lambda W1 + (1 + S) lambda (W2 - W1)   2 lambda^2 W1 + 2 S lambda^2 (W2 - W1)
+        unshared              2 lambda W1 + (1 + S) lambda W2          2 lambda^2 W1 + 2 S lambda^2 W2
+
+    One row more per join is held than the equations say: the newest of B is ahead of A's watermark, at no
     distance yet.
     """
-    queries = [a_query(1, w_1_s * SECOND_US), a_query(2, w_2_s * SECOND_US, filter_a=EVEN)]
-    plan = build_plan(queries, STREAMS)
+    plan = build_plan(
+        [a_query(1, w_1_s * SECOND_US), a_query(2, w_2_s * SECOND_US, filter_a=EVEN)],
+        STREAMS,
+        strategy=strategy,
+    )
+    rate, w_1, w_2, s = lambda_per_s, w_1_s, w_2_s, SELECTIVITY
+    rows, comparisons = {
+        "pullup": (2 * rate * w_2, 2 * rate**2 * w_2),
+        "pushdown": (
+            (2 - s) * rate * w_1 + (1 + s) * rate * w_2,
+            2 * (1 - s) * rate**2 * w_1 + 2 * s * rate**2 * w_2,
+        ),
+        "mem-opt": (
+            2 * rate * w_1 + (1 + s) * rate * (w_2 - w_1),
+            2 * rate**2 * w_1 + 2 * s * rate**2 * (w_2 - w_1),
+        ),
+        "unshared": (2 * rate * w_1 + (1 + s) * rate * w_2, 2 * rate**2 * w_1 + 2 * s * rate**2 * w_2),
+    }[strategy]
     warm_up, measured = (w_2_s + 1) * lambda_per_s, 2 * lambda_per_s
     arrivals = _regular(lambda_per_s, warm_up + measured)
-    extra = w_2_s - w_1_s
-    sliced = 2 * lambda_per_s**2 * w_1_s + 2 * lambda_per_s**2 * SELECTIVITY * extra
-    pulled_up = 2 * lambda_per_s**2 * w_2_s
-    for version, comparisons, rows in (
-        (plan, sliced, 2 * lambda_per_s * w_1_s + (1 + SELECTIVITY) * lambda_per_s * extra),
-        (_pulled_up(plan), pulled_up, 2 * lambda_per_s * w_2_s),
-    ):
-        before = _touched(run_in_order(version, arrivals[: 2 * warm_up]))
-        runner = run_in_order(version, arrivals)
-        assert (_touched(runner) - before) / 2 == comparisons
-        held = [len(s) for side in SIDES for s in runner.state_rows(plan.families[0].id, side)]
-        assert sum(held) - 1 == rows
+    before = run_in_order(plan, arrivals[: 2 * warm_up])
+    runner = run_in_order(plan, arrivals)
+    for counter in ("touched", "candidates"):
+        assert (_sum_of(runner, counter) - _sum_of(before, counter)) / 2 == comparisons
+    (family,) = plan.families
+    held = sum(
+        len(piece)
+        for join in family.joins
+        for side in SIDES
+        for piece in runner.state_rows(family.id, side, join.id)
+    )
+    assert held - len(family.joins) == rows
 
 
 def _regular(rate_per_s: int, rows: int) -> list[tuple[int, Row]]:
@@ -208,12 +255,5 @@ def _regular(rate_per_s: int, rows: int) -> list[tuple[int, Row]]:
     return arrivals
 
 
-def _pulled_up(plan: Plan) -> Plan:
-    """One join with the largest window, selections in the router: rows that no query takes are kept too."""
-    (family,) = plan.families
-    slices = {side: a_chain(family.queries, side, [max(q.w_a_us for q in family.queries)]) for side in SIDES}
-    return replace(plan, families=(replace(family, chain_a=slices["a"], chain_b=slices["b"]),))
-
-
-def _touched(runner: Runner) -> int:
-    return sum(found["touched"] for side in SIDES for found in counts(runner, side))
+def _sum_of(runner: Runner, counter: str) -> int:
+    return sum(deeds[counter] for deeds in runner.done.values())

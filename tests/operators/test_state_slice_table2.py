@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import pytest
 
+from catalog.values.plan import SHARED_JOIN
 from planner.build_plan import build_plan
 from tests.operators.harness import Runner
 from tests.operators.queries import SECOND_US, Row, a_query, a_stream, a_table
@@ -77,7 +78,7 @@ def test_table_2_execution_of_the_chain(
         assert {pair for q, pair in made if q == 2} == set(output.split()), f"output after {name}"
         j1 |= {pair for q, pair in made if q == 1}
     assert j1 == of_j1
-    results_of_slices = [s.counts.results for s in runner.state[0].chains[plan.families[0].id].slices["a"]]
+    results_of_slices = [runner.done[plan.families[0].id, SHARED_JOIN, "a", n]["results"] for n in (1, 2)]
     assert results_of_slices == [len(of_j1), len({p for q, p in _pairs(runner) if q == 2} - of_j1)]
 
 

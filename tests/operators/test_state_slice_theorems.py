@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import FamilyPlan, Plan
-from operators.chain import SIDES
+from catalog.values.plan import FamilyPlan, Plan, Strategy
+from operators.layout import SIDES
 from planner.build_plan import build_plan
 from tests.operators.cases import REPEATABLE, Case, Step, cases, check
 from tests.operators.handovers import handovers
@@ -18,16 +18,18 @@ from tests.operators.oracle import NestedLoops, family_of, side_of
 from tests.operators.queries import Row, a_query, a_stream, a_table
 from tests.operators.test_metamorphic import a_chain
 
+#: The theorems are about Mem-Opt's chain.
+MEM_OPT: tuple[Strategy, ...] = ("mem-opt",)
+
 
 def _one_join(plan: Plan) -> Plan:
     """Merge every chain into one slice: a join with the largest window."""
 
     def merged(family: FamilyPlan) -> FamilyPlan:
-        return replace(
-            family,
-            chain_a=a_chain(family.queries, "a", [max(q.w_a_us for q in family.queries)]),
-            chain_b=a_chain(family.queries, "b", [max(q.w_b_us for q in family.queries)]),
-        )
+        (join,) = family.joins
+        chain_a = a_chain(family.queries, "a", [max(q.w_a_us for q in family.queries)])
+        chain_b = a_chain(family.queries, "b", [max(q.w_b_us for q in family.queries)])
+        return replace(family, joins=(replace(join, chain_a=chain_a, chain_b=chain_b),))
 
     return replace(plan, families=tuple(merged(family) for family in plan.families))
 
@@ -71,10 +73,10 @@ def _exactly_the_usable_rows(runner: Runner, oracle: NestedLoops) -> None:
         for side in SIDES:
             opposite = oracle.watermark(family[1] if side == "a" else family[0])
             times = {known.row.pos: known.row.ts for known in oracle.known.get(family, {}).get(side, [])}
-            expected: list[set[int]] = [set() for _ in (plan.chain_a if side == "a" else plan.chain_b)]
+            chain = plan.joins[0].chain_a if side == "a" else plan.joins[0].chain_b
+            expected: list[set[int]] = [set() for _ in chain]
             for pos in oracle.usable(family, side):
                 passed_by = 0 if opposite is None else max(0, opposite - times[pos])
-                chain = plan.chain_a if side == "a" else plan.chain_b
                 expected[sum(s.w_end_us <= passed_by for s in chain)].add(pos)
             assert runner.state_rows(plan.id, side) == expected, (family, side)
 
@@ -84,19 +86,19 @@ def _family_plan(plan: Plan, streams: tuple[int, int], key: tuple[tuple[str, str
 
 
 @settings(REPEATABLE, max_examples=120)
-@given(st.one_of(cases(activations=True), handovers()))
+@given(st.one_of(cases(activations=True, strategies=MEM_OPT), handovers(MEM_OPT)))
 def test_theorem_4_each_slice_holds_exactly_the_rows_that_some_query_can_still_use(case: Case) -> None:
     check(replace(case, slack_us=0), _exactly_the_usable_rows)
 
 
 @settings(REPEATABLE, max_examples=80)
-@given(st.one_of(cases(activations=True, family=0), handovers()))
+@given(st.one_of(cases(activations=True, family=0, strategies=MEM_OPT), handovers(MEM_OPT)))
 def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> None:
     def bounded(runner: Runner, oracle: NestedLoops) -> None:
         assert runner.plan is not None
         for family in {family_of(q) for q in oracle.queries}:
             plan = _family_plan(runner.plan, family[:2], family[2])
-            slack_us = runner.state[0].chains[plan.id].family.slack_us
+            slack_us = runner.state[0].families[plan.id].family.joins[0].slack_us
             if case.slack_us is None:
                 finite = [
                     side_of(q, s).window_us for q in oracle.queries for s in SIDES if family_of(q) == family

@@ -1,0 +1,63 @@
+"""What a bucket counts of a batch, for the batch's manifest.
+
+Everything is counted where it happens anyway: slices count as they work (``operators.sliced_join``), PACK
+counts rows per filter as it evaluates them, and keys are counted on rows that are sorted by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from catalog.values.batch import KeyCounters, SliceCounters
+from operators.family_joins import FamilyJoins
+from operators.segment import Segment
+
+
+def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounters]:
+    """Yield what every slice of a bucket holds, and what it did in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        for join_id, side, index, state in joins.slices():
+            counts = state.counts
+            yield SliceCounters(
+                family=family_id,
+                side=side,
+                slice=index + 1,
+                rows=state.rows,
+                bytes=sum(segment.stored_bytes for segment in state.segments),
+                segments=len(state.segments),
+                touched=counts.touched,
+                males=counts.males,
+                inserted=counts.inserted,
+                moved_in=counts.moved_in,
+                filtered=counts.filtered,
+                purged=counts.purged,
+                results=counts.results,
+                candidates=counts.candidates,
+                join=join_id,
+            )
+
+
+def key_counters(family_id: str, side: str, rows: Segment) -> KeyCounters:
+    """Count the keys of new rows of one side of a family in one bucket.
+
+    Args:
+        family_id: The family.
+        side: ``a`` or ``b``.
+        rows: n > 0 rows, by key.
+    """
+    ends = np.append(np.flatnonzero(rows.key[1:] != rows.key[:-1]) + 1, len(rows))
+    runs = np.diff(ends, prepend=0)
+    return KeyCounters(
+        family=family_id,
+        side=side,
+        rows=len(rows),
+        keys=len(runs),
+        largest=int(runs.max()),
+        squares=int(np.dot(runs, runs)),
+    )
