@@ -6,6 +6,9 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     b.ts <= a.ts + INTERVAL '5' MINUTE         bound on d, so part of the windows
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
+
+Filters and residual are brought into canonical form (``planner.canonical``): what is always true vanishes. A
+query that never has results is legal: both of its filters are FALSE, so that no row is kept for it.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from sqlglot import exp
 from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from catalog.values.stream import Stream
+from planner.canonical import ALWAYS, NEVER, canonical
 from planner.column_types import duckdb_type, key_type
-from planner.comparisons import conjunction
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,
@@ -31,7 +34,7 @@ from planner.errors import (
 )
 from planner.expressions import bare, compile_condition, qualified
 from planner.locate import at_expression
-from planner.normalize import conjuncts
+from planner.normalize import conjuncts, distributed
 from planner.outputs import bind_outputs
 from planner.scope import Scope, SideName
 from planner.statement import Statement, parse
@@ -93,18 +96,21 @@ def _bind(
     residuals = [*conditions.residuals, *distance]
     keys = _keys(scope, statement, conditions)
     outputs, output_columns = bind_outputs(statement, scope)
-    filters = {side: conjunction(parts) for side, parts in conditions.filters.items() if parts}
-    residual = conjunction(residuals) if residuals else None
-    read = output_columns | columns_of([*filters.values(), *residuals])
+    filters = {side: canonical(parts, bare) for side, parts in conditions.filters.items()}
+    residual = canonical(residuals, qualified)
+    if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
+        filters = dict.fromkeys(filters, Typed(NEVER, "boolean"))
+        residual = canonical([], qualified)
+    read = output_columns | columns_of([*filters.values(), residual])
     return Query(
         id=query_id,
         name=name,
         cql=cql,
-        a=_side(scope, "a", windows, filters.get("a"), read),
-        b=_side(scope, "b", windows, filters.get("b"), read),
+        a=_side(scope, "a", windows, filters["a"], read),
+        b=_side(scope, "b", windows, filters["b"], read),
         key=tuple((a, b) for a, b, _ in keys),
         key_types=tuple(type_ for _, _, type_ in keys),
-        residual=residual.sql if residual is not None else None,
+        residual=residual.sql if residual.sql != ALWAYS else None,
         outputs=outputs,
         backfill=backfill,
     )
@@ -114,7 +120,7 @@ def _side(
     scope: Scope,
     side: SideName,
     windows: Mapping[SideName, int],
-    filter_: Typed | None,
+    filter_: Typed,
     read: frozenset[tuple[SideName, str]],
 ) -> Side:
     """Make one side of the query."""
@@ -124,8 +130,8 @@ def _side(
         stream=this.stream.name,
         alias=this.alias,
         window_us=windows[side],
-        filter=filter_.sql if filter_ is not None else None,
-        filter_columns=tuple(sorted(column for _, column in filter_.columns)) if filter_ is not None else (),
+        filter=filter_.sql if filter_.sql != ALWAYS else None,
+        filter_columns=tuple(sorted(column for _, column in filter_.columns)),
         columns=tuple(sorted(column for owner, column in read if owner == side)),
     )
 
@@ -138,38 +144,41 @@ def _classified(statement: Statement, scope: Scope) -> _Conditions:
     found = _Conditions()
     for identifier in statement.using:
         _add_using(scope, found, identifier)
-    for conjunct in conjuncts(statement.conditions):
-        pair = _key_columns(conjunct, scope)
-        bounds = time_bounds(conjunct, scope)
-        if pair is not None and bounds is not None:
-            found.equal_times.append((pair, conjunct))
-        elif pair is not None:
-            _add_key(scope, found, pair, conjunct)
-            continue
-        value = compile_condition(conjunct, scope)
-        if bounds is not None:
-            found.bounds = found.bounds.intersected(bounds)
-            found.bounds_at = at_expression(scope.text, conjunct)
-            if found.bounds.empty:
-                raise InvalidWindow(
-                    "no pair of rows is in the window",
-                    detail="The conditions on the event times exclude each other.",
-                    hint=f"Write {_EXAMPLE_BOUNDS}.",
-                    location=found.bounds_at,
-                )
-        elif value.sides in ({"a"}, {"b"}):
-            (side,) = value.sides
-            found.filters[side].append(compile_condition(conjunct, scope, bare))
-        elif not _always_true(conjunct):
-            found.residuals.append(value)
+    for written in conjuncts(statement.conditions):
+        pieces = distributed(written)
+        if pieces != [written]:
+            compile_condition(written, scope)  # What the optimizer drops has to be right, too.
+        for conjunct in pieces:
+            _classify(conjunct, scope, found)
     return found
 
 
-def _always_true(node: exp.Expr) -> bool:
-    """Whether a conjunct is TRUE, or 1 = 1 as generated queries have it."""
-    if isinstance(node, exp.EQ) and isinstance(node.this, exp.Literal):
-        return bool(node.this == node.expression)
-    return isinstance(node, exp.Boolean) and bool(node.this)
+def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions) -> None:
+    """Add a conjunct to what it is."""
+    pair = _key_columns(conjunct, scope)
+    bounds = time_bounds(conjunct, scope)
+    if pair is not None and bounds is not None:
+        found.equal_times.append((pair, conjunct))
+    elif pair is not None:
+        _add_key(scope, found, pair, conjunct)
+        return
+    value = compile_condition(conjunct, scope)
+    if bounds is not None:
+        found.bounds = found.bounds.intersected(bounds)
+        found.bounds_at = at_expression(scope.text, conjunct)
+        if found.bounds.empty:
+            raise InvalidWindow(
+                "no pair of rows is in the window",
+                detail="The conditions on the event times exclude each other.",
+                hint=f"Write {_EXAMPLE_BOUNDS}.",
+                location=found.bounds_at,
+            )
+        return
+    if value.sides in ({"a"}, {"b"}):
+        (side,) = value.sides
+        found.filters[side].append(compile_condition(conjunct, scope, bare))
+    else:
+        found.residuals.append(value)
 
 
 def _key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from functools import reduce
+from typing import cast
 
 from sqlglot import exp
 
 from planner import column_types as ct
-from planner.literals import is_date_text, time_literal
+from planner.constants import DOUBLE_DIGITS, constant, short_decimal
+from planner.literals import is_date_text, number, time_literal
 from planner.normalize import operands, pushed
 from planner.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
 
@@ -45,6 +48,7 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
         TypeMismatch: The types do not compare.
     """
     left, right = _as_time(compiler, node, left, right), _as_time(compiler, node, right, left)
+    left, right = _as_number(compiler, node, left, right), _as_number(compiler, node, right, left)
     common = ct.common_type(left.type, right.type)
     if common is None:
         compiler.mismatch(
@@ -57,7 +61,31 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
 
 
 def _widened(value: Typed, type_: str) -> Typed:
+    if type_ == "timestamp" and value.sql.startswith("DATE '"):
+        return time_literal(value.sql[6:-1], type_) or value
     return value if value.type == "null" else cast_to(value, type_)
+
+
+def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
+    """Write a number literal in one way for all that compare alike: 0.2, .20 and 2e-1 with a double.
+
+    Where a double is compared, a literal with at most 15 digits is a decimal: DuckDB makes the same double of
+    it, and integers and short decimals compare alike with both. Decimals with more are cast, as DuckDB does.
+    """
+    found = constant(value.sql)
+    if "double" not in (value.type, other.type) or not ct.is_numeric(other.type):
+        return value
+    if found is None or found[0] not in ("number", "double"):
+        exact_literal = not value.columns and value.sql.replace(".", "").lstrip("-").isdigit()
+        return cast_to(value, "double") if exact_literal else value
+    double = float(value.sql) if found[0] == "double" else float(cast(Decimal, found[1]))
+    short = short_decimal(double)
+    if ct.decimal_parts(value.type) is not None and (short is None or Decimal(short) != found[1]):
+        return cast_to(value, "double")
+    decimal = ct.decimal_parts(other.type)
+    if short is None or (decimal is not None and decimal[0] > DOUBLE_DIGITS):
+        return number(compiler, node, f"{double!r}" if "e" in repr(double) else f"{double!r}e0")
+    return number(compiler, node, short)
 
 
 def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:

@@ -14,7 +14,7 @@ What is done with one kind of node is in ``literals``, ``arithmetic``, ``compari
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from sqlglot import exp
 
@@ -22,7 +22,7 @@ from catalog.errors import Location
 from planner import arithmetic, calls, choices, comparisons, literals, syntax_forms
 from planner.errors import TypeMismatch, UnsupportedCql
 from planner.locate import at_expression
-from planner.scope import Scope, SideName
+from planner.scope import ResolvedColumn, SideName
 from planner.typed import ColumnSql, Handlers, Typed, quoted
 
 _HANDLERS: Handlers = {
@@ -54,6 +54,15 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
 }
 
 
+class Names(Protocol):
+    """What names in an expression mean: those of a query (``planner.scope``), or of one stream."""
+
+    text: str
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the column that a name means."""
+
+
 def bare(side: SideName, column: str) -> str:
     """Render a column for a filter: ``"v"``."""
     return quoted(column)
@@ -64,7 +73,7 @@ def qualified(side: SideName, column: str) -> str:
     return f"{side}.{quoted(column)}"
 
 
-def compile_expression(node: exp.Expr, scope: Scope, column_sql: ColumnSql = qualified) -> Typed:
+def compile_expression(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
     """Return an expression as typed DuckDB SQL.
 
     Args:
@@ -81,7 +90,7 @@ def compile_expression(node: exp.Expr, scope: Scope, column_sql: ColumnSql = qua
     return _Compiler(scope, column_sql).compile(node)
 
 
-def compile_condition(node: exp.Expr, scope: Scope, column_sql: ColumnSql = qualified) -> Typed:
+def compile_condition(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
     """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is none."""
     return comparisons.condition(_Compiler(scope, column_sql), node, "WHERE")
 
@@ -89,7 +98,7 @@ def compile_condition(node: exp.Expr, scope: Scope, column_sql: ColumnSql = qual
 class _Compiler:
     """Compiles the expressions of one query."""
 
-    def __init__(self, scope: Scope, column_sql: ColumnSql) -> None:
+    def __init__(self, scope: Names, column_sql: ColumnSql) -> None:
         self.scope = scope
         self.column_sql = column_sql
 

@@ -98,6 +98,23 @@ def parse(text: str) -> Statement:
     return statement
 
 
+def parse_condition(text: str) -> exp.Expr:
+    """Return a condition that stands alone, names not yet resolved.
+
+    Raises:
+        CqlSyntaxError: It is not CQL.
+        UnsupportedCql: It has a construct that CQL here does not have.
+    """
+    form = "Write one condition, such as A.v < 0.2."
+    tokens = _tokens(text)
+    if not tokens:
+        raise CqlSyntaxError("the condition is empty", hint=form, location=at_offsets(text, 0, 1))
+    node = _parsed(text, tokens, exp.Condition, form)
+    if node is None:
+        raise CqlSyntaxError(f'unexpected "{tokens[0].text}"', hint=form, location=at_token(text, tokens[0]))
+    return node
+
+
 def _tokens(text: str) -> list[Token]:
     """Cut the text into tokens, without trailing semicolons."""
     if len(text) > MAX_CHARACTERS:
@@ -165,9 +182,21 @@ def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
 
 def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
     """Run the parser over the tokens; its errors become ours."""
+    select = _parsed(text, tokens, exp.Select, f"The form of a query is {EXAMPLE}.")
+    if not isinstance(select, exp.Select):
+        raise CqlSyntaxError(
+            "expected a SELECT", hint=f"Write {EXAMPLE}.", location=at_token(text, tokens[0])
+        )
+    return select
+
+
+def _parsed(text: str, tokens: list[Token], kind: type[exp.Expr], form: str) -> exp.Expr | None:
+    """Run the parser over the tokens of a query or a condition."""
     parser = cql_parser(error_message_context=len(text))
     try:
-        (select,) = parser.parse(tokens, text)
+        (parsed,) = (
+            parser.parse(tokens, text) if kind is exp.Select else parser.parse_into(kind, tokens, text)
+        )
     except ParseError as error:
         facts = error.errors[0]
         start = len(facts["start_context"] or "")
@@ -181,18 +210,14 @@ def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
         unexpected = f"unexpected {found}" if word else "the query ends too early"
         raise CqlSyntaxError(
             f'expected "{expected[1]}", found {found}' if expected else unexpected,
-            hint=f"The form of a query is {EXAMPLE}.",
+            hint=form,
             location=at_offsets(text, start, start + len(word)),
         ) from error
     except RecursionError as error:
         raise CqlSyntaxError(
             "an expression is nested too deeply", hint="Write a shorter expression."
         ) from error
-    if not isinstance(select, exp.Select):
-        raise CqlSyntaxError(
-            "expected a SELECT", hint=f"Write {EXAMPLE}.", location=at_token(text, tokens[0])
-        )
-    return select
+    return parsed
 
 
 def _refuse(text: str, construct: str, hint: str, token: Token) -> NoReturn:

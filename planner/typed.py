@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from catalog.errors import Location
 from planner.column_types import duckdb_type
-from planner.scope import Scope, SideName
+from planner.scope import SideName
 
 #: Renders a column of a side as SQL.
 ColumnSql = Callable[[SideName, str], str]
@@ -54,7 +54,6 @@ class Typed:
 class Compiler(Protocol):
     """What a handler of one kind of node may use."""
 
-    scope: Scope
     column_sql: ColumnSql
 
     def compile(self, node: exp.Expr) -> Typed:

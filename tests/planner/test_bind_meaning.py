@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidInput
@@ -95,6 +95,11 @@ def distance(a: str, b: str, w_a: int, w_b: int) -> str:
     return f"(({d} >= 0 AND {d} < {w_a}) OR ({d} <= 0 AND -{d} < {w_b}))"
 
 
+@example(  # Two leaves that differ in their intervals alone.
+    windows=("[RANGE 2 SECONDS]", "[RANGE 5 SECONDS]"),
+    conditions=["((b.ts >= a.ts - INTERVAL '0' SECOND AND a.v > 1) OR b.ts >= a.ts - INTERVAL '2' SECOND)"],
+    swapped=False,
+)
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     windows=st.sampled_from(

@@ -1,0 +1,145 @@
+"""Sets of values of one expression: what a condition on it, such as ``v > 10 AND v <> 12``, lets through.
+
+A set is the places on the line of all values where being in it changes, and whether NULL is in it. A cut
+``(10, True)`` lies just behind 10, ``(10, False)`` just before it:
+
+    v > 10 AND v <> 12        10  .  11  .  12  .  13
+    cuts                         |         |  |
+                              (10,True) (12,False) (12,True)       out before the first cut, then in, out, in
+
+Nothing is assumed about how dense the values are, so that it holds for every type: DuckDB orders all values
+of a type in one line, doubles too (NaN equals NaN and lies above infinity), texts by their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+
+#: A constant; those of one set are of one type.
+Value = Decimal | float | str | date | datetime | bool
+
+#: A place on the line: a value, and whether just behind it (else just before it).
+Cut = tuple[Value, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """A set of values of one type, and perhaps NULL.
+
+    Attributes:
+        cuts: Where being in the set changes, ascending, each once.
+        low: Whether the values before the first cut are in it.
+        null: Whether NULL is.
+    """
+
+    cuts: tuple[Cut, ...] = ()
+    low: bool = False
+    null: bool = False
+
+    def __or__(self, other: ValueSet) -> ValueSet:
+        """Return the values in either."""
+        return self._combined(other, lambda x, y: x or y)
+
+    def __and__(self, other: ValueSet) -> ValueSet:
+        """Return the values in both."""
+        return self._combined(other, lambda x, y: x and y)
+
+    def __le__(self, other: ValueSet) -> bool:
+        """Tell whether every value is in the other too.
+
+        >>> below(Decimal(5)) <= below(Decimal(10)), below(Decimal(10)) <= below(Decimal(5))
+        (True, False)
+        """
+        if self.null > other.null or self.low > other.low:
+            return False
+        if self.cuts and other.cuts and not (self.low or other.low) and self.cuts[0] < other.cuts[0]:
+            return False  # Most sets that are compared begin apart: seen without a look at the rest.
+        return (self & other) == self
+
+    def _combined(self, other: ValueSet, either: Callable[[bool, bool], bool]) -> ValueSet:
+        ours, theirs = self.cuts, other.cuts
+        x, y = self.low, other.low
+        inside = low = either(x, y)
+        cuts: list[Cut] = []
+        i = j = 0
+        while i < len(ours) or j < len(theirs):
+            if j == len(theirs) or (i < len(ours) and ours[i] < theirs[j]):
+                at, i, x = ours[i], i + 1, not x
+            elif i == len(ours) or ours[i] != theirs[j]:
+                at, j, y = theirs[j], j + 1, not y
+            else:
+                at, i, x, j, y = ours[i], i + 1, not x, j + 1, not y
+            if either(x, y) != inside:
+                inside = not inside
+                cuts.append(at)
+        return ValueSet(tuple(cuts), low, either(self.null, other.null))
+
+    @property
+    def inverse(self) -> ValueSet:
+        """The values that are not in it; NULL as it was."""
+        return ValueSet(self.cuts, not self.low, self.null)
+
+    @property
+    def complement(self) -> ValueSet:
+        """The values that are not in it, and NULL if it is not."""
+        return ValueSet(self.cuts, not self.low, not self.null)
+
+    @property
+    def with_null(self) -> ValueSet:
+        """The same with NULL."""
+        return ValueSet(self.cuts, self.low, True)
+
+    @property
+    def point(self) -> Value | None:
+        """Its value if it has exactly one, by one comparison."""
+        if self.low or self.null or len(self.cuts) != 2:
+            return None
+        (first, behind), (last, end) = self.cuts
+        return first if first == last and not behind and end else None
+
+
+#: No value at all; every value; NULL alone; everything.
+NONE, VALUES = ValueSet(), ValueSet(low=True)
+NULL, ALL = ValueSet(null=True), ValueSet(low=True, null=True)
+
+
+def below(value: Value, *, inclusive: bool = False) -> ValueSet:
+    """Return the values < value, or <= value."""
+    return ValueSet(((value, inclusive),), low=True)
+
+
+def above(value: Value, *, inclusive: bool = False) -> ValueSet:
+    """Return the values > value, or >= value."""
+    return ValueSet(((value, not inclusive),))
+
+
+def points(values: Iterable[Value]) -> ValueSet:
+    """Return a set of single values.
+
+    >>> points([Decimal(1), Decimal(1)]).point
+    Decimal('1')
+    """
+    ordered = sorted(set(values))
+    return ValueSet(tuple((value, behind) for value in ordered for behind in (False, True)))
+
+
+def union(sets: Iterable[ValueSet]) -> ValueSet:
+    """Return the values in any of the sets, by halves: a long list of OR takes n log n."""
+    return _by_halves(list(sets), ValueSet.__or__, NONE)
+
+
+def intersection(sets: Iterable[ValueSet]) -> ValueSet:
+    """Return the values in all of the sets."""
+    return _by_halves(list(sets), ValueSet.__and__, ALL)
+
+
+def _by_halves(
+    sets: list[ValueSet], combine: Callable[[ValueSet, ValueSet], ValueSet], empty: ValueSet
+) -> ValueSet:
+    while len(sets) > 1:
+        pairs = [combine(left, right) for left, right in zip(sets[::2], sets[1::2], strict=False)]
+        sets = pairs + sets[len(pairs) * 2 :]
+    return sets[0] if sets else empty
