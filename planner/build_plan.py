@@ -1,27 +1,50 @@
-"""The shared plan of all queries: families, lineage bits, activations, chains.
+"""The shared plan of all queries: families, lineage bits, activations, joins.
 
-    queries ── families ── filters (bits) ── strategy (chains) ── check_plan ── Plan
+    queries ── families ── filters (bits) ── strategy (joins) ── check_plan ── Plan
 
-A plan depends on its queries and on the plan before it, never on the order of either: bits and activations
-are carried over from the plan before, everything else derives from content. So the same control log gives
-the same bytes in every process.
+A plan depends on its queries, on the plan before it and, where the strategy weighs costs, on the statistics
+given; never on the order of any. Bits and activations are carried over from the plan before, everything else
+derives from content. So the same arguments give the same bytes in every process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from catalog.values.plan import FamilyPlan, Plan, PlannedFilter, PlannedQuery, Strategy
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Strategy
 from catalog.values.query import Query, Side
+from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.check_plan import check_plan
-from planner.errors import InvalidPlan, UnsupportedStrategy, listed
-from planner.families import Chains, Family, families
+from planner.costs.cost import CostModel
+from planner.costs.paper_model import PaperModel
+from planner.errors import InvalidPlan, UnknownStrategy, listed
+from planner.families import Family, families
 from planner.filters import assign_bits
+from planner.rates import FamilyRates, family_rates
+from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
+from planner.strategies.pullup import pullup
+from planner.strategies.pushdown import pushdown
+from planner.strategies.unshared import unshared
 
 #: Strategies by name. Mem-Opt is the default because its state is minimal whatever the statistics are.
-STRATEGIES: Mapping[Strategy, Callable[[Family], Chains]] = {"mem-opt": mem_opt}
+STRATEGIES: Mapping[Strategy, Callable[[Family, FamilyRates, CostModel], tuple[JoinPlan, ...]]] = (
+    MappingProxyType(
+        {
+            "unshared": unshared,
+            "pullup": pullup,
+            "pushdown": pushdown,
+            "mem-opt": mem_opt,
+            "cpu-opt": cpu_opt,
+        }
+    )
+)
+
+_NOTHING_KNOWN = Profile()
+_PAPER = PaperModel()
+_NO_OWN: Mapping[str, Strategy] = MappingProxyType({})
 
 
 def build_plan(
@@ -30,6 +53,9 @@ def build_plan(
     previous: Plan | None = None,
     *,
     strategy: Strategy = "mem-opt",
+    family_strategies: Mapping[str, Strategy] = _NO_OWN,
+    profile: Profile = _NOTHING_KNOWN,
+    model: CostModel = _PAPER,
 ) -> Plan:
     """Plan all queries together, as the successor of the previous version.
 
@@ -37,21 +63,24 @@ def build_plan(
         queries: All running queries, bound; any order.
         streams: Streams by id; at least those that the queries use.
         previous: Plan version in force until now; None for the first one.
-        strategy: Objective that chooses the chains.
+        strategy: Objective that chooses the joins of every family that has none of its own.
+        family_strategies: Objectives of single families by family id; ids of no family are allowed, since a
+            family's queries may all be gone.
+        profile: Statistics that ``cpu-opt`` weighs; what it does not say is assumed (``planner.rates``).
+        model: What ``cpu-opt`` minimises.
 
     Returns:
         The next plan version, checked.
 
     Raises:
-        UnsupportedStrategy: This version of Sluice cannot plan with that strategy.
+        UnknownStrategy: There is no strategy of that name.
         InvalidPlan: A query names a stream that is not given, or an invariant is broken.
     """
-    if strategy not in STRATEGIES:
-        raise UnsupportedStrategy(
-            f'strategy "{strategy}" is not supported yet',
-            hint=f"Strategies of this version: {listed(STRATEGIES)}.",
-        )
-    choose = STRATEGIES[strategy]
+    for name in (strategy, *family_strategies.values()):
+        if name not in STRATEGIES:
+            raise UnknownStrategy(
+                f'strategy "{name}" does not exist', hint=f"Strategies: {listed(STRATEGIES)}."
+            )
     version = 1 if previous is None else previous.version + 1
     next_bit = {} if previous is None else dict(previous.next_bit)
     before = {} if previous is None else {f.id: f for f in previous.families}
@@ -59,34 +88,11 @@ def build_plan(
 
     planned = []
     for family_id, members in families(queries).items():
-        old = before.get(family_id)
-        filters_a = _filters([q.a for q in members], old.filters_a if old else (), f"{family_id}/a", next_bit)
-        filters_b = _filters([q.b for q in members], old.filters_b if old else (), f"{family_id}/b", next_bit)
-        bits_a = {f.sql: f.bit for f in filters_a}
-        bits_b = {f.sql: f.bit for f in filters_b}
-        family = Family(
-            id=family_id,
-            queries=tuple(
-                PlannedQuery(
-                    id=q.id,
-                    name=q.name,
-                    w_a_us=q.a.window_us,
-                    w_b_us=q.b.window_us,
-                    filter_a=None if q.a.filter is None else bits_a[q.a.filter],
-                    filter_b=None if q.b.filter is None else bits_b[q.b.filter],
-                    residual=q.residual,
-                    columns_a=tuple(sorted(q.a.columns)),
-                    columns_b=tuple(sorted(q.b.columns)),
-                    outputs=q.outputs,
-                    since_version=since.get(q.id, version),
-                    backfill=q.backfill,
-                )
-                for q in members
-            ),
-            filters_a=filters_a,
-            filters_b=filters_b,
-        )
-        planned.append(_family_plan(family, members[0], choose(family)))
+        family = _family(family_id, members, before.get(family_id), next_bit, since, version)
+        rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
+        objective = family_strategies.get(family_id, strategy)
+        joins = STRATEGIES[objective](family, rates, model)
+        planned.append(_family_plan(family, members[0], objective, joins))
 
     plan = Plan(
         version=version,
@@ -99,6 +105,43 @@ def build_plan(
     return plan
 
 
+def _family(
+    family_id: str,
+    members: Sequence[Query],
+    old: FamilyPlan | None,
+    next_bit: dict[str, int],
+    since: Mapping[int, int],
+    version: int,
+) -> Family:
+    """Give the members of a family their bits and activations; counts ``next_bit`` on."""
+    filters_a = _filters([q.a for q in members], old.filters_a if old else (), f"{family_id}/a", next_bit)
+    filters_b = _filters([q.b for q in members], old.filters_b if old else (), f"{family_id}/b", next_bit)
+    bits_a = {f.sql: f.bit for f in filters_a}
+    bits_b = {f.sql: f.bit for f in filters_b}
+    return Family(
+        id=family_id,
+        queries=tuple(
+            PlannedQuery(
+                id=q.id,
+                name=q.name,
+                w_a_us=q.a.window_us,
+                w_b_us=q.b.window_us,
+                filter_a=None if q.a.filter is None else bits_a[q.a.filter],
+                filter_b=None if q.b.filter is None else bits_b[q.b.filter],
+                residual=q.residual,
+                columns_a=tuple(sorted(q.a.columns)),
+                columns_b=tuple(sorted(q.b.columns)),
+                outputs=q.outputs,
+                since_version=since.get(q.id, version),
+                backfill=q.backfill,
+            )
+            for q in members
+        ),
+        filters_a=filters_a,
+        filters_b=filters_b,
+    )
+
+
 def _filters(
     sides: Iterable[Side], old: Sequence[PlannedFilter], scope: str, next_bit: dict[str, int]
 ) -> tuple[PlannedFilter, ...]:
@@ -108,7 +151,9 @@ def _filters(
     return filters
 
 
-def _family_plan(family: Family, member: Query, chains: Chains) -> FamilyPlan:
+def _family_plan(
+    family: Family, member: Query, strategy: Strategy, joins: tuple[JoinPlan, ...]
+) -> FamilyPlan:
     return FamilyPlan(
         id=family.id,
         stream_a=member.a.stream_id,
@@ -120,8 +165,8 @@ def _family_plan(family: Family, member: Query, chains: Chains) -> FamilyPlan:
         filters_a=family.filters_a,
         filters_b=family.filters_b,
         queries=family.queries,
-        chain_a=chains.a,
-        chain_b=chains.b,
+        strategy=strategy,
+        joins=joins,
     )
 
 

@@ -7,23 +7,14 @@ chain takes for granted is asserted here, in the driver, before the version exis
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Slice
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery
 from catalog.values.stream import Stream
+from planner.check_joins import check_joins
 from planner.errors import InvalidPlan
-from planner.families import (
-    SIDES,
-    SideName,
-    family_id,
-    side_chain,
-    side_filter,
-    side_filters,
-    side_stream,
-    side_window_us,
-)
-from planner.filters import keep_bits
+from planner.families import SIDES, SideName, family_id, side_filter, side_filters, side_stream
 
 _T = TypeVar("_T", int, str)
 
@@ -49,7 +40,7 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
         _check_family(family, streams)
         for side in SIDES:
             _check_filters(plan, family, side)
-            _check_chain(plan, family, side)
+        check_joins(family)
     _check_history(plan, previous)
 
 
@@ -86,32 +77,6 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
     _require(used == {f.bit for f in filters}, f"{where}: not the bits that its queries use")
     free = dict(plan.next_bit).get(f"{family.id}/{side}", 0)
     _require(all(0 <= f.bit < free for f in filters), f"{where}: a bit is not below next_bit {free}")
-
-
-def _check_chain(plan: Plan, family: FamilyPlan, side: SideName) -> None:
-    where = f'family "{family.id}", chain of {side}'
-    chain = side_chain(family, side)
-    windows = {side_window_us(q, side) for q in family.queries}
-    _require(min(windows) > 0, f"{where}: a window is not positive")
-    _require(bool(chain) and chain[0].w_start_us == 0, f"{where}: does not start at 0")
-    _require(chain[-1].w_end_us == max(windows), f"{where}: does not end at the largest window")
-    for left, right in itertools.pairwise(chain):
-        _require(left.w_end_us == right.w_start_us, f"{where}: not contiguous at {left.w_end_us} us")
-    _ascending((s.w_end_us for s in chain), f"{where}: boundaries")
-    ends = {s.w_end_us for s in chain}
-    # Another boundary would be right too, but a slice that serves nobody apart is waste.
-    _require(ends <= windows, f"{where}: a boundary is no query's window")
-    if plan.strategy == "mem-opt":
-        _require(ends == windows, f"{where}: Mem-Opt has a slice per distinct window")
-    for number, piece in enumerate(chain, start=1):
-        _check_slice(piece, family.queries, side, f"{where}, slice {number}")
-
-
-def _check_slice(piece: Slice, queries: Sequence[PlannedQuery], side: SideName, where: str) -> None:
-    reaching = [q for q in queries if side_window_us(q, side) > piece.w_start_us]
-    _require(piece.queries == tuple(q.id for q in reaching), f"{where}: not the queries that reach into it")
-    keep = keep_bits(side_filter(q, side) for q in reaching)
-    _require(piece.keep == keep, f"{where}: keeps {piece.keep}, but its queries can use {keep}")
 
 
 def _check_history(plan: Plan, previous: Plan | None) -> None:

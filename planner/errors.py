@@ -13,7 +13,8 @@ InvalidInput
 * NoEquiKey             no column of one stream equals a column of the other
 * KeyTypeMismatch       key columns of types that cannot be compared exactly
 * InvalidOutput         result columns without a usable name
-* UnsupportedStrategy   a strategy that cannot plan yet
+* UnknownStrategy       no strategy of that name
+* InvalidChain          boundaries that make no chain for the queries
 InternalError
 * InvalidPlan           a plan breaks an invariant
 """
@@ -98,10 +99,16 @@ class InvalidOutput(InvalidInput):
     code = "invalid-output"
 
 
-class UnsupportedStrategy(InvalidInput):
-    """A strategy that this version of Sluice cannot plan with."""
+class UnknownStrategy(InvalidInput):
+    """No strategy of that name."""
 
-    code = "unsupported-strategy"
+    code = "unknown-strategy"
+
+
+class InvalidChain(InvalidInput):
+    """Boundaries that make no chain for the queries."""
+
+    code = "invalid-chain"
 
 
 class InvalidPlan(InternalError):

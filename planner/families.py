@@ -1,6 +1,6 @@
-"""Families: queries over the same two streams with the same join key, which share one chain.
+"""Families: queries over the same two streams with the same join key, which are planned together.
 
-A family is what a strategy gets to see: its queries with their windows and lineage bits, but no chain yet.
+A family is what a strategy gets to see: its queries with their windows and lineage bits, but no join yet.
 Everything in it is ordered by content (ids, bits), never by arrival: same queries, same family.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.values.plan import FamilyPlan, PlannedFilter, PlannedQuery, Slice
+from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Query
 
 SideName = Literal["a", "b"]
@@ -23,7 +24,7 @@ SIDES: tuple[SideName, SideName] = ("a", "b")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Queries over one pair of streams and one join key, before a strategy has chosen their chains.
+    """Queries over one pair of streams and one join key, before a strategy has chosen their joins.
 
     Attributes:
         id: Derived from streams and key (``family_id``).
@@ -36,14 +37,6 @@ class Family:
     queries: tuple[PlannedQuery, ...]
     filters_a: tuple[PlannedFilter, ...]
     filters_b: tuple[PlannedFilter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chains:
-    """What a strategy decides for one family: the slices of each side, contiguous from 0."""
-
-    a: tuple[Slice, ...]
-    b: tuple[Slice, ...]
 
 
 def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
@@ -79,6 +72,15 @@ def family_id(stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...]) ->
     return f"s{stream_a}s{stream_b}-{digest[:8]}"
 
 
+def queries_of(family: Family | FamilyPlan, ids: Sequence[int]) -> Sequence[PlannedQuery]:
+    """Return the queries with these ids, in the order of the ids."""
+    if len(ids) == len(family.queries):
+        return family.queries
+    # By bisection: with a join per query, a look at all queries for each would be quadratic.
+    places = [bisect_left(family.queries, i, key=lambda q: q.id) for i in ids]
+    return [family.queries[place] for place in places]
+
+
 def side_window_us(query: PlannedQuery, side: SideName) -> int:
     """Return the window of a query on one side, µs."""
     return query.w_a_us if side == "a" else query.w_b_us
@@ -94,11 +96,16 @@ def side_stream(family: FamilyPlan, side: SideName) -> int:
     return family.stream_a if side == "a" else family.stream_b
 
 
-def side_filters(family: FamilyPlan, side: SideName) -> dict[int, PlannedFilter]:
+def side_filters(family: Family | FamilyPlan, side: SideName) -> dict[int, PlannedFilter]:
     """Return the distinct filters of one side by bit."""
     return {f.bit: f for f in (family.filters_a if side == "a" else family.filters_b)}
 
 
-def side_chain(family: FamilyPlan, side: SideName) -> tuple[Slice, ...]:
-    """Return the slices of one side."""
-    return family.chain_a if side == "a" else family.chain_b
+def side_chain(join: JoinPlan, side: SideName) -> tuple[Slice, ...]:
+    """Return the slices of one side of a join."""
+    return join.chain_a if side == "a" else join.chain_b
+
+
+def other_side(side: SideName) -> SideName:
+    """Return the side whose rows probe the slices of ``side``."""
+    return "b" if side == "a" else "a"

@@ -7,9 +7,14 @@ so a bit given to another filter later would let old rows pass a filter that the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 
-from catalog.values.plan import PlannedFilter
+from catalog.values.plan import FamilyPlan, PlannedFilter
+from planner.families import Family, SideName
+from planner.implication import implies
 
 
 def assign_bits(
@@ -40,11 +45,41 @@ def assign_bits(
     return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
 
 
-def keep_bits(bits: Iterable[int | None]) -> tuple[int, ...] | None:
+#: Filters that each filter implies, by bit: a row that passes the one passes the others.
+Weaker = Mapping[int, frozenset[int]]
+
+NOTHING_IMPLIED: Weaker = MappingProxyType({})
+
+#: Beyond so many distinct filters of a side their pairs are too many to compare each time a query comes.
+_MOST_COMPARED = 64
+
+
+def weaker_filters(family: Family | FamilyPlan, side: SideName) -> Weaker:
+    """Return the filters that each filter of a side implies, by bit; those that imply none are absent.
+
+    Sound, not complete: a filter that is not found to imply another is kept beside it, which changes no
+    result.
+    """
+    return _weaker(family.filters_a if side == "a" else family.filters_b)
+
+
+@lru_cache(maxsize=256)
+def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
+    if len(filters) > _MOST_COMPARED:
+        return NOTHING_IMPLIED
+    implied: dict[int, set[int]] = {}
+    for f, g in itertools.permutations(filters, 2):
+        if implies(f.sql, g.sql):
+            implied.setdefault(f.bit, set()).add(g.bit)
+    return MappingProxyType({bit: frozenset(bits) for bit, bits in implied.items()})
+
+
+def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> tuple[int, ...] | None:
     """Return cond'_i: the bits of which a row needs one so that some query can still use it.
 
     Args:
         bits: Filter of each query that reaches the slice, None for a query without one.
+        weaker: Filters that each filter implies; one that implies another of ``bits`` is left out.
 
     Returns:
         Distinct bits, ascending; None if some query takes every row.
@@ -53,6 +88,8 @@ def keep_bits(bits: Iterable[int | None]) -> tuple[int, ...] | None:
 
     >>> keep_bits([3, 1, 3])
     (1, 3)
+    >>> keep_bits([3, 1], {3: frozenset({1})})
+    (1,)
     >>> keep_bits([3, None])
     """
     distinct: set[int] = set()
@@ -60,4 +97,8 @@ def keep_bits(bits: Iterable[int | None]) -> tuple[int, ...] | None:
         if bit is None:
             return None
         distinct.add(bit)
+    for bit in sorted(distinct & weaker.keys(), reverse=True):
+        # Against those that remain, so that of two filters that imply each other one stays.
+        if not distinct.isdisjoint(weaker[bit] - {bit}):
+            distinct.remove(bit)
     return tuple(sorted(distinct))

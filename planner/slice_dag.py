@@ -15,10 +15,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 import networkx as nx
+import numpy as np
 
-from catalog.values.plan import Slice
-from planner.families import Family, SideName, side_filter, side_window_us
-from planner.filters import keep_bits
+from catalog.values.plan import PlannedQuery, Slice
+from planner.families import SideName, side_filter, side_window_us
+from planner.filters import NOTHING_IMPLIED, Weaker, keep_bits
 
 
 def slice_dag(windows_us: Iterable[int], *, longest: int | None = None) -> nx.DiGraph[int]:
@@ -44,7 +45,9 @@ def slice_dag(windows_us: Iterable[int], *, longest: int | None = None) -> nx.Di
     return dag
 
 
-def chain_of_path(path: Sequence[int], family: Family, side: SideName) -> tuple[Slice, ...]:
+def chain_of_path(
+    path: Sequence[int], queries: Sequence[PlannedQuery], side: SideName, weaker: Weaker = NOTHING_IMPLIED
+) -> tuple[Slice, ...]:
     """Turn a path of boundaries into a chain: who reaches each slice, and which rows it keeps.
 
     A query reaches a slice iff its window ends beyond the slice's start; the slice keeps a row iff it passes
@@ -52,15 +55,25 @@ def chain_of_path(path: Sequence[int], family: Family, side: SideName) -> tuple[
 
     Args:
         path: Boundaries from 0 to the side's largest window, µs, ascending.
-        family: Family whose queries the chain serves.
+        queries: Queries that the chain serves, by id.
         side: Side whose rows the chain holds.
+        weaker: Filters of the side that each of its filters implies.
 
     Returns:
         One slice per step of the path.
     """
-    chain = []
-    for start, end in itertools.pairwise(path):
-        reaching = [q for q in family.queries if side_window_us(q, side) > start]
-        keep = keep_bits(side_filter(q, side) for q in reaching)
-        chain.append(Slice(start, end, tuple(q.id for q in reaching), keep))
-    return tuple(chain)
+    windows = np.array([side_window_us(q, side) for q in queries], dtype=np.int64)
+    ids = np.array([q.id for q in queries], dtype=np.int64)
+    longest: dict[int | None, int] = {}
+    for query, window in zip(queries, windows.tolist(), strict=True):
+        bit = side_filter(query, side)
+        longest[bit] = max(window, longest.get(bit, 0))
+    return tuple(
+        Slice(
+            w_start_us=start,
+            w_end_us=end,
+            queries=tuple(ids[windows > start].tolist()),
+            keep=keep_bits((bit for bit, window in longest.items() if window > start), weaker),
+        )
+        for start, end in itertools.pairwise(path)
+    )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import networkx as nx
 
-from catalog.values.plan import Slice
-from planner.families import Chains, Family, SideName, side_window_us
+from catalog.values.plan import JoinPlan, Slice
+from planner.costs.cost import CostModel
+from planner.families import Family, SideName, side_window_us
+from planner.filters import weaker_filters
+from planner.rates import FamilyRates
 from planner.slice_dag import chain_of_path, slice_dag
+from planner.strategies.shared_join import shared_join
 
 
-def mem_opt(family: Family) -> Chains:
+def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Cut each side at every distinct window: every edge e_(i,i+1) of the slice DAG.
 
     Without selections the state equals that of one join with the largest window (Theorem 3); with them it
@@ -18,16 +22,19 @@ def mem_opt(family: Family) -> Chains:
 
     Args:
         family: Queries and their filters.
+        rates: Not needed: the state is minimal whatever they are.
+        model: Not needed.
 
     Returns:
-        The chains of both sides.
+        The one join that all queries share.
 
     Source: State-Slice §5.1, Theorems 3 and 4. We differ: each side has its own windows.
     """
-    return Chains(a=_chain(family, "a"), b=_chain(family, "b"))
+    return shared_join(family, _chain(family, "a"), _chain(family, "b"))
 
 
 def _chain(family: Family, side: SideName) -> tuple[Slice, ...]:
     dag = slice_dag((side_window_us(q, side) for q in family.queries), longest=1)
     # With single steps only, the DAG is one path: the topological order is the chain.
-    return chain_of_path(list(nx.topological_sort(dag)), family, side)
+    path = list(nx.topological_sort(dag))
+    return chain_of_path(path, family.queries, side, weaker_filters(family, side))

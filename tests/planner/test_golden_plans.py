@@ -1,6 +1,6 @@
 """CQL in, plan out, as text. A question is:
 
-plan [strategy=NAME] [format=text|mermaid|dot|json]
+plan [strategy=NAME] [format=text|mermaid|dot|json] [rate=ROWS_PER_S] [c_sys=COMPARISONS]
 NAME: CQL                one line per query, in order of arrival
 then [strategy=NAME]     the next version: the lines below add queries; ``drop NAME`` removes one
 """
@@ -16,9 +16,11 @@ import pytest
 from catalog.errors import SluiceError
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
+from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind import bind
 from planner.build_plan import build_plan
+from planner.costs.paper_model import PaperModel
 from planner.render import plan_document, render_dot, render_mermaid, render_text
 from tests.planner.goldens import check_golden
 from tests.planner.values import STREAMS
@@ -43,11 +45,26 @@ def _options(line: str) -> dict[str, str]:
 
 def _plan(question: list[str]) -> Plan:
     plan, strategy, arrived = None, "mem-opt", 0
+    options = _options(question[0])
+    rate = Measure(float(options.get("rate", "1000")))
+    profile = Profile(streams=tuple(StreamProfile(i, rate) for i in BY_ID))
+    model = PaperModel(float(options.get("c_sys", "0")))
     running: dict[str, Query] = {}
+
+    def next_plan(previous: Plan | None) -> Plan:
+        return build_plan(
+            [*running.values()],
+            BY_ID,
+            previous,
+            strategy=cast(Strategy, strategy),
+            profile=profile,
+            model=model,
+        )
+
     for line in question:
         head = line.split()[0]
         if head == "then":
-            plan = build_plan([*running.values()], BY_ID, plan, strategy=cast(Strategy, strategy))
+            plan = next_plan(plan)
         if head in ("plan", "then"):
             strategy = _options(line).get("strategy", strategy)
         elif head == "drop":
@@ -56,7 +73,7 @@ def _plan(question: list[str]) -> Plan:
             arrived += 1
             name, cql = line.split(": ", 1)
             running[name] = bind(cql, BY_NAME, name=name, query_id=arrived)
-    return build_plan([*running.values()], BY_ID, plan, strategy=cast(Strategy, strategy))
+    return next_plan(plan)
 
 
 def _answer(question: list[str]) -> str:

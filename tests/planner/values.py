@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from catalog.values.query import Backfill, Output, Query, Side
+from catalog.values.statistics import Measure
 from catalog.values.stream import Column, HttpSource, Stream
+from planner.build_plan import build_plan
+from planner.costs.paper_model import PaperModel
+from planner.families import SIDES, Family, side_filters
+from planner.filters import weaker_filters
+from planner.rates import FamilyRates, SideRates
 
 SECOND_US = 1_000_000
+
+PAPER = PaperModel()
 
 
 def a_stream(stream_id: int, name: str) -> Stream:
@@ -31,6 +39,7 @@ def a_query(
     columns_a: tuple[str, ...] = ("k",),
     name: str = "",
     backfill: Backfill = "none",
+    residual: str | None = None,
 ) -> Query:
     """Return query ``q<id>`` over two streams; filters read ``v``."""
     return Query(
@@ -41,7 +50,7 @@ def a_query(
         b=_side(streams[1], w_a_s if w_b_s is None else w_b_s, filter_b, ()),
         key=tuple(key),
         key_types=tuple("bigint" for _ in key),
-        residual=None,
+        residual=residual,
         outputs=(Output("k", 'a."k"', "bigint"),),
         backfill=backfill,
     )
@@ -52,3 +61,35 @@ def _side(stream_id: int, window_s: float, predicate: str | None, columns: tuple
     reads = () if predicate is None else ("v",)
     stored = tuple(sorted({*columns, *reads}))
     return Side(stream_id, name, name, int(window_s * SECOND_US), predicate, reads, stored)
+
+
+def family_of(queries: Sequence[Query]) -> Family:
+    """Return the one family of bound queries, as strategies get to see it."""
+    (planned,) = build_plan(queries, STREAMS).families
+    return Family(planned.id, planned.queries, planned.filters_a, planned.filters_b)
+
+
+def rates_of(
+    family: Family,
+    rate_a: float = 10.0,
+    rate_b: float | None = None,
+    *,
+    selectivity: Mapping[str, float] | float = 0.5,
+    join_selectivity: float = 0.1,
+    row_bytes: float = 10.0,
+) -> FamilyRates:
+    """Return rates; ``selectivity`` by the text of a filter, or one of all filters."""
+
+    def of(sql: str) -> Measure:
+        return Measure(selectivity if isinstance(selectivity, int | float) else selectivity[sql])
+
+    a, b = (
+        SideRates(
+            rate=Measure(rate),
+            row_bytes=Measure(row_bytes),
+            selectivity={bit: of(f.sql) for bit, f in side_filters(family, side).items()},
+            weaker=weaker_filters(family, side),
+        )
+        for side, rate in zip(SIDES, (rate_a, rate_a if rate_b is None else rate_b), strict=True)
+    )
+    return FamilyRates(a, b, Measure(join_selectivity))

@@ -2,16 +2,14 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Slice
+from catalog.values.plan import JoinPlan, Slice
 from catalog.values.query import Query
-from planner.build_plan import build_plan
-from planner.families import Family
+from planner.build_plan import STRATEGIES
 from planner.slice_dag import chain_of_path
-from planner.strategies.mem_opt import mem_opt
-from tests.planner.values import STREAMS, a_query
+from tests.planner.values import PAPER, a_query, family_of, rates_of
 
 LOW = '"v" < 0.2'
 HIGH = '"v" > 0.9'
@@ -24,23 +22,25 @@ def rows_held(chain: tuple[Slice, ...]) -> float:
     return sum((s.w_end_us - s.w_start_us) * f for s, f in zip(chain, fraction, strict=True))
 
 
-def family_of(queries: list[Query]) -> Family:
-    (planned,) = build_plan(queries, STREAMS).families
-    return Family(planned.id, planned.queries, planned.filters_a, planned.filters_b)
+def mem_opt(queries: list[Query]) -> JoinPlan:
+    family = family_of(queries)
+    (join,) = STRATEGIES["mem-opt"](family, rates_of(family), PAPER)
+    return join
 
 
 def test_every_distinct_window_ends_a_slice() -> None:
-    chains = mem_opt(family_of([a_query(1, 30), a_query(2, 10), a_query(3, 10)]))
-    assert [(s.w_start_us, s.w_end_us) for s in chains.a] == [(0, 10_000_000), (10_000_000, 30_000_000)]
+    join = mem_opt([a_query(1, 30), a_query(2, 10), a_query(3, 10)])
+    assert [(s.w_start_us, s.w_end_us) for s in join.chain_a] == [(0, 10_000_000), (10_000_000, 30_000_000)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([None, LOW, HIGH])), min_size=1, max_size=6))
 def test_no_other_chain_holds_fewer_rows(shapes: list[tuple[int, str | None]]) -> None:
     queries = [a_query(i, w, filter_a=f) for i, (w, f) in enumerate(shapes, start=1)]
     family = family_of(queries)
-    best = rows_held(mem_opt(family).a)
+    best = rows_held(mem_opt(queries).chain_a)
     inner = sorted({q.w_a_us for q in family.queries})
     for size in range(len(inner)):
         for chosen in combinations(inner[:-1], size):
-            chain = chain_of_path([0, *chosen, inner[-1]], family, "a")
+            chain = chain_of_path([0, *chosen, inner[-1]], family.queries, "a")
             assert rows_held(chain) >= best - 1e-6

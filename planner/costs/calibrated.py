@@ -1,0 +1,171 @@
+"""The calibrated cost model: CPU seconds of this engine on this machine.
+
+    load ── Work (how often each thing is done per second) ── times Calibration ── Terms
+
+The engine works on columns, so much of its cost is paid per batch, slice and segment, not per row: a
+plan of few rows and many slices is dear in a way that no count of comparisons tells. ``sluice calibrate``
+fits the constants; the same ``Work`` is counted for the fit and for the prediction.
+
+Two things that the paper counts cost nothing here. Union: pairs of all slices and joins are written once, as
+they come, with their route, and a query is a view of them. Comparing keys that differ: segments are sorted by
+key and are merged with the males.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from catalog.values.calibration import Calibration
+from planner.costs.cost import JoinInput, SliceLoad, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Units of work per second of event time, one for each constant of ``Calibration``, in their order.
+
+    Attributes:
+        batches: Batches times buckets.
+        partitions: Batches times sides.
+        filtered_sides: Batches times sides that have filters.
+        filter_texts: Batches times distinct filters.
+        slices: Batches times buckets times one-way slices.
+        segments: The same times segments of each.
+        builds: Segments in which a batch's males find partners.
+        build_columns: The same times result columns.
+        packed_rows: Rows read.
+        filters: Rows times distinct filters.
+        inserted_rows: Rows that enter a chain.
+        moved_rows: Rows that move to the next slice.
+        males: Males times slices that they probe.
+        male_segments: Males times segments that they are merged with.
+        matches: Candidate pairs of equal key.
+        results: Pairs that serve a query.
+        result_values: The same times result columns.
+        stored_segments: New segments.
+        stored_bytes: Bytes of them.
+    """
+
+    batches: float = 0.0
+    partitions: float = 0.0
+    filtered_sides: float = 0.0
+    filter_texts: float = 0.0
+    slices: float = 0.0
+    segments: float = 0.0
+    builds: float = 0.0
+    build_columns: float = 0.0
+    packed_rows: float = 0.0
+    filters: float = 0.0
+    inserted_rows: float = 0.0
+    moved_rows: float = 0.0
+    males: float = 0.0
+    male_segments: float = 0.0
+    matches: float = 0.0
+    results: float = 0.0
+    result_values: float = 0.0
+    stored_segments: float = 0.0
+    stored_bytes: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(x + y for x, y in zip(astuple(self), astuple(other), strict=True)))
+
+    def vector(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return the units in the order of ``CONSTANTS``."""
+        return np.array(astuple(self), dtype=np.float64)
+
+
+#: Keeps a slice without segments from dividing by zero.
+_LEAST = 1e-12
+#: Names of the constants, in the order of ``Work``.
+CONSTANTS = tuple(f.name for f in fields(Calibration))[: len(fields(Work))]
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedModel:
+    """Prices loads in CPU seconds.
+
+    Attributes:
+        constants: Of the machine and engine.
+    """
+
+    constants: Calibration
+
+    def slice_terms(self, load: SliceLoad) -> Terms:
+        """Return what a slice costs."""
+        c, w = self.constants, slice_work(load)
+        return Terms(
+            probe=c.per_male * w.males + c.per_male_segment * w.male_segments + c.per_match * w.matches,
+            purge=c.per_moved_row * w.moved_rows,
+            route=c.per_build * w.builds
+            + c.per_build_column * w.build_columns
+            + c.per_result * w.results
+            + c.per_result_value * w.result_values,
+            system=c.per_slice * w.slices
+            + c.per_segment * w.segments
+            + c.per_inserted_row * w.inserted_rows
+            + c.per_stored_segment * w.stored_segments
+            + c.per_stored_byte * w.stored_bytes,
+        )
+
+    def input_terms(self, load: JoinInput) -> Terms:
+        """Return what a family costs before its slices."""
+        c, w = self.constants, input_work(load)
+        return Terms(
+            filter=c.per_filtered_side * w.filtered_sides
+            + c.per_filter_text * w.filter_texts
+            + c.per_filter * w.filters,
+            system=c.per_batch * w.batches
+            + c.per_partition * w.partitions
+            + c.per_packed_row * w.packed_rows,
+        )
+
+
+def slice_work(load: SliceLoad) -> Work:
+    """Count the work of a slice.
+
+    Args:
+        load: Of one slice, or of many at once as arrays.
+    """
+    turns = load.buckets / load.batch_s
+    segments = turns * load.segments
+    matches = load.matches_per_s * (1.0 + batch_overlap(load))
+    # Partners are spread over the segments like raindrops: so many stay without any (Poisson).
+    builds = -segments * np.expm1(-matches / np.maximum(segments, _LEAST))
+    return Work(
+        slices=turns,
+        segments=segments,
+        builds=builds,
+        build_columns=builds * load.result_columns,
+        inserted_rows=load.entering_per_s * load.first,
+        moved_rows=load.entering_per_s * (not load.last),
+        males=load.males_per_s,
+        male_segments=load.males_per_s * load.segments,
+        matches=matches,
+        results=load.results_per_s,
+        result_values=load.results_per_s * load.result_columns,
+        stored_segments=load.stored_segments_per_s,
+        stored_bytes=load.stored_bytes_per_s,
+    )
+
+
+def input_work(load: JoinInput) -> Work:
+    """Count the work that a family has before its slices."""
+    per_s = 1.0 / load.batch_s
+    return Work(
+        batches=per_s * load.buckets,
+        partitions=2.0 * per_s,
+        filtered_sides=load.filtered_sides * per_s,
+        filter_texts=load.filters * per_s,
+        packed_rows=load.rows_per_s,
+        filters=load.filter_evaluations_per_s,
+    )
+
+
+def batch_overlap(load: SliceLoad) -> float:
+    """Return by how much more pairs the engine looks at than tuple by tuple, as a fraction.
+
+    All males of a batch meet all rows of it, whichever came first, and those that the batch's end purges:
+    rows of half a batch on either side.
+    """
+    return load.first * load.batch_s / (2.0 * (load.w_end_s - load.w_start_s))

@@ -1,0 +1,164 @@
+"""What a plan costs: terms that add up, and the loads that a cost model prices.
+
+    Profile ── rates ── FamilyRates ── loads ── SliceLoad, JoinInput ── CostModel ── Terms ── Cost
+
+A load is what is expected to happen, in events per second of event time: it does not depend on the model. A
+model gives each event its price: comparisons in the paper's model, CPU seconds in the calibrated one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Protocol
+
+from planner.families import SideName
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """CPU cost per second of event time by what it is spent on, in the unit of its model.
+
+    Attributes:
+        probe: Looking for partners in the slices.
+        purge: Finding and moving the rows that have left a slice.
+        route: Deciding to which query a pair belongs, and giving it out.
+        union: Merging a query's pairs from several slices or joins.
+        filter: Judging rows and pairs by selections; splitting a stream is one, too.
+        system: What each operator costs, whatever it does.
+    """
+
+    probe: float = 0.0
+    purge: float = 0.0
+    route: float = 0.0
+    union: float = 0.0
+    filter: float = 0.0
+    system: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Sum of all terms."""
+        return self.probe + self.purge + self.route + self.union + self.filter + self.system
+
+    def __add__(self, other: Terms) -> Terms:
+        return Terms(*(x + y for x, y in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLoad:
+    """What one slice of one side is expected to do; rates are per second of event time.
+
+    Everything in it follows from where the slice starts and ends, never from the slices beside it: that is
+    what makes a chain's cost the length of a path. Hence the filter between two slices counts where rows
+    leave.
+
+    The amounts (floats and counts) may be arrays of equal shape: ``cpu_opt`` prices all slices that start at
+    one boundary at once. So a model computes by arithmetic and ``np.maximum``, and branches on ``side``,
+    ``first`` and ``last`` alone.
+
+    Attributes:
+        side: Whose rows the slice holds.
+        w_start_s: Start of its window, seconds.
+        w_end_s: End of its window, seconds; capped for unbounded windows.
+        first: Whether rows enter the join here (inserted), or come from the slice before (moved).
+        last: Whether rows leave the chain after it (purged).
+        judged_per_s: Rows judged on their way out, where the slice after has another filter, and on their way
+            in, where the first slice has one.
+        entering_per_s: Rows that enter.
+        held_rows: Rows held.
+        held_bytes: Encoded bytes of them.
+        chain_males_per_s: Opposite rows that enter the join.
+        males_per_s: Opposite rows that probe the slice.
+        candidates_per_s: Males times rows held: what nested loops compare.
+        matches_per_s: Candidates of equal key.
+        results_per_s: Matches that serve at least one query (before residuals).
+        boundaries: Distinct windows that end strictly inside the slice, so that pairs must be routed.
+        judged_results_per_s: Evaluations of queries' selections on matches (what pulling up costs).
+        unions: Queries that end here and are fed by earlier slices of the side, too.
+        batch_s: Event time that a batch covers, seconds.
+        buckets: Buckets of the job.
+        segments: Segments held in one bucket (``planner.costs.segments``): the engine probes them one by one.
+        stored_segments_per_s: New segments encoded and stored: of rows that come, of filtered and of merged
+            ones.
+        stored_bytes_per_s: Bytes of them.
+        result_columns: Columns that a joined pair carries.
+    """
+
+    side: SideName
+    w_start_s: float
+    w_end_s: float
+    first: bool
+    last: bool
+    judged_per_s: float
+    entering_per_s: float
+    held_rows: float
+    held_bytes: float
+    chain_males_per_s: float
+    males_per_s: float
+    candidates_per_s: float
+    matches_per_s: float
+    results_per_s: float
+    boundaries: int
+    judged_results_per_s: float
+    unions: int
+    batch_s: float
+    buckets: int
+    segments: float = 0.0
+    stored_segments_per_s: float = 0.0
+    stored_bytes_per_s: float = 0.0
+    result_columns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """What comes to the joins of a family before any slice; once per family.
+
+    Attributes:
+        rows_per_s: Rows read of both sides.
+        filter_evaluations_per_s: Rows times distinct filters, evaluated once for all joins (lineage).
+        split_per_s: Rows judged to split a stream among joins (stream partition), times distinct filters.
+        private_filters_per_s: Rows judged by each query's own filters before its own join (unshared).
+        merged_per_s: Pairs merged for queries that several joins feed.
+        batch_s: Event time that a batch covers, seconds.
+        buckets: Buckets of the job.
+        filters: Distinct filters of both sides, each evaluated over every batch.
+        filtered_sides: Sides that have filters.
+    """
+
+    rows_per_s: float
+    filter_evaluations_per_s: float
+    split_per_s: float
+    private_filters_per_s: float
+    merged_per_s: float
+    batch_s: float
+    buckets: int
+    filters: int = 0
+    filtered_sides: int = 0
+
+
+class CostModel(Protocol):
+    """Prices loads."""
+
+    def slice_terms(self, load: SliceLoad) -> Terms:
+        """Return what a slice costs."""
+        ...
+
+    def input_terms(self, load: JoinInput) -> Terms:
+        """Return what a family costs before its slices."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a family costs under one strategy or chain.
+
+    Attributes:
+        memory_rows: Rows held.
+        memory_bytes: Encoded bytes of them.
+        comparisons: Terms of the paper's model, comparisons per second of event time.
+        cpu_s: Terms of the calibrated model, CPU seconds per second of event time.
+    """
+
+    memory_rows: float
+    memory_bytes: float
+    comparisons: Terms
+    cpu_s: Terms

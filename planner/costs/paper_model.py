@@ -1,0 +1,75 @@
+"""The paper's cost model for any joins: comparisons per second, summed over slices and terms.
+
+What a slice of side a costs, with λ_b' the males of b that enter the join, λ_b'' those that can serve a query
+of the slice, and R the rows of a that it holds (the other side's slices likewise):
+
+    probe    λ_b'' R              nested loops: every male is compared with every row held
+    purge    λ_b'                 each male once per slice, "unfiltered": see Eq. 3 below
+    filter   rows that leave it towards a slice with another filter (and enter the first, if that has one)
+             + pairs times the selections that they must be judged by: those of queries that reach the slice
+             and that its rows have not all passed
+    route    pairs times the windows that end inside it (merged slices, §5.2)
+    union    λ_b' per query that ends in it, unless it is the first: males of a query's last slice are the
+             punctuations by which its union merges
+    system   C_sys λ_b'           §5.2
+
+and before the slices: splitting a stream costs a comparison per row and distinct filter, filters of a query's
+own join one per row; merging what several joins give to a query one per pair.
+
+How Equations 1-3 come out of it, for Q1: A[W1] join B[W1] and Q2: σ(A)[W2] join B[W2], rates λ, S = S_σ and
+D = W2 - W1:
+
+    Eq. 1, one slice per side of W2, unfiltered: probe 2 λ λ W2; purge 2 λ; pairs 2 λ² W2 S_1, each compared
+        with W1 (route) and judged by σ for Q2 (filter).
+    Eq. 2, joins p1 (rows that fail σ, W1, males (1-S) λ and λ) and p2 (rows that pass, W2, males S λ and λ):
+        probe 2 (1-S) λ² W1 + 2 S λ² W2; purge (1-S) λ + λ + S λ + λ = 3 λ; split λ (filter); p2's pairs
+        2 S λ² W2 S_1 compared with W1 (route); Q1's pairs from both joins, 2 λ² W1 S_1, merged (union).
+    Eq. 3, slices [0, W1), [W1, W2): the second holds S λ D of A and λ D of B, probed by λ and S λ males:
+        probe 2 λ² W1 + 2 S λ² D. The paper counts purging "unfiltered", λ per slice and side though only S λ
+        rows of A reach the second slice: 4 λ. Rows of A leaving slice 1 are judged by σ, λ; slice 1's pairs
+        are judged by σ' for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two
+        slices: union 2 λ.
+
+Where we add to the paper: both sides have their own windows, rates and filters; a selection is counted once
+per pair and distinct filter, however many queries share it, up to the largest of their windows; residuals
+cost a comparison per pair that they judge.
+
+Source: State-Slice (VLDB 2006) §3 Eq. 1 and 2, §4.3 Eq. 3, §5.2, §6; terms as remembered, and as ``paper``
+has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.costs.cost import JoinInput, SliceLoad, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class PaperModel:
+    """Prices loads in comparisons per second.
+
+    Attributes:
+        c_sys: System overhead of an operator per row that passes it, in comparisons: the paper's C_sys.
+    """
+
+    c_sys: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.c_sys >= 0:
+            raise ValueError(f"c_sys is {self.c_sys}, but an operator costs nothing at least")
+
+    def slice_terms(self, load: SliceLoad) -> Terms:
+        """Return what a slice costs."""
+        return Terms(
+            probe=load.candidates_per_s,
+            purge=load.chain_males_per_s,
+            route=load.matches_per_s * load.boundaries,
+            union=load.unions * load.chain_males_per_s,
+            filter=load.judged_per_s + load.judged_results_per_s,
+            system=self.c_sys * load.chain_males_per_s,
+        )
+
+    def input_terms(self, load: JoinInput) -> Terms:
+        """Return what a family costs before and after its slices."""
+        return Terms(filter=load.split_per_s + load.private_filters_per_s, union=load.merged_per_s)

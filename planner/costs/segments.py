@@ -1,0 +1,253 @@
+"""How many segments the slices of a chain hold: what the engine's cost per batch rests on.
+
+A batch's rows come as one segment, and every segment is probed, looked after and named once per batch. How
+their number goes on depends on how much event time a batch covers, against the slack within which segments
+may straddle a boundary and are merged (1/40 of the join's largest window):
+
+    batch > slack      never merged; cut by slice boundaries, until the pieces are within the slack
+    batch <= slack     never cut; merged once four neighbours span no more than the slack
+
+Source: ``operators.sliced_join`` (``purge``, ``compact``), whose rules are played through here on spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+_Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+_Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+#: First batch and end of a segment.
+_Span = tuple[int, int]
+
+#: As in ``operators.compiled_family`` and ``operators.sliced_join``; a test holds them together.
+SLACK_DIVISOR = 40
+COMPACTION_FANIN = 4
+
+#: Batches per slack from which the picture repeats itself, four times as coarse.
+_MOST_BATCHES = 64
+#: On their way to full size, segments of age x are so many per x: about a merge of four by four.
+_YOUNG = 1.2
+#: Places in a batch at which cuts are told apart; what is left between nearer ones is within any slack.
+_PLACES = 32
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRule:
+    """How one chain's segments come, are cut and are merged.
+
+    Attributes:
+        batch_s: Event time that a batch covers, seconds.
+        slack_s: Span within which segments are merged and not cut, seconds; infinite if nothing bounds it.
+        filled: Fraction of batches that bring a bucket any row.
+    """
+
+    batch_s: float
+    slack_s: float
+    filled: float = 1.0
+
+    # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
+    def held(self, start_s: float, end_s: Any, cuts: int) -> Any:
+        """Return the mean number of segments in a slice of one bucket.
+
+        Args:
+            start_s: Start of the slice, seconds.
+            end_s: End, seconds.
+            cuts: Pieces less one that a batch has been cut into where the slice starts (``cuts``).
+        """
+        if self.slack_s < self.batch_s:
+            return self.filled * self._cut(start_s, end_s, cuts)
+        if self.slack_s < COMPACTION_FANIN * self.batch_s:
+            return self.filled * (end_s - start_s) / self.batch_s
+        return self.filled * (self._merged(end_s) - self._merged(start_s))
+
+    def passing_per_s(self, boundary_s: Any, cuts: Any) -> Any:
+        """Return how many segments of one bucket pass a boundary per second.
+
+        Args:
+            boundary_s: The boundary, seconds.
+            cuts: Pieces less one that a batch has been cut into there.
+        """
+        if self.slack_s < COMPACTION_FANIN * self.batch_s:
+            pieces = self._pieces(cuts) if self.slack_s < self.batch_s else 1.0
+            return self.filled * pieces / self.batch_s
+        return self.filled * np.clip(_YOUNG / boundary_s, self._grown_per_s, 1.0 / self.batch_s)
+
+    @property
+    def rewritten(self) -> float:
+        """How often a row is written again once it is stored: with each merge."""
+        return merging(self._batches)[1] if self._batches >= COMPACTION_FANIN else 0.0
+
+    def cuts(self, boundaries_s: _Floats) -> _Ints:
+        """Return for each boundary the pieces less one that those up to it cut a batch into; none for 0.
+
+        Boundaries that differ by whole batches cut at the same place. A batch is cut by one at its end, too:
+        the watermark that purges is the opposite stream's, which stands a little before.
+        """
+        if self.slack_s >= self.batch_s:
+            return np.zeros(len(boundaries_s), dtype=np.int64)
+        places = np.rint(boundaries_s / self.batch_s * _PLACES) % _PLACES
+        _, first = np.unique(places[1:], return_index=True)
+        return np.concatenate([[0], np.cumsum(np.isin(np.arange(len(places) - 1), first))]).astype(np.int64)
+
+    def _cut(self, start_s: float, end_s: Any, cuts: int) -> Any:
+        # On average half a piece more hangs over the end.
+        return self._pieces(cuts) * (end_s - start_s) / self.batch_s + 0.5
+
+    def _pieces(self, cuts: Any) -> Any:
+        """Return the pieces of a batch: one within the slack is cut no more, however many boundaries come."""
+        return np.minimum(cuts + 1.0, 1.0 + self.batch_s / max(self.slack_s, _LEAST * self.batch_s))
+
+    def _merged(self, age_s: Any) -> Any:
+        """Return the segments younger than ``age_s``."""
+        full_per_s = self._grown_per_s
+        young_s = _YOUNG * self.batch_s
+        grown_s = max(_YOUNG / full_per_s, young_s) if full_per_s > 0.0 else np.inf
+        young = np.minimum(age_s, young_s) / self.batch_s
+        growing = _YOUNG * np.log(np.clip(age_s, young_s, grown_s) / young_s)
+        # Without end nothing is full-grown; and 0 times infinity would be no number.
+        return young + growing + (np.maximum(age_s - grown_s, 0.0) * full_per_s if full_per_s > 0.0 else 0.0)
+
+    @property
+    def _grown_per_s(self) -> float:
+        """Full-grown segments per second, well behind the watermark."""
+        return merging(self._batches)[0] / self.slack_s
+
+    @property
+    def _batches(self) -> int:
+        """Batches that fit into the slack."""
+        return int(min(self.slack_s / self.batch_s * (1.0 + _LEAST), 2.0**60))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainStorage:
+    """Segments of every slice that one side of a join can have, by the boundaries of its ends.
+
+    Attributes:
+        seconds: Boundaries from 0, seconds.
+        entering: Rows per second that enter a slice starting at each boundary.
+        keep: Number of the filter of a slice starting there; equal for equal filters.
+        cuts: Pieces less one that a batch has been cut into at each boundary.
+        rule: How segments come, are cut and are merged.
+        row_bytes: Encoded bytes of a row.
+        buckets: Buckets of the job.
+    """
+
+    seconds: _Floats
+    entering: _Floats
+    keep: _Ints
+    cuts: _Ints
+    rule: SegmentRule
+    row_bytes: float
+    buckets: int
+
+    # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
+    def segments(self, start: int, end: Any) -> Any:
+        """Return the segments that one bucket holds of a slice between two boundary numbers."""
+        return self.rule.held(float(self.seconds[start]), self.seconds[end], int(self.cuts[start]))
+
+    def stored(self, start: int, end: Any, *, last: bool) -> tuple[Any, Any]:
+        """Return the new segments and bytes that a slice makes all buckets store per second.
+
+        New are the rows that come, once more each time they are merged; and what a filter leaves of a segment
+        that moves on. A segment that moves as it is, or is cut, is not written again.
+        """
+        segments, rows = 0.0 * self.seconds[end], 0.0 * self.seconds[end]
+        if start == 0:
+            segments = segments + self.buckets * self.rule.filled / self.rule.batch_s
+            rows = rows + self.entering[0] * (1.0 + self.rule.rewritten)
+        if not last:
+            filtered = self.keep[end] != self.keep[start]
+            passing = self.rule.passing_per_s(self.seconds[end], self.cuts[end])
+            segments = segments + filtered * self.buckets * passing
+            rows = rows + filtered * self.entering[end]
+        return segments, rows * self.row_bytes
+
+
+def chain_storage(
+    seconds: _Floats,
+    entering: _Floats,
+    keep: _Ints,
+    *,
+    longest_s: float,
+    batch_s: float,
+    row_bytes: float,
+    buckets: int,
+) -> ChainStorage:
+    """Prepare the segments of all slices that one side of a join can have.
+
+    Args:
+        seconds: Boundaries from 0, seconds.
+        entering: Rows per second that enter a slice starting at each boundary.
+        keep: Number of the filter of a slice starting there.
+        longest_s: Largest bounded window of the join's queries on either side, seconds; 0 if none is bounded.
+        batch_s: Event time that a batch covers, seconds.
+        row_bytes: Encoded bytes of a row.
+        buckets: Buckets of the job.
+    """
+    filled = float(-np.expm1(-entering[0] * batch_s / buckets))  # of Poisson arrivals
+    rule = SegmentRule(batch_s, longest_s / SLACK_DIVISOR if longest_s else np.inf, filled)
+    return ChainStorage(seconds, entering, keep, rule.cuts(seconds), rule, row_bytes, buckets)
+
+
+@cache
+def merging(batches: int) -> tuple[float, float]:
+    """Play merging through for a stream of one row per batch.
+
+    Args:
+        batches: Batches that fit into the slack, at least ``COMPACTION_FANIN``.
+
+    Returns:
+        Mean number of segments per slack, well behind the watermark: it rises until enough leftovers make
+        another merge, then falls back. And how often a row is written again once it is stored.
+
+    >>> [round(merging(n)[0], 1) for n in (4, 5, 6, 8)]
+    [1.2, 2.0, 2.8, 1.2]
+    """
+    while batches > _MOST_BATCHES:
+        batches //= COMPACTION_FANIN
+    window = 8 * batches
+    counted = range(window + batches, window + 3 * batches)
+    segments: list[_Span] = []
+    held = rewritten = 0
+    for now in range(counted.stop):
+        segments = [(first, end) for first, end in segments if end > now + 1 - window]
+        before = {*segments}
+        segments = _compacted([*segments, (now, now + 1)], batches)
+        if now in counted:
+            held += len(segments)
+            # What comes in the batch itself is merged before it is stored.
+            merged = {*segments} - before - {(now, now + 1)}
+            rewritten += sum(end - first - (end > now) for first, end in merged)
+    return held / len(counted) / (window / batches), rewritten / len(counted)
+
+
+def _compacted(segments: Sequence[_Span], slack: int) -> list[_Span]:
+    """Play ``operators.sliced_join.compact``, oldest first."""
+    result: list[_Span] = []
+    run: list[_Span] = []
+    for segment in segments:
+        if run and segment[1] - run[0][0] > slack:
+            result += _merged_run(run)
+            run = []
+        run.append(segment)
+    return sorted(result + _merged_run(run))
+
+
+def _merged_run(run: Sequence[_Span]) -> list[_Span]:
+    small = sorted(run, key=_length)
+    left = []
+    while small and 2 * _length(small[-1]) > sum(_length(segment) for segment in small):
+        left.append(small.pop())
+    if len(small) < COMPACTION_FANIN:
+        return [*left, *small]
+    return [*left, (min(first for first, _ in small), max(end for _, end in small))]
+
+
+def _length(segment: _Span) -> int:
+    return segment[1] - segment[0]

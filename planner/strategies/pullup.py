@@ -1,0 +1,32 @@
+"""Selection pull-up: one join with the largest windows, then a router (State-Slice, VLDB 2006, §3.1)."""
+
+from __future__ import annotations
+
+from catalog.values.plan import SHARED_JOIN, JoinPlan, Slice
+from planner.costs.cost import CostModel
+from planner.families import Family, SideName, side_window_us
+from planner.rates import FamilyRates
+
+
+def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
+    """Join everything with everything in the largest windows; filters judge joined pairs.
+
+    What a query optimizer without slices does to share: every row with a key is inserted and probes, also
+    one that no query can use, and each pair is routed by its distance and then filtered.
+
+    Args:
+        family: Queries and their filters.
+        rates: Not needed: there is nothing to choose.
+        model: Not needed.
+
+    Returns:
+        One join of one slice per side.
+
+    Source: State-Slice §3.1, Figure 3.
+    """
+    ids = tuple(q.id for q in family.queries)
+
+    def whole(side: SideName) -> tuple[Slice, ...]:
+        return (Slice(0, max(side_window_us(q, side) for q in family.queries), ids, None),)
+
+    return (JoinPlan(SHARED_JOIN, ids, whole("a"), whole("b"), pulled_up=True),)

@@ -1,0 +1,98 @@
+"""Stream partition with selection push-down (State-Slice, VLDB 2006, §3.2).
+
+    Q1: A[w1] join B[w1]      Q2: σ(A)[w2] join B[w2]      w1 < w2
+
+    A ──split by σ──┬─ fails ──> join p1: windows w1, for Q1
+                    └─ passes ─> join p2: windows w2, for Q1 and Q2          B goes to both
+
+For more queries, they are ranked by their windows and a row belongs to the highest rank that it can serve: it
+can serve lower ones, too, but no higher one, so it needs no wider window than its rank's.
+Invariant: the classes of rows are disjoint and no row that serves a query is in none of them, so every pair
+is made in exactly one join. The other stream's rows are held once per join that can use them: the strategy's
+price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from catalog.values.plan import JoinPlan, Partition, PlannedQuery, Slice
+from planner.costs.cost import CostModel
+from planner.families import SIDES, Family, SideName, side_filter, side_window_us
+from planner.filters import Weaker, keep_bits, weaker_filters
+from planner.rates import FamilyRates
+from planner.slice_dag import chain_of_path
+from planner.strategies.shared_join import shared_join
+
+_Ranks = list[list[PlannedQuery]]
+
+
+def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
+    """Split one stream by the windows that its rows need, one join per class of rows.
+
+    Side a is split if it has filters, else b. Without filters, or when all rows are of one class, there is
+    one plain join of the largest windows.
+
+    Args:
+        family: Queries and their filters.
+        rates: Not needed: there is nothing to choose.
+        model: Not needed.
+
+    Returns:
+        Joins ``p1`` to ``pn`` from the lowest rank to the highest, by id.
+
+    Source: State-Slice §3.2, Figure 4. We differ: any number of queries, filters on both sides (those of the
+    side that is not split filter its rows before each join).
+    """
+    weaker = {side: weaker_filters(family, side) for side in SIDES}
+    split: SideName = "a" if family.filters_a else "b"
+    classes = _classes(family, split, weaker[split])
+    if len(classes) == 1:
+        a, b = (_whole(family.queries, side, weaker[side]) for side in SIDES)
+        return shared_join(family, a, b)
+    joins = []
+    for number, members in enumerate(classes, start=1):
+        serving = sorted((q for rank in classes[:number] for q in rank), key=lambda q: q.id)
+        above = sorted(q.id for rank in classes[number:] for q in rank)
+        chains = {side: _whole(serving, side, weaker[side]) for side in SIDES}
+        # Of the split side only rows of the class come, whatever lower ranks could use.
+        keep = keep_bits((side_filter(q, split) for q in members), weaker[split])
+        (piece,) = chains[split]
+        chains[split] = (Slice(piece.w_start_us, piece.w_end_us, piece.queries, keep),)
+        joins.append(
+            JoinPlan(
+                id=f"p{number}",
+                queries=tuple(q.id for q in serving),
+                chain_a=chains["a"],
+                chain_b=chains["b"],
+                partition=Partition(split, tuple(sorted(q.id for q in members)), tuple(above)),
+            )
+        )
+    return tuple(sorted(joins, key=lambda join: join.id))
+
+
+def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
+    """Return the queries of each class of rows, lowest rank first."""
+    ranks: dict[tuple[int, int], list[PlannedQuery]] = {}
+    for query in family.queries:
+        ranks.setdefault((query.w_a_us, query.w_b_us), []).append(query)
+    classes: _Ranks = []
+    above: set[int | None] = set()
+    for _, members in sorted(ranks.items(), reverse=True):
+        bits = {side_filter(q, split) for q in members}
+        if classes and (None in above or all(_covered(bit, above, weaker) for bit in bits)):
+            # Whatever row serves this rank serves a higher one, too: no row is of its class.
+            classes[-1] += members
+        else:
+            classes.append(list(members))
+        above |= bits
+    return classes[::-1]
+
+
+def _covered(bit: int | None, above: set[int | None], weaker: Mapping[int, frozenset[int]]) -> bool:
+    """Return whether every row with ``bit`` has one of the bits above, of which None is not one."""
+    return bit is not None and (bit in above or not above.isdisjoint(weaker.get(bit, frozenset())))
+
+
+def _whole(queries: Sequence[PlannedQuery], side: SideName, weaker: Weaker) -> tuple[Slice, ...]:
+    return chain_of_path([0, max(side_window_us(q, side) for q in queries)], queries, side, weaker)

@@ -1,0 +1,22 @@
+"""The one join that all queries of a family share, whatever its slices."""
+
+from __future__ import annotations
+
+from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Slice
+from planner.families import Family
+
+
+def shared_join(
+    family: Family | FamilyPlan, chain_a: tuple[Slice, ...], chain_b: tuple[Slice, ...]
+) -> tuple[JoinPlan, ...]:
+    """Return a family's joins when there is one with these chains.
+
+    Args:
+        family: The family.
+        chain_a: Slices of a.
+        chain_b: Slices of b.
+
+    Returns:
+        One join.
+    """
+    return (JoinPlan(SHARED_JOIN, tuple(q.id for q in family.queries), chain_a, chain_b),)

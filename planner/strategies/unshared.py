@@ -1,0 +1,28 @@
+"""No sharing: a join per query, its filters before the join."""
+
+from __future__ import annotations
+
+from catalog.values.plan import JoinPlan, PlannedQuery
+from planner.costs.cost import CostModel
+from planner.families import SIDES, Family, side_window_us
+from planner.rates import FamilyRates
+from planner.slice_dag import chain_of_path
+
+
+def unshared(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
+    """Give each query a join of its own: what running every query as its own job amounts to.
+
+    Args:
+        family: Queries and their filters.
+        rates: Not needed: there is nothing to choose.
+        model: Not needed.
+
+    Returns:
+        One join of one slice per side for each query, by join id.
+    """
+    return tuple(sorted((_own_join(query) for query in family.queries), key=lambda join: join.id))
+
+
+def _own_join(query: PlannedQuery) -> JoinPlan:
+    a, b = (chain_of_path([0, side_window_us(query, side)], [query], side) for side in SIDES)
+    return JoinPlan(f"q{query.id}", (query.id,), a, b)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.costs.paper import PaperCost, TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
+from planner.costs.paper_savings import Savings, figure_11, merge_difference, savings
+
+fractions = st.floats(0.0, 1.0)
+
+
+@settings(deadline=None)
+@given(st.floats(0.01, 1.0), st.floats(0.01, 1.0), st.floats(0.01, 1.0))
+def test_equation_4_follows_from_equations_1_to_3_at_large_rates(
+    rho: float, sigma: float, join: float
+) -> None:
+    # So large a λ that the terms linear in it vanish, as Eq. 4 leaves them out.
+    setting = TwoQueries(1e9, rho * 1000, 1000, sigma, join)
+    up, down, sliced = (f(setting) for f in (pullup_cost, pushdown_cost, state_slice_cost))
+
+    def saved(alternative: PaperCost, what: str) -> float:
+        cost = getattr(alternative, what)
+        return float((cost - getattr(sliced, what)) / cost)
+
+    found = savings(rho, sigma, join)
+    assert found.memory_over_pullup == pytest.approx(saved(up, "memory_rows"), abs=1e-9)
+    assert found.memory_over_pushdown == pytest.approx(saved(down, "memory_rows"), abs=1e-9)
+    assert found.cpu_over_pullup == pytest.approx(saved(up, "cpu_comparisons_per_s"), abs=1e-6)
+    assert found.cpu_over_pushdown == pytest.approx(saved(down, "cpu_comparisons_per_s"), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(fractions, fractions, fractions)
+def test_slicing_never_costs_more(rho: float, sigma: float, join: float) -> None:
+    found = savings(rho, sigma, join)
+    for name in Savings.__slots__:
+        assert 0 <= getattr(found, name) <= 1, name
+
+
+def test_the_ends_of_the_surfaces() -> None:
+    """Up to half the memory and all CPU of pull-up can be saved, of push-down a third and a half."""
+    assert savings(0, 0, 0) == Savings(0.5, 0.0, 1.0, 0.0)
+    assert savings(1, 0, 0.4).memory_over_pushdown == pytest.approx(1 / 3)
+    assert savings(1, 1, 0) == Savings(0.0, 1 / 3, 0.0, 0.0)
+    assert savings(0, 1, 1).cpu_over_pushdown == 0.5
+
+
+@pytest.mark.parametrize("name", ["window_ratio", "filter_selectivity", "join_selectivity"])
+def test_what_is_no_fraction_is_refused(name: str) -> None:
+    values = {"window_ratio": 0.5, "filter_selectivity": 0.5, "join_selectivity": 0.5, name: 1.5}
+    with pytest.raises(ValueError, match=f"{name} is 1.5"):
+        savings(**values)
+
+
+def test_figure_11_has_a_point_for_each_setting() -> None:
+    points = figure_11([0.25, 0.75], [0.2, 0.5, 0.8])
+    assert [(p.join_selectivity, p.window_ratio, p.filter_selectivity) for p in points] == list(
+        itertools.product([0.4, 0.1, 0.025], [0.25, 0.75], [0.2, 0.5, 0.8])
+    )
+    assert all(p.savings == savings(p.window_ratio, p.filter_selectivity, p.join_selectivity) for p in points)
+
+
+def test_merging_pays_below_a_width() -> None:
+    # Two slices: 2 λ (1 + C_sys) saved, 2 λ² ΔW S_1 paid: even at ΔW = (1 + C_sys) / (λ S_1).
+    assert merge_difference(20, [1, 1.5], 0.05, c_sys=1.5).total == pytest.approx(0)
+    assert merge_difference(20, [1, 1], 0.05, c_sys=1.5).total < 0
+    assert merge_difference(20, [1, 2], 0.05, c_sys=1.5).total > 0
+    assert merge_difference(20, [5], 0.05).total == 0
