@@ -67,6 +67,14 @@ class _StoreCollector(Collector):
             yield GaugeMetricFamily(
                 "sluice_last_batch_seconds", "Time that the last batch took.", value=seconds
             )
+            cpu = GaugeMetricFamily(
+                "sluice_last_batch_cpu_seconds",
+                "CPU time of the job's Python in the last batch, all tasks together.",
+                labels=["part"],
+            )
+            cpu.add_metric(["pack"], last.cpu.pack_us / 1e6)
+            cpu.add_metric(["chain"], last.cpu.chain_us / 1e6)
+            yield cpu
             yield GaugeMetricFamily(
                 "sluice_last_batch_committed_timestamp_seconds",
                 "When the last batch was committed.",
@@ -101,13 +109,13 @@ class _StoreCollector(Collector):
         yield results
 
     def _state(self) -> Iterator[Metric]:
-        labels = ["family", "side", "slice"]
+        labels = ["family", "join", "side", "slice"]
         rows = GaugeMetricFamily("sluice_slice_rows", "Rows held.", labels=labels)
         size = GaugeMetricFamily("sluice_slice_bytes", "Encoded bytes held.", labels=labels)
         segments = GaugeMetricFamily("sluice_slice_segments", "Segments held.", labels=labels)
         last = self._store.last_manifest()
         for counters in last.slices if last is not None else ():
-            where = [counters.family, counters.side, str(counters.slice)]
+            where = [counters.family, counters.join, counters.side, str(counters.slice)]
             rows.add_metric(where, counters.rows)
             size.add_metric(where, counters.bytes)
             segments.add_metric(where, counters.segments)

@@ -28,7 +28,11 @@ _METRICS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"s
     responses=problem_responses(InvalidRequest),
 )
 def show_statistics(workspace: WorkspaceDep) -> Response:
-    """Show rates, watermarks, late rows, state per slice and results per query, as of the last batch."""
+    """Show watermarks, late rows, state per slice and results per query, as of the last batch.
+
+    Rates, selectivities, row widths, keys and skew are smoothed over the last batches; `age_s` beside them is
+    the wall-clock time since the newest batch that had a say in them. They are what plans are chosen by.
+    """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")
 

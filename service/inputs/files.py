@@ -10,7 +10,7 @@ import glob
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -59,18 +59,34 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
     known = store.known_paths(stream.id)
     found: list[ListedInput] = []
     listed = 0
-    new = sorted(set(_candidates(stream.source.path)) - known)
+    new = sorted(set(candidates(stream.source.path)) - known)
     if not new:
         return 0
+    for entry in judged_files(stream, new, settle_s=settle_s):
+        found.append(entry)
+        if len(found) == _FILES_PER_WRITE:
+            listed += _append(store, stream, found)
+            found = []
+    return listed + _append(store, stream, found)
+
+
+def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[ListedInput]:
+    """Judge files without recording anything.
+
+    Args:
+        stream: Stream with a ``files`` source.
+        paths: The files.
+        settle_s: As in `list_files`.
+
+    Yields:
+        What is found in each, at position 0; files that are gone or being written are left out.
+    """
+    assert isinstance(stream.source, FilesSource)
     with _inspecting(stream, stream.source) as inspect:
-        for path in new:
+        for path in paths:
             entry = _judge(stream, path, inspect, settle_s)
             if entry is not None:
-                found.append(entry)
-            if len(found) == _FILES_PER_WRITE:
-                listed += _append(store, stream, found)
-                found = []
-    return listed + _append(store, stream, found)
+                yield entry
 
 
 def _append(store: Store, stream: Stream, found: list[ListedInput]) -> int:
@@ -93,8 +109,8 @@ def _inspecting(stream: Stream, source: FilesSource) -> Iterator[_Inspect]:
             yield partial(inspect_jsonl, stream)
 
 
-def _candidates(path: str) -> Iterator[str]:
-    """Visible whole files of a directory (not below it), of a glob, or the one file."""
+def candidates(path: str) -> Iterator[str]:
+    """Return the visible whole files of a directory (not below it), of a glob, or the one file."""
     if os.path.isdir(path):
         with os.scandir(path) as entries:
             yield from (entry.path for entry in entries if _is_visible(entry.name) and entry.is_file())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from catalog.values.batch import BatchManifest, SliceCounters, StreamCounters
+from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
 from service.metrics import metrics_text
 from tests.service.pairs import add_query, open_store
@@ -40,10 +40,14 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
                     late_files=(),
                     routes=(),
                     streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
-                    slices=(SliceCounters("f", "a", 1, rows=7 - batch, bytes=100, segments=2),),
+                    slices=(
+                        SliceCounters("f", "a", 1, rows=7 - batch, bytes=100, segments=2),
+                        SliceCounters("f", "a", 1, rows=0, join="q5"),
+                    ),
                     query_rows=((query.id, 4),),
                     started_at_us=1_000_000,
                     committed_at_us=1_500_000,
+                    cpu=CpuCounters(250_000, 125_000),
                 )
             )
         found = samples(metrics_text(store, "running"))
@@ -53,7 +57,12 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
     assert found["sluice_rejected_rows_total", of_a] == 2
     assert found["sluice_watermark_timestamp_seconds", of_a] == 5
     assert found["sluice_query_results_total", (("query", "q1"),)] == 8
-    assert found["sluice_slice_rows", (("family", "f"), ("side", "a"), ("slice", "1"))] == 6
+    of_slice = (("family", "f"), ("join", "shared"), ("side", "a"), ("slice", "1"))
+    assert found["sluice_slice_rows", of_slice] == 6
+    of_another_join = (("family", "f"), ("join", "q5"), ("side", "a"), ("slice", "1"))
+    assert found["sluice_slice_rows", of_another_join] == 0
+    assert found["sluice_last_batch_cpu_seconds", (("part", "pack"),)] == 0.25
+    assert found["sluice_last_batch_cpu_seconds", (("part", "chain"),)] == 0.125
     assert found["sluice_state_rows_peak", ()] == 7
     assert found["sluice_plan_version", ()] == 3
     assert found["sluice_last_batch_seconds", ()] == 0.5

@@ -1,0 +1,270 @@
+"""Samples of streams for the planner: a bounded number of rows, spread over what is there to read.
+
+    catalog     listed files, posted events and generators of a service or a run
+    workload    files as they lie, and generators, where there is no catalog
+
+A sample costs the same however much there is: at most ``SAMPLE_ROWS`` rows are decoded, from at most
+``MAX_RUNS`` places. Files that cannot be read are left out: whether a stream has sound files is not judged
+here but where they are listed and read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.clock import wall_clock_us
+from catalog.values.listed_input import ListedInput
+from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
+from service.inputs.errors import CorruptInput, InputChanged
+from service.inputs.files import candidates, judged_files
+from service.inputs.formats.facts import read_columns
+from service.inputs.generator import chunks_available, generate, generator_pieces
+from service.inputs.http_log import EventLog
+from service.inputs.partitions import FileRows, FilesPartition
+from service.inputs.read import read_partition
+from service.log import fields
+
+if TYPE_CHECKING:
+    from catalog.store import Store
+
+log = logging.getLogger(__name__)
+
+#: Enough for a selectivity of 1 in 1,000 to be within 7 percent; decoded and counted in a tenth of a second.
+SAMPLE_ROWS: Final = 200_000
+#: A run of rows costs a row group to decode; so few of them still see a stream's beginning, end and middle.
+MIN_RUNS: Final = 8
+MAX_RUNS: Final = 256
+#: Files at either end of a listing that tell the rate. Between them may lie any number.
+EDGE_FILES: Final = 256
+#: CSV and JSON lines have to be parsed from the start: no sample parses more bytes, 1-2 s.
+MAX_TEXT_BYTES: Final = 64 << 20
+#: Chunks of a slow generator; at more than 200 rows each they are not needed.
+_MAX_CHUNKS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSample:
+    """Rows of a stream.
+
+    Attributes:
+        table: The columns asked for and the event time, rows without an event time left out.
+        rate_per_s: Rows per second of event time, or None where the rows span no time.
+        file_s: Event time that a file covers, seconds; None where rows do not come in files.
+    """
+
+    table: pa.Table
+    rate_per_s: float | None
+    file_s: float | None = None
+
+
+class SampleSource(Protocol):
+    """Where samples come from."""
+
+    def amount(self, stream: Stream) -> int:
+        """Return a number that grows with what is there to be read of a stream; cheap to ask for."""
+        ...
+
+    def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
+        """Return about ``limit`` rows of a stream, None where there are none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRows:
+    """Samples what a catalog has listed.
+
+    Attributes:
+        store: The catalog.
+        events: Event log of ``http`` streams, None if there are none.
+        clock_us: Wall clock that endless generators keep in step with, µs UTC.
+    """
+
+    store: Store
+    events: EventLog | None = None
+    clock_us: Callable[[], int] = wall_clock_us
+
+    def amount(self, stream: Stream) -> int:
+        """See `SampleSource`."""
+        if isinstance(stream.source, FilesSource):
+            return self.store.input_count(stream.id)
+        if isinstance(stream.source, HttpSource):
+            return 0 if self.events is None else self.events.end(stream.id)
+        return 1  # every chunk is like the others
+
+    def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
+        """See `SampleSource`."""
+        if isinstance(stream.source, FilesSource):
+            return _of_files(stream, self._edges(stream), columns, limit)
+        if isinstance(stream.source, HttpSource):
+            return None if self.events is None else _of_events(self.events, stream, columns, limit)
+        return _of_generator(stream, stream.source, columns, limit, self.clock_us())
+
+    def _edges(self, stream: Stream) -> list[Sequence[ListedInput]]:
+        count = self.store.input_count(stream.id)
+        if count <= 2 * EDGE_FILES:
+            return [self.store.inputs(stream.id, 0, count)]
+        first = self.store.inputs(stream.id, 0, EDGE_FILES)
+        return [first, self.store.inputs(stream.id, count - EDGE_FILES, EDGE_FILES)]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRows:
+    """Samples the streams of a workload whose files are not listed.
+
+    Attributes:
+        clock_us: Wall clock that endless generators keep in step with, µs UTC.
+    """
+
+    clock_us: Callable[[], int] = wall_clock_us
+
+    def amount(self, stream: Stream) -> int:
+        """See `SampleSource`."""
+        return 1  # files that come meanwhile do not count: a plan is made once
+
+    def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
+        """See `SampleSource`."""
+        if isinstance(stream.source, FilesSource):
+            return _of_files(stream, _unlisted_edges(stream, stream.source), columns, limit)
+        if isinstance(stream.source, HttpSource):
+            return None  # events are posted to a service
+        return _of_generator(stream, stream.source, columns, limit, self.clock_us())
+
+
+def _unlisted_edges(stream: Stream, source: FilesSource) -> list[Sequence[ListedInput]]:
+    paths = sorted(set(candidates(source.path)))
+    if source.format != "parquet":
+        paths = list(_affordable(paths))  # judging a text file is parsing it
+    runs = [paths] if len(paths) <= 2 * EDGE_FILES else [paths[:EDGE_FILES], paths[-EDGE_FILES:]]
+    return [[replace(f, position=i) for i, f in enumerate(judged_files(stream, run))] for run in runs]
+
+
+def _affordable(paths: Iterable[str]) -> Iterator[str]:
+    left = MAX_TEXT_BYTES
+    for path in paths:
+        left -= os.stat(path).st_size
+        if left < 0:
+            return
+        yield path
+
+
+def _of_files(
+    stream: Stream, edges: Sequence[Sequence[ListedInput]], columns: Sequence[str], limit: int
+) -> RowSample | None:
+    """Read runs of rows, spread evenly over the rows of the files."""
+    assert isinstance(stream.source, FilesSource)
+    sound = [[f for f in edge if f.verdict == "ok" and f.rows] for edge in edges]
+    files = [f for edge in sound for f in edge]
+    if stream.source.format == "parquet":
+        runs = list(_runs(files, limit))
+    else:
+        runs = list(_heads(files, limit))
+    tables = [table for run in runs if (table := _read(stream, run, columns)) is not None]
+    if not tables:
+        return None
+    rate_per_s, file_s = _listed_rate(sound)
+    return RowSample(_timed(stream, pa.concat_tables(tables)), rate_per_s, file_s)
+
+
+def _runs(files: Sequence[ListedInput], limit: int) -> Iterator[FileRows]:
+    total = sum(f.rows for f in files)
+    if total <= limit and len(files) <= MAX_RUNS:
+        yield from (_file_rows(f, 0, f.rows) for f in files)
+        return
+    count = min(max(-(-limit * len(files) // total), MIN_RUNS), MAX_RUNS)
+    ends = list(accumulate(f.rows for f in files))
+    for number in range(count):
+        row = total * number // count
+        file = files[bisect_right(ends, row)]
+        first = row - (ends[bisect_right(ends, row)] - file.rows)
+        yield _file_rows(file, first, min(limit // count, file.rows - first))
+
+
+def _heads(files: Sequence[ListedInput], limit: int) -> Iterator[FileRows]:
+    """First rows of whole files, as many as may be parsed, the first and last files before the others."""
+    count = min(len(files), MAX_RUNS)
+    chosen = [files[len(files) * number // count] for number in range(count)]
+    total = sum(f.rows for f in chosen)
+    left = MAX_TEXT_BYTES
+    for number, file in sorted(enumerate(chosen), key=lambda f: min(f[0], count - 1 - f[0])):
+        left -= file.size
+        if left < 0:
+            return
+        rows = file.rows if total <= limit else min(file.rows, max(limit // count, 1))
+        yield replace(_file_rows(file, 0, rows), position=number)
+
+
+def _file_rows(file: ListedInput, first_row: int, rows: int) -> FileRows:
+    return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows)
+
+
+def _read(stream: Stream, run: FileRows, columns: Sequence[str]) -> pa.Table | None:
+    partition = FilesPartition(stream.id, 0, None, run.rows, (run,))
+    try:
+        return read_partition(stream, partition, columns)
+    except (CorruptInput, InputChanged) as error:
+        log.info("file not sampled", extra=fields(stream=stream.name, path=run.path, reason=error.primary))
+        return None
+
+
+def _listed_rate(edges: Sequence[Sequence[ListedInput]]) -> tuple[float | None, float | None]:
+    """Return rows per second, and seconds per file, over the event times of the edges of a listing."""
+    rows, files, span_us = 0, 0, 0
+    for edge in edges:
+        starts = [f.t_min_us for f in edge if f.t_min_us is not None]
+        ends = [f.t_max_us for f in edge if f.t_max_us is not None]
+        if starts and ends:
+            # So many rows have one gap less between them.
+            rows += sum(f.rows for f in edge) - 1
+            files += len(edge)
+            span_us += max(ends) - min(starts)
+    if rows <= 0 or span_us <= 0:
+        return None, None
+    return rows / (span_us / 1e6), span_us / 1e6 / files
+
+
+def _of_events(events: EventLog, stream: Stream, columns: Sequence[str], limit: int) -> RowSample | None:
+    """Read the newest events."""
+    end = events.end(stream.id)
+    if not end:
+        return None
+    found = events.read(stream, max(end - limit, 0), end, read_columns(stream, columns))
+    table = _timed(stream, found)
+    return RowSample(table, _rate(stream, table))
+
+
+def _of_generator(
+    stream: Stream, source: GeneratorSource, columns: Sequence[str], limit: int, now_us: int
+) -> RowSample | None:
+    """Generate the first chunks, whether or not their time has come; the rate is what was declared."""
+    if source.start_us is None:
+        source = replace(source, start_us=now_us)
+    chunks = _MAX_CHUNKS if source.rows is None else min(chunks_available(source, now_us), _MAX_CHUNKS)
+    rows, end = 0, 0
+    for piece in generator_pieces(stream, source, 0, chunks):
+        if rows >= limit:
+            break
+        rows, end = rows + piece.rows, piece.end
+    table = generate(stream, source, 0, end, read_columns(stream, columns))
+    return RowSample(_timed(stream, table.slice(0, limit)), source.rate_per_s)
+
+
+def _timed(stream: Stream, table: pa.Table) -> pa.Table:
+    times = table.column(stream.event_time)
+    return table.filter(pc.is_valid(times)) if times.null_count else table
+
+
+def _rate(stream: Stream, table: pa.Table) -> float | None:
+    extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
+    first_us, last_us = extremes["min"].as_py(), extremes["max"].as_py()
+    if first_us is None or first_us == last_us:
+        return None
+    return float((table.num_rows - 1) / ((last_us - first_us) / 1e6))
