@@ -13,6 +13,7 @@ from api.dependencies import MAX_WAITING_REQUESTS
 from api.engine.endpoints import router as engine_router
 from api.health.endpoints import router as health_router
 from api.openapi import describe
+from api.plan.endpoints import preview_router
 from api.plan.endpoints import router as plan_router
 from api.queries.endpoints import router as queries_router
 from api.queries.endpoints import validate_router
@@ -64,6 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         validate_router,
         queries_router,
         results_router,
+        preview_router,
         plan_router,
         statistics_router,
         engine_router,

@@ -15,6 +15,7 @@ import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -237,5 +238,6 @@ def _described(error: SluiceError) -> Fault:
 
 
 def _pointer(path: Sequence[str | int]) -> str:
-    """JSON Pointer (RFC 6901) as a URI fragment."""
-    return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    """JSON Pointer (RFC 6901) as a URI fragment, where only some characters stand for themselves."""
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return "#" + "".join("/" + quote(part, safe="~!$&'()*+,;=:@?") for part in parts)

@@ -75,6 +75,8 @@ def _fault(found: Mapping[str, Any], body: object) -> RequestFault:
         path = _within(path, body)
     # Headers come as parameter names.
     name = str(path[-1]) if path else "body"
+    if len(path) > 1 and isinstance(path[-1], int):
+        name = f"{path[-2]}[{path[-1]}]"
     kind = f'{_KINDS[where]} "{name}"' if path else "the body"
     if found["type"] == "missing":
         detail = f"{kind} is missing"

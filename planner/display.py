@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from catalog.values.plan import FamilyPlan, Slice
+from catalog.values.plan import FamilyPlan, Partition, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.families import SIDES, SideName, side_filters, side_stream
 
@@ -60,6 +60,18 @@ def display_interval(piece: Slice) -> str:
     return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
 
 
+def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
+    """Return which rows of a split stream come to a join.
+
+    >>> partition_text(Partition("a", (1, 2), (3,)), {1: "q1", 2: "q2", 3: "q3"})
+    'for q1 or q2, not for q3'
+    """
+    wanted = "for " + " or ".join(names[i] for i in partition.one_of)
+    if not partition.none_of:
+        return wanted
+    return f"{wanted}, not for {' or '.join(names[i] for i in partition.none_of)}"
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyText:
     """How a family's parts are named; made once per family, since many slices show the same filters.
@@ -90,6 +102,31 @@ class FamilyText:
         return _with_tables(sql, {"a": self.labels["a"], "b": self.labels["b"]})[0]
 
 
+def family_title(stream_a: str, stream_b: str, key: Iterable[tuple[str, str]]) -> str:
+    """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
+
+    Args:
+        stream_a: Stream name of side a.
+        stream_b: Stream name of side b.
+        key: Key columns as (of a, of b).
+
+    >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
+    ('A.k = B.k', 'a.k = b.m  (A a, A b)')
+    """
+    if stream_a != stream_b:
+        return " AND ".join(f"{stream_a}.{a} = {stream_b}.{b}" for a, b in key)
+    return " AND ".join(f"a.{a} = b.{b}" for a, b in key) + f"  ({stream_a} a, {stream_b} b)"
+
+
+def predicate_text(sql: str, label: str) -> str:
+    """Return a canonical predicate over one stream's columns with the stream's name before each.
+
+    >>> predicate_text('"v" < 0.2', "A")
+    'A.v < 0.2'
+    """
+    return _with_tables(sql, {"": label})[0]
+
+
 def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
     """Name the parts of a family.
 
@@ -102,9 +139,7 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
     """
     self_join = family.stream_a == family.stream_b
     labels: dict[SideName, str] = {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
-    title = " AND ".join(f"{labels['a']}.{a} = {labels['b']}.{b}" for a, b in family.key)
-    if self_join:
-        title += f"  ({streams[family.stream_a]} a, {streams[family.stream_a]} b)"
+    title = family_title(streams[family.stream_a], streams[family.stream_b], family.key)
     filters = {
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
         for s in SIDES

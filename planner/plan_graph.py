@@ -6,16 +6,19 @@ stream B ─┘        │      └──────────┐     │
                 union (1)         union (1, 2)            State-Slice, VLDB 2006, Figure 10
                    │                  │
                    q1                q2
+
+A family that is answered by several joins (stream partition, no sharing) has such a ladder for each.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Slice
-from planner.display import FamilyText, display_interval, family_text
+from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
+from planner.display import FamilyText, display_interval, family_text, partition_text
 from planner.families import SIDES, SideName, side_chain, side_filter, side_window_us
 
 #: Beyond so many filters a label would hide the graph; the text form and the document have all of them.
@@ -83,11 +86,9 @@ def plan_graph(plan: Plan) -> PlanGraph:
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 
 
-def one_chain(family: FamilyPlan) -> bool:
+def one_chain(join: JoinPlan) -> bool:
     """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
-    return [(s.w_end_us, s.queries) for s in family.chain_a] == [
-        (s.w_end_us, s.queries) for s in family.chain_b
-    ]
+    return [(s.w_end_us, s.queries) for s in join.chain_a] == [(s.w_end_us, s.queries) for s in join.chain_b]
 
 
 def feeding_slices(chain: Sequence[Slice], window: int) -> tuple[int, ...]:
@@ -107,52 +108,74 @@ class _FamilyDrawing:
     text: FamilyText
 
     def nodes(self) -> list[Node]:
-        nodes = []
-        if one_chain(self.family):
-            for n, piece in enumerate(self.family.chain_a, start=1):
-                nodes.append(self._node(f"ab{n}", "slice", f"slice {n} {display_interval(piece)}"))
-        else:
-            for side in SIDES:
-                label = self.text.labels[side]
-                for n, piece in enumerate(side_chain(self.family, side), start=1):
-                    text = f"slice {n} of {label} {display_interval(piece)}"
-                    nodes.append(self._node(f"{side}{n}", "slice", text))
+        nodes = [node for join in self.family.joins for node in self._slices(join)]
         nodes += [self._node(f"u{n}", "union", "union") for n in range(1, len(self._unions()) + 1)]
         nodes += [self._node(f"q{q.id}", "query", q.name) for q in self.family.queries]
         return nodes
 
     def edges(self) -> list[Edge]:
-        a, b = f"s{self.family.stream_a}", f"s{self.family.stream_b}"
-        edges = []
-        if one_chain(self.family):
-            edges.append(Edge(a, self._id("ab1"), self._keep("a", 1)))
-            edges.append(Edge(b, self._id("ab1"), self._keep("b", 1)))
-            for n in range(2, len(self.family.chain_a) + 1):
-                label = ", ".join(k for side in SIDES if (k := self._keep(side, n)))
-                edges.append(Edge(self._id(f"ab{n - 1}"), self._id(f"ab{n}"), label))
-        else:
-            for side, own, other in zip(SIDES, (a, b), (b, a), strict=True):
-                edges.append(Edge(own, self._id(f"{side}1"), self._keep(side, 1)))
-                edges.append(Edge(other, self._id(f"{side}1"), "probe", probe=True))
-                for n in range(2, len(side_chain(self.family, side)) + 1):
-                    edges.append(
-                        Edge(self._id(f"{side}{n - 1}"), self._id(f"{side}{n}"), self._keep(side, n))
-                    )
+        edges = [edge for join in self.family.joins for edge in self._moves(join)]
         for n, (slices, members) in enumerate(self._unions().items(), start=1):
             edges += [Edge(self._id(s), self._id(f"u{n}")) for s in slices]
             edges += [Edge(self._id(f"u{n}"), self._id(f"q{q.id}"), self._conditions(q)) for q in members]
         return edges
 
+    def _slices(self, join: JoinPlan) -> list[Node]:
+        """Return the slices of a join; its id stands before them where there are several joins."""
+        before = f"{join.id}: " if len(self.family.joins) > 1 else ""
+        if one_chain(join):
+            return [
+                self._node(
+                    self._slice(join, "ab", n), "slice", f"{before}slice {n} {display_interval(piece)}"
+                )
+                for n, piece in enumerate(join.chain_a, start=1)
+            ]
+        nodes = []
+        for side in SIDES:
+            label = self.text.labels[side]
+            for n, piece in enumerate(side_chain(join, side), start=1):
+                text = f"{before}slice {n} of {label} {display_interval(piece)}"
+                nodes.append(self._node(self._slice(join, side, n), "slice", text))
+        return nodes
+
+    def _moves(self, join: JoinPlan) -> list[Edge]:
+        """Return how rows come to a join and through it."""
+        a, b = f"s{self.family.stream_a}", f"s{self.family.stream_b}"
+        edges = []
+        if one_chain(join):
+            first = self._id(self._slice(join, "ab", 1))
+            edges.append(Edge(a, first, self._entry(join, "a")))
+            edges.append(Edge(b, first, self._entry(join, "b")))
+            for n in range(2, len(join.chain_a) + 1):
+                label = ", ".join(k for side in SIDES if (k := self._keep(join, side, n)))
+                edges.append(
+                    Edge(
+                        self._id(self._slice(join, "ab", n - 1)), self._id(self._slice(join, "ab", n)), label
+                    )
+                )
+            return edges
+        for side, own, other in zip(SIDES, (a, b), (b, a), strict=True):
+            names = [self._id(self._slice(join, side, n + 1)) for n in range(len(side_chain(join, side)))]
+            edges.append(Edge(own, names[0], self._entry(join, side)))
+            edges.append(Edge(other, names[0], "probe", probe=True))
+            for n, (source, target) in enumerate(itertools.pairwise(names), start=2):
+                edges.append(Edge(source, target, self._keep(join, side, n)))
+        return edges
+
     def _unions(self) -> dict[tuple[str, ...], list[PlannedQuery]]:
         """Return the queries of each distinct union, by the slices that feed it."""
         unions: dict[tuple[str, ...], list[PlannedQuery]] = {}
-        one = one_chain(self.family)
         for query in self.family.queries:
-            feeding = {s: feeding_slices(side_chain(self.family, s), side_window_us(query, s)) for s in SIDES}
-            if one:
-                slices = tuple(f"ab{n}" for n in feeding["a"])
-            else:
-                slices = tuple(f"{side}{n}" for side in SIDES for n in feeding[side])
+            slices: tuple[str, ...] = ()
+            for join in self.family.joins:
+                if query.id not in join.queries:
+                    continue
+                sides: tuple[SideName, ...] = ("a",) if one_chain(join) else SIDES
+                slices += tuple(
+                    self._slice(join, "ab" if one_chain(join) else side, n)
+                    for side in sides
+                    for n in feeding_slices(side_chain(join, side), side_window_us(query, side))
+                )
             unions.setdefault(slices, []).append(query)
         return unions
 
@@ -163,8 +186,15 @@ class _FamilyDrawing:
             parts.append(self.text.residual(query.residual))
         return ", ".join(part for part in parts if part is not None)
 
-    def _keep(self, side: SideName, number: int) -> str:
-        keep = side_chain(self.family, side)[number - 1].keep
+    def _entry(self, join: JoinPlan, side: SideName) -> str:
+        """Return what a row needs to enter a join: the first slice's filter and its part of the stream."""
+        parts = [self._keep(join, side, 1)]
+        if join.partition is not None and join.partition.side == side:
+            parts.append(partition_text(join.partition, {q.id: q.name for q in self.family.queries}))
+        return ", ".join(part for part in parts if part)
+
+    def _keep(self, join: JoinPlan, side: SideName, number: int) -> str:
+        keep = side_chain(join, side)[number - 1].keep
         if keep is None:
             return ""
         shown = self.text.keep(side, keep[:_LABEL_FILTERS])
@@ -172,6 +202,11 @@ class _FamilyDrawing:
 
     def _node(self, name: str, kind: NodeKind, label: str) -> Node:
         return Node(self._id(name), kind, label, self.group)
+
+    def _slice(self, join: JoinPlan, chain: str, number: int) -> str:
+        """Name a slice; the one shared join of a family needs no name of its own."""
+        own = "" if join.id == SHARED_JOIN else f"{join.id}_"
+        return f"{own}{chain}{number}"
 
     def _id(self, name: str) -> str:
         return f"f{self.group}_{name}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from catalog.values.plan import FamilyPlan, Plan, Slice
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import UNBOUNDED_US
-from planner.display import FamilyText, display_interval, family_text
+from planner.cost_document import family_costs, slice_costs
+from planner.display import FamilyText, display_interval, family_text, partition_text
+from planner.explain import FamilyReport
 from planner.families import (
     SIDES,
     SideName,
@@ -37,7 +39,8 @@ def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
     """Return the plan as ``sluice plan`` prints it: families, their slices, who reads and what is kept.
 
     Where both sides have the same boundaries and the same queries in each slice, one chain of binary slices
-    stands for both; otherwise each side has its own.
+    stands for both; otherwise each side has its own. The objective is named where it is not Mem-Opt, joins
+    where there are several.
 
     Args:
         plan: The plan.
@@ -49,23 +52,49 @@ def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
     if not plan.families:
         return "no queries"
     streams = {s.id: s.name for s in plan.streams}
-    shown = {q.id: q.name for f in plan.families for q in f.queries} | dict(names or {})
+    return "\n".join(render_family(f, family_text(f, streams), names) for f in plan.families)
+
+
+def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str] | None = None) -> str:
+    """Return one family as text.
+
+    Args:
+        family: The family.
+        text: How its parts are named.
+        names: Query names by id to show instead of those in the plan.
+
+    Returns:
+        Lines without a final line break.
+    """
     return "\n".join(
-        line for f in plan.families for line in _text_of_family(f, family_text(f, streams), shown)
+        _text_of_family(family, text, {q.id: q.name for q in family.queries} | dict(names or {}))
     )
 
 
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
-    yield f"family {text.title}"
-    keeps = {side: [_keep(text, side, s) for s in side_chain(family, side)] for side in SIDES}
-    if one_chain(family):
+    yield f"family {text.title}" + ("" if family.strategy == "mem-opt" else f"  {family.strategy}")
+    for join in family.joins:
+        if len(family.joins) == 1:
+            yield from _text_of_join(join, text, names, "  ")
+            continue
+        head = f"  join {join.id}"
+        if join.partition is not None:
+            label = text.labels[join.partition.side]
+            head += f"  rows of {label} {partition_text(join.partition, names)}"
+        yield head
+        yield from _text_of_join(join, text, names, "    ")
+
+
+def _text_of_join(join: JoinPlan, text: FamilyText, names: Mapping[int, str], indent: str) -> Iterator[str]:
+    keeps = {side: [_keep(text, side, s) for s in side_chain(join, side)] for side in SIDES}
+    if one_chain(join):
         both = [[k for k in pair if k] for pair in zip(keeps["a"], keeps["b"], strict=True)]
-        yield from _text_of_chain(family.chain_a, both, names, "  ")
+        yield from _text_of_chain(join.chain_a, both, names, indent)
         return
     for side in SIDES:
-        yield f"  chain of {text.labels[side]}"
+        yield f"{indent}chain of {text.labels[side]}"
         own = [[k] if k else [] for k in keeps[side]]
-        yield from _text_of_chain(side_chain(family, side), own, names, "    ")
+        yield from _text_of_chain(side_chain(join, side), own, names, f"{indent}  ")
 
 
 def _text_of_chain(
@@ -150,30 +179,39 @@ def _dot_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None) -> dict[str, Any]:
     """Return the plan as the JSON document of ``GET /plan``.
 
     Args:
         plan: The plan.
+        reports: What families cost, by family id; none leaves costs out.
 
     Returns:
         Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1; ``unions``
         says for each query which slices of which side feed it: d = T_b - T_a >= 0 comes from a's slices.
+        A family of one join has its ``chains`` and the slices of its unions also without naming the join.
     """
     streams = {s.id: s.name for s in plan.streams}
+    known = {} if reports is None else reports
     return {
         "version": plan.version,
         "strategy": plan.strategy,
         "streams": [{"id": s.id, "name": s.name} for s in plan.streams],
-        "families": [_family_document(f, family_text(f, streams), streams) for f in plan.families],
+        "families": [
+            _family_document(f, family_text(f, streams), streams, known.get(f.id)) for f in plan.families
+        ],
     }
 
 
-def _family_document(family: FamilyPlan, text: FamilyText, streams: Mapping[int, str]) -> dict[str, Any]:
+def _family_document(
+    family: FamilyPlan, text: FamilyText, streams: Mapping[int, str], report: FamilyReport | None
+) -> dict[str, Any]:
     stored = {"a": family.columns_a, "b": family.columns_b}
-    return {
+    joins = [join_document(family, join, text, report) for join in family.joins]
+    document = {
         "id": family.id,
         "title": text.title,
+        "strategy": family.strategy,
         "streams": {
             side: {
                 "id": side_stream(family, side),
@@ -198,23 +236,48 @@ def _family_document(family: FamilyPlan, text: FamilyText, streams: Mapping[int,
             ]
             for side in SIDES
         },
-        "chains": {side: _chain_document(family, side, text) for side in SIDES},
+        "joins": joins,
         "queries": _query_documents(family, text),
-        "unions": [
-            {
-                "query": q.name,
-                "slices": {
-                    side: list(feeding_slices(side_chain(family, side), side_window_us(q, side)))
-                    for side in SIDES
-                },
-            }
-            for q in family.queries
-        ],
+        "unions": _union_documents(family),
+    }
+    if len(joins) == 1:
+        document["chains"] = joins[0]["chains"]
+    if report is not None:
+        document |= family_costs(report)
+    return document
+
+
+def join_document(
+    family: FamilyPlan, join: JoinPlan, text: FamilyText, report: FamilyReport | None = None
+) -> dict[str, Any]:
+    """Return one join of a family as JSON values.
+
+    Args:
+        family: The family.
+        join: The join, of any strategy.
+        text: How the family's parts are named.
+        report: What the family costs; none leaves costs out.
+    """
+    names = {q.id: q.name for q in family.queries}
+    partition = join.partition
+    return {
+        "id": join.id,
+        "queries": [names[i] for i in join.queries],
+        "partition": None
+        if partition is None
+        else {
+            "side": partition.side,
+            "one_of": [names[i] for i in partition.one_of],
+            "none_of": [names[i] for i in partition.none_of],
+        },
+        "selections_pulled_up": join.pulled_up,
+        "chains": {side: _chain_document(join, side, text, names, report) for side in SIDES},
     }
 
 
-def _chain_document(family: FamilyPlan, side: SideName, text: FamilyText) -> list[dict[str, Any]]:
-    names = {q.id: q.name for q in family.queries}
+def _chain_document(
+    join: JoinPlan, side: SideName, text: FamilyText, names: Mapping[int, str], report: FamilyReport | None
+) -> list[dict[str, Any]]:
     return [
         {
             "slice": n,
@@ -225,7 +288,25 @@ def _chain_document(family: FamilyPlan, side: SideName, text: FamilyText) -> lis
             "keep": _keep(text, side, s),
             "keep_bits": None if s.keep is None else list(s.keep),
         }
-        for n, s in enumerate(side_chain(family, side), start=1)
+        | ({} if report is None else {"cost": slice_costs(report, join, side, s)})
+        for n, s in enumerate(side_chain(join, side), start=1)
+    ]
+
+
+def _union_documents(family: FamilyPlan) -> list[dict[str, Any]]:
+    def slices(join: JoinPlan, query: PlannedQuery) -> dict[str, list[int]]:
+        return {
+            side: list(feeding_slices(side_chain(join, side), side_window_us(query, side))) for side in SIDES
+        }
+
+    if len(family.joins) == 1:
+        return [{"query": q.name, "slices": slices(family.joins[0], q)} for q in family.queries]
+    return [
+        {
+            "query": q.name,
+            "joins": [{"join": j.id, "slices": slices(j, q)} for j in family.joins if q.id in j.queries],
+        }
+        for q in family.queries
     ]
 
 

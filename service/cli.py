@@ -1,4 +1,4 @@
-"""The command line: ``sluice serve | demo | run | plan | query | stream``.
+"""The command line: ``sluice serve | demo | run | plan | calibrate | query | stream``.
 
 Exit codes: 0 done, 1 something is broken, 2 what was asked for cannot be meant or done. Errors go to stderr
 in one form, ``error: what`` with detail and hint below. Modules that load Spark or sqlglot are loaded by the
@@ -46,6 +46,12 @@ BucketsOption = Annotated[
 ]
 
 
+class WorkloadMissing(InvalidInput):
+    """An option counts for a workload file, and none is given."""
+
+    code = "workload-missing"
+
+
 class ResultsForm(StrEnum):
     """How ``sluice run`` leaves its results."""
 
@@ -62,6 +68,27 @@ class PlanForm(StrEnum):
     DOT = "dot"
 
 
+class StrategyName(StrEnum):
+    """How queries are joined."""
+
+    UNSHARED = "unshared"
+    PULLUP = "pullup"
+    PUSHDOWN = "pushdown"
+    MEM_OPT = "mem-opt"
+    CPU_OPT = "cpu-opt"
+
+
+class CostModelOption(StrEnum):
+    """Which model's CPU cost decides."""
+
+    PAPER = "paper"
+    CALIBRATED = "calibrated"
+
+
+StrategyOption = Annotated[
+    StrategyName | None,
+    typer.Option(help="How to join the queries. [default: the workload's, or mem-opt]"),
+]
 FormatOption = Annotated[
     PlanForm | None,
     typer.Option("--format", help="How to print it. [default: text; json from a service]"),
@@ -75,11 +102,18 @@ def serve(
     port: PortOption = None,
     cores: CoresOption = None,
     buckets: BucketsOption = None,
+    strategy: StrategyOption = None,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
 ) -> None:
     """Run the API and the engine in one process until a signal comes."""
     settings = load_settings(
-        data_dir=data_dir, host=host, port=port, cores=cores, buckets=buckets, log_level=log_level
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        cores=cores,
+        buckets=buckets,
+        strategy=strategy,
+        log_level=log_level,
     )
     setup_logging(settings.log_level, settings.log_format)
     from service.serve import serve as serve_until_signal
@@ -124,6 +158,7 @@ def run(
     results: Annotated[ResultsForm, typer.Option(help="A directory per query, or each pair once.")] = (
         ResultsForm.PER_QUERY
     ),
+    strategy: StrategyOption = None,
     cores: CoresOption = None,
     buckets: BucketsOption = None,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
@@ -142,7 +177,14 @@ def run(
     bind_workload(loaded)
     from service.run import run_workload
 
-    summary = run_workload(loaded, out, results=results.value, buckets=settings.buckets, settings=settings)
+    summary = run_workload(
+        loaded,
+        out,
+        results=results.value,
+        buckets=settings.buckets,
+        settings=settings,
+        strategy=None if strategy is None else strategy.value,
+    )
     typer.echo(json.dumps(dataclasses.asdict(summary)))
 
 
@@ -152,16 +194,79 @@ def plan(
         Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
     ] = None,
     form: FormatOption = None,
+    strategy: StrategyOption = None,
+    cost_model: Annotated[
+        CostModelOption | None, typer.Option(help="Whose CPU cost decides. [default: calibrated]")
+    ] = None,
+    c_sys: Annotated[
+        float | None, typer.Option(min=0, help="C_sys of the paper's model, comparisons per row and slice.")
+    ] = None,
+    statistics: Annotated[
+        Path | None, typer.Option(help="YAML or JSON file of statistics to use instead of sampled ones.")
+    ] = None,
+    chain: Annotated[
+        list[str] | None,
+        typer.Option(help="Cost these slice ends, too: 10,30 or A=10,30 (repeat it for the other stream)."),
+    ] = None,
+    chain_family: Annotated[
+        str | None, typer.Option(help='Family that --chain is for, such as "A.k = B.k".')
+    ] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Print the shared plan of a workload file, or of the running service."""
+    """Print the plan of a workload file and what every strategy would cost, or the plan of the service."""
     if workload is None:
+        _refuse_options(
+            strategy=strategy,
+            cost_model=cost_model,
+            c_sys=c_sys,
+            statistics=statistics,
+            chain=chain,
+            chain_family=chain_family,
+        )
         wanted = (form or PlanForm.JSON).value
         typer.echo(client(url).text("GET", "/plan", params={"format": wanted}).rstrip("\n"))
         return
-    from service.plan_workload import plan_text
+    from service.calibration import data_dir_calibration
+    from service.plan_workload import chain_option, plan_text
 
-    typer.echo(plan_text(workload, (form or PlanForm.TEXT).value))
+    settings = load_settings()
+    text = plan_text(
+        workload,
+        (form or PlanForm.TEXT).value,
+        settings,
+        data_dir_calibration(settings),
+        strategy=None if strategy is None else strategy.value,
+        cost_model=None if cost_model is None else cost_model.value,
+        c_sys=c_sys,
+        statistics=statistics,
+        chain=chain_option(chain or [], chain_family),
+    )
+    typer.echo(text)
+
+
+@app.command()
+def calibrate(
+    data_dir: DataDirOption = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and shorter runs: below a minute, rougher.")
+    ] = False,
+) -> None:
+    """Measure what work costs on this machine, and keep it for the calibrated cost model; takes minutes."""
+    settings = load_settings(data_dir=data_dir)
+    setup_logging("WARNING", settings.log_format)
+    from service.calibrate.command import calibrate_command
+
+    calibrate_command(settings, quick=quick, say=typer.echo)
+
+
+def _refuse_options(**options: object) -> None:
+    """Refuse options that count for a workload file alone."""
+    for name, value in options.items():
+        if value:
+            raise WorkloadMissing(
+                f"--{name.replace('_', '-')} needs a workload file",
+                hint="For a running service, POST /api/v1/plan:preview says what a change would do.",
+            )
 
 
 def main() -> None:

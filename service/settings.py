@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from catalog.errors import InvalidInput
+from catalog.values.plan import Strategy
 
 #: Leaves room for Python workers on a 4 GB machine; state lives off the heap, in RocksDB and in workers.
 DRIVER_MEMORY = "1g"
@@ -41,6 +43,11 @@ class Settings(BaseSettings):
         spark_ui: Whether Spark serves its own web page.
         list_interval_ms: How often source directories are looked through for new files.
         keep_late_rows: Whether late rows are kept in files, not only counted.
+        strategy: How queries are joined, unless a workload, request or family says otherwise.
+        family_strategies: Strategies of single families by key (``A.k = B.k``) or id; a JSON object in the
+            environment.
+        cost_model: Model whose CPU cost decides where a strategy weighs costs.
+        c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         log_level: Least level that is logged.
         log_format: ``text``, or ``json`` for one object per line.
     """
@@ -60,6 +67,10 @@ class Settings(BaseSettings):
     spark_ui: bool = False
     list_interval_ms: int = Field(default=500, ge=10)
     keep_late_rows: bool = True
+    strategy: Strategy = "mem-opt"
+    family_strategies: dict[str, Strategy] = Field(default_factory=dict)
+    cost_model: Literal["paper", "calibrated"] = "calibrated"
+    c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
     log_format: str = Field(default="text", pattern=r"^(text|json)$")
 

@@ -1,4 +1,4 @@
-"""The workload file: streams, queries, and plan changes at batch boundaries (design: The command line).
+"""The workload file: streams, queries, strategies, and plan changes at batch boundaries.
 
 Every error names file, line and column. ``load_workload`` checks the file itself; ``bind_workload`` checks
 what the queries say about the streams.
@@ -6,18 +6,19 @@ what the queries say about the streams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from catalog.errors import InvalidInput, SluiceError
+from catalog.errors import InvalidInput
 from catalog.values.plan import Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
+from service.document_errors import first_mistake, locating
 from service.inputs.validate import resolve_source, validate_source
 from service.stream_document import (
     FilesDocument,
@@ -29,9 +30,6 @@ from service.stream_document import (
     did_you_mean,
 )
 from service.yaml_document import ItemPath, YamlDocument, read_yaml
-
-#: Strategies that this version plans; the others are named in the error.
-PLANNED_STRATEGIES: tuple[Strategy, ...] = ("mem-opt",)
 
 
 class InvalidWorkload(InvalidInput):
@@ -72,16 +70,20 @@ class ScriptStep:
     Attributes:
         at_batch: Batch number, from 0.
         action: What changes.
-        name: Query that comes or goes.
-        query: The query that comes; None when one goes.
+        name: Query that comes or goes; empty for a migration.
+        query: The query that comes; None otherwise.
         path: Where it stands in the document.
+        strategy: Strategy to migrate to; None leaves it.
+        family_strategies: Strategies of single families to migrate to, by key or id.
     """
 
     at_batch: int
-    action: Literal["add", "remove"]
+    action: Literal["add", "remove", "migrate"]
     name: str
     query: WorkloadQuery | None
     path: ItemPath
+    strategy: Strategy | None = None
+    family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +95,18 @@ class Workload:
         document: Its text and positions, for errors found later.
         streams: Streams in file order; ids are 0, paths absolute.
         queries: Queries in force from batch 0.
-        strategy: Objective of the planner.
+        strategy: Strategy of families that have none of their own; None leaves it to the settings.
         script: Plan changes by batch, in file order within a batch.
+        family_strategies: Strategies of single families, by key (``A.k = B.k``) or id.
     """
 
     file: Path
     document: YamlDocument
     streams: tuple[Stream, ...]
     queries: tuple[WorkloadQuery, ...]
-    strategy: Strategy
+    strategy: Strategy | None
     script: tuple[ScriptStep, ...]
+    family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
 
     @contextmanager
     def locating(self, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
@@ -112,7 +116,7 @@ class Workload:
             path: Item of the document that is being looked at.
             text_at: Scalar that the error's own location refers to.
         """
-        with _locating(self.document, path, text_at=text_at):
+        with locating(self.document, path, text_at=text_at):
             yield
 
 
@@ -123,24 +127,18 @@ def load_workload(path: Path) -> Workload:
         InvalidYaml: The file is missing or not YAML.
         InvalidWorkload: A key is missing, unknown or of another type; a name is taken twice; a script removes
             what is not there.
-        WorkloadNotSupported: Another strategy, or a script that updates or migrates.
+        WorkloadNotSupported: A script that updates.
     """
     document = read_yaml(path)
     try:
         model = _WorkloadDocument.model_validate(document.value)
     except ValidationError as error:
-        raise _from_pydantic(error, document) from error
-    if model.strategy not in PLANNED_STRATEGIES:
-        raise WorkloadNotSupported(
-            f'strategy "{model.strategy}" is not supported yet',
-            hint=f"Write strategy: {PLANNED_STRATEGIES[0]}.",
-            location=document.location(("strategy",)),
-        )
+        raise first_mistake(error, document, InvalidWorkload, _known_keys) from error
     streams = _streams(model, document, path.absolute().parent)
     queries = tuple(_query(q, document, ("queries", i)) for i, q in enumerate(model.queries))
     script = _script(model, document)
     _check_names(queries, script, document)
-    return Workload(path, document, streams, queries, model.strategy, script)
+    return Workload(path, document, streams, queries, model.strategy, script, model.family_strategies)
 
 
 def check_sources(workload: Workload) -> None:
@@ -165,9 +163,11 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         numbered from 1 in the order in which they enter.
 
     Raises:
-        InvalidInput: A query cannot be bound; the location is in the file.
+        InvalidInput: A query cannot be bound, or a strategy is for a family that no query is of; the location
+            is in the file.
     """
     from planner.bind import bind  # loading sqlglot takes 0.2 s, which only those pay who bind
+    from planner.family_names import by_family
 
     streams = tuple(replace(stream, id=i) for i, stream in enumerate(workload.streams, start=1))
     by_name = {stream.name: stream for stream in streams}
@@ -178,6 +178,12 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
             bound[query.path] = replace(
                 bind(query.cql, by_name, name=query.name, query_id=number), backfill=query.backfill
             )
+    # Families may come with the script, so all of its queries count.
+    with workload.locating(("family_strategies",)):
+        by_family(workload.family_strategies, bound.values())
+    for step in workload.script:
+        with workload.locating((*step.path, "migrate", "family_strategies")):
+            by_family(step.family_strategies, bound.values())
     return streams, bound
 
 
@@ -191,18 +197,24 @@ class _QueryDocument(_Model):
     backfill: Backfill = "none"
 
 
+class _MigrateDocument(_Model):
+    strategy: Strategy | None = None
+    family_strategies: dict[str, Strategy] = Field(default_factory=dict)
+
+
 class _StepDocument(_Model):
     at_batch: int = Field(ge=0)
     add: _QueryDocument | None = None
     remove: str | None = None
+    migrate: _MigrateDocument | None = None
     update: Any = None  # accepted to say "not yet" instead of "unknown key"
-    migrate: Any = None
 
 
 class _WorkloadDocument(_Model):
     streams: list[StreamDocument] = Field(min_length=1)
     queries: list[_QueryDocument] = Field(default_factory=list)
-    strategy: Strategy = "mem-opt"
+    strategy: Strategy | None = None
+    family_strategies: dict[str, Strategy] = Field(default_factory=dict)
     script: list[_StepDocument] = Field(default_factory=list)
 
 
@@ -212,24 +224,10 @@ _MODELS: dict[str, type[BaseModel]] = {
     "queries": _QueryDocument,
     "script": _StepDocument,
     "add": _QueryDocument,
+    "migrate": _MigrateDocument,
     "files": FilesDocument,
     "http": HttpDocument,
     "generator": GeneratorDocument,
-}
-
-#: What pydantic's type errors mean to somebody who writes YAML.
-_EXPECTED = {
-    "model_type": "a mapping of keys to values",
-    "model_attributes_type": "a mapping of keys to values",
-    "dict_type": "a mapping of keys to values",
-    "list_type": "a list",
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
 }
 
 
@@ -237,7 +235,7 @@ def _streams(model: _WorkloadDocument, document: YamlDocument, base: Path) -> tu
     streams: list[Stream] = []
     seen: set[str] = set()
     for i, item in enumerate(model.streams):
-        with _locating(document, ("streams", i)):
+        with locating(document, ("streams", i)):
             stream = item.to_stream()
         if stream.name.lower() in seen:
             raise InvalidWorkload(
@@ -253,39 +251,41 @@ def _streams(model: _WorkloadDocument, document: YamlDocument, base: Path) -> tu
 
 
 def _query(item: _QueryDocument, document: YamlDocument, path: ItemPath) -> WorkloadQuery:
-    with _locating(document, path):
+    with locating(document, path):
         check_name("query", item.name, ("name",))
     return WorkloadQuery(item.name, item.cql, item.backfill, path, document.location(path).line)
 
 
 def _script(model: _WorkloadDocument, document: YamlDocument) -> tuple[ScriptStep, ...]:
-    steps: list[ScriptStep] = []
-    for i, item in enumerate(model.script):
-        path: ItemPath = ("script", i)
-        given = [name for name in ("add", "remove", "update", "migrate") if name in item.model_fields_set]
-        if len(given) != 1:
-            raise InvalidWorkload(
-                "a script step needs exactly one of add and remove",
-                detail=f"Given: {', '.join(given) or 'none'}.",
-                location=document.location(path),
-            )
-        if given[0] in ("update", "migrate"):
-            raise WorkloadNotSupported(
-                f"script step {given[0]} is not supported yet",
-                hint="Write add and remove steps.",
-                location=document.location((*path, given[0]), key=True),
-            )
-        if item.add is not None:
-            query = _query(item.add, document, (*path, "add"))
-            steps.append(ScriptStep(item.at_batch, "add", query.name, query, path))
-        elif item.remove is not None:
-            steps.append(ScriptStep(item.at_batch, "remove", item.remove, None, path))
-        else:
-            raise InvalidWorkload(
-                f"script step {given[0]} says nothing",
-                location=document.location((*path, given[0]), key=True),
-            )
+    steps = [_step(item, document, ("script", i)) for i, item in enumerate(model.script)]
     return tuple(sorted(steps, key=lambda step: step.at_batch))
+
+
+def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> ScriptStep:
+    given = [name for name in ("add", "remove", "migrate", "update") if name in item.model_fields_set]
+    if len(given) != 1:
+        raise InvalidWorkload(
+            "a script step needs exactly one of add, remove and migrate",
+            detail=f"Given: {', '.join(given) or 'none'}.",
+            location=document.location(path),
+        )
+    if given[0] == "update":
+        raise WorkloadNotSupported(
+            "script step update is not supported yet",
+            hint="Write add, remove and migrate steps.",
+            location=document.location((*path, "update"), key=True),
+        )
+    if item.add is not None:
+        query = _query(item.add, document, (*path, "add"))
+        return ScriptStep(item.at_batch, "add", query.name, query, path)
+    if item.remove is not None:
+        return ScriptStep(item.at_batch, "remove", item.remove, None, path)
+    if item.migrate is not None and (item.migrate.strategy or item.migrate.family_strategies):
+        own = item.migrate.family_strategies
+        return ScriptStep(item.at_batch, "migrate", "", None, path, item.migrate.strategy, own)
+    raise InvalidWorkload(
+        f"script step {given[0]} says nothing", location=document.location((*path, given[0]), key=True)
+    )
 
 
 def _check_names(
@@ -303,6 +303,8 @@ def _check_names(
     for query in queries:
         enter(query)
     for step in script:
+        if step.action == "migrate":
+            continue
         if step.query is not None:
             enter(step.query)
         elif step.name not in running:
@@ -315,67 +317,6 @@ def _check_names(
             running.discard(step.name)
 
 
-@contextmanager
-def _locating(document: YamlDocument, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
-    """Give errors raised inside a place in the document; the class of the error stays what it is."""
-    try:
-        yield
-    except InvalidInput as error:
-        if error.location is not None and error.location.file is None and text_at is not None:
-            error.location = document.inside_scalar(text_at, error.location)
-        elif error.location is None:
-            error.location = document.location((*path, *error.path))
-        raise
-
-
-def _from_pydantic(error: ValidationError, document: YamlDocument) -> SluiceError:
-    """Say the first mistake in our words."""
-    first = error.errors()[0]
-    path: ItemPath = tuple(first["loc"])
-    last = str(path[-1]) if path else ""
-    kind = first["type"]
-    if kind == "missing":
-        return InvalidWorkload(f'key "{last}" is missing', location=document.location(path[:-1]))
-    if kind == "extra_forbidden":
-        return InvalidWorkload(
-            f'key "{last}" is not known here',
-            hint=did_you_mean(last, _known_keys(path)),
-            location=document.location(path, key=True),
-        )
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _source_type_error(path, first.get("ctx", {}), document)
-    location = document.location(path)
-    where = f"{last}: " if isinstance(path[-1] if path else 0, str) else ""
-    if kind in _EXPECTED:
-        return InvalidWorkload(f"{where}expected {_EXPECTED[kind]}", location=location)
-    if kind == "literal_error":
-        known = [word.strip(" '") for word in first["ctx"]["expected"].replace(" or ", ",").split(",")]
-        return InvalidWorkload(
-            f'{where}"{first["input"]}" is not known',
-            detail=f"Known: {', '.join(known)}.",
-            hint=did_you_mean(str(first["input"]), known),
-            location=location,
-        )
-    message = first["msg"][:1].lower() + first["msg"][1:]
-    return InvalidWorkload(f"{where}{message}", location=location)
-
-
-def _source_type_error(path: ItemPath, context: dict[str, Any], document: YamlDocument) -> InvalidWorkload:
-    known = ["files", "http", "generator"]
-    tag = context.get("tag")
-    if tag is None:
-        return InvalidWorkload(
-            'key "type" is missing',
-            hint=f"Write one of {', '.join(known)}.",
-            location=document.location(path),
-        )
-    return InvalidWorkload(
-        f'source type "{tag}" is not known',
-        hint=did_you_mean(str(tag), known),
-        location=document.location((*path, "type")),
-    )
-
-
 def _known_keys(path: ItemPath) -> list[str]:
     """Return the keys allowed beside the last one of ``path``."""
     model: type[BaseModel] = _WorkloadDocument
@@ -384,4 +325,4 @@ def _known_keys(path: ItemPath) -> list[str]:
             model = GeneratedColumnDocument
         elif isinstance(item, str):
             model = _MODELS.get(item, model)
-    return [name for name in model.model_fields if name not in ("update", "migrate")]
+    return [name for name in model.model_fields if name != "update"]

@@ -19,17 +19,24 @@ from catalog.store import Store
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Backfill, Query
 from catalog.values.query_record import QueryRecord
+from catalog.values.statistics import Profile
 from catalog.values.stream import FilesSource, HttpSource, Stream
 from operators.dry_run import dry_run
 from planner.bind import bind
 from planner.build_plan import build_plan
+from planner.explain import FamilyReport
+from planner.preview import Preview
+from service.calibration import calibration_of
 from service.data_dir import DataDir, open_data_dir
 from service.engine import Engine, EngineStatus
 from service.inputs.errors import NotAnHttpStream
 from service.inputs.files import list_files
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
+from service.inputs.sample import CatalogRows
 from service.inputs.validate import resolve_source, validate_source
+from service.objective import Objective
+from service.preview import PreviewRequest, Statistician, explain_version, preview_change
 from service.results import ResultReader
 from service.settings import Settings
 from service.statistics import Statistics, read_statistics
@@ -92,6 +99,8 @@ class Workspace:
     results: ResultReader = field(init=False)
     engine: Engine = field(init=False)
     _inputs: Inputs = field(init=False)
+    _objective: Objective = field(init=False)
+    _statistician: Statistician = field(init=False)
     _watcher: Watcher = field(init=False)
 
     def start(self) -> None:
@@ -111,6 +120,10 @@ class Workspace:
         self.events = EventLog(self.data_dir.events_db)
         self.results = ResultReader(self.store, self.data_dir.results)
         self._inputs = Inputs(self.store, self.events)
+        self._objective = Objective.of_settings(self.settings)
+        rows = CatalogRows(self.store, self.events)
+        self._statistician = Statistician(self.store, rows, self.settings.bucket_count)
+        self._take_objective()
         self._watcher = Watcher(self.store, self.settings.list_interval_ms / 1000)
         self._watcher.start()
         self.engine.start()
@@ -192,6 +205,10 @@ class Workspace:
             StalePlanVersion: The newest plan is not ``if_match``.
             InvalidInput: The text cannot be meant.
         """
+        draft = self.validate(cql, name=name, backfill=backfill)
+        if self._objective.weighs_costs():
+            # Sampling reads files: what it finds is kept, so that it does not hold up others below.
+            self._statistician.profile([*(r.query for r in self.store.queries()), draft])
         with self.store.transaction():
             previous = self._expect(if_match)
             bound = replace(
@@ -215,6 +232,21 @@ class Workspace:
             record = self.store.remove_query(name, version)
             self._replan(previous)
         return self._status(record)
+
+    def preview(self, request: PreviewRequest) -> Preview:
+        """Return what a change would do; nothing is changed.
+
+        Raises:
+            InvalidInput: Something in the request cannot be meant; its ``path`` says where.
+            NameTaken: A query to be added has the name of another one.
+        """
+        calibration = calibration_of(self.store)
+        return preview_change(self.store, self._statistician, self._objective, calibration, request)
+
+    def explain(self, plan: Plan) -> dict[str, FamilyReport]:
+        """Return what the families of a plan version cost, by what is known now."""
+        calibration = calibration_of(self.store)
+        return explain_version(self.store, self._statistician, self._objective, calibration, plan)
 
     def query_status(self, name: str) -> QueryStatus:
         """Return the status of a query, removed ones included (the newest of that name)."""
@@ -261,11 +293,28 @@ class Workspace:
             )
         return previous
 
+    def _take_objective(self) -> None:
+        """Plan anew if the newest plan was chosen for other strategies than the settings name now."""
+        with self.store.transaction():
+            latest = self.store.latest_plan()
+            queries = [record.query for record in self.store.queries()]
+            if latest is not None and not self._objective.is_of(latest, queries):
+                self._replan(latest)
+
     def _replan(self, previous: Plan | None) -> Plan:
         """Plan all wanted queries and put the new version into the control log."""
         queries = [record.query for record in self.store.queries()]
         streams = {s.id: s for s in self.store.streams()}
-        plan = build_plan(queries, streams, previous)
+        objective = self._objective
+        plan = build_plan(
+            queries,
+            streams,
+            previous,
+            strategy=objective.strategy,
+            family_strategies=objective.by_family(queries),
+            profile=self._statistician.profile(queries) if objective.weighs_costs() else Profile(),
+            model=objective.models(calibration_of(self.store)).deciding,
+        )
         dry_run(previous, plan)
         self.store.append_control(plan=plan)
         return plan

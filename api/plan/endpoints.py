@@ -8,15 +8,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from api.dependencies import Limit, WorkspaceDep
-from api.errors import InvalidRequest
-from api.plan.schemas import PlanFormat, PlanOut, PlanVersionOut, PlanVersionPage
+from api.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
+from api.plan.schemas import PlanFormat, PlanOut, PlanVersionOut, PlanVersionPage, PreviewIn, PreviewOut
 from api.problems import problem_responses
 from api.routes import SluiceRoute
-from catalog.errors import PlanVersionNotFound
+from catalog.clock import wall_clock_us
+from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
 from catalog.values.plan import Plan
+from planner.preview_document import preview_document
 from planner.render import plan_document, render_dot, render_mermaid
+from service.workspace import Workspace
 
 router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)
+#: Calls on the plan as a whole, which are written with a colon.
+preview_router = APIRouter(tags=["plan"], route_class=SluiceRoute)
 
 MERMAID = "text/vnd.mermaid"
 DOT = "text/vnd.graphviz"
@@ -48,11 +53,30 @@ Format = Annotated[
     responses=problem_responses(InvalidRequest) | _FORMATS,
 )
 def show_plan(workspace: WorkspaceDep, form: Format = "json") -> Response:
-    """Show the newest plan version: families, chains, slices, queries and unions.
+    """Show the newest plan version: families, joins, slices, queries and unions, and what each costs.
 
-    `GET /engine` says which version is in force.
+    Costs are expectations by what is known of the streams now, under the paper's model (comparisons per
+    second) and the calibrated one (CPU seconds per second). `GET /engine` says which version is in force.
     """
-    return _rendered(workspace.store.latest_plan() or _NO_PLAN, form)
+    return _rendered(workspace, workspace.store.latest_plan() or _NO_PLAN, form)
+
+
+@preview_router.post(
+    "/plan:preview",
+    summary="Preview a change",
+    response_model=PreviewOut,
+    responses=problem_responses(MalformedBody, UnsupportedMediaType, InvalidRequest, InvalidInput, NameTaken),
+)
+def preview_plan(body: PreviewIn, workspace: WorkspaceDep) -> Response:
+    """Show what a change would do, and change nothing.
+
+    The answer has the plan that would be built, the primitives that lead to it from the running one, and
+    memory and CPU cost of every strategy side by side. Statistics are measured by the job, sampled from the
+    inputs where it has measured none, and overruled by those in the body.
+    """
+    document = preview_document(workspace.preview(body.to_request()), now_us=wall_clock_us())
+    answer = PreviewOut.model_validate(document).model_dump(mode="json")
+    return Response(json.dumps(answer, ensure_ascii=False), media_type="application/json")
 
 
 @router.get("/versions", summary="List plan versions", responses=problem_responses(InvalidRequest))
@@ -80,14 +104,15 @@ def show_version(
     form: Format = "json",
 ) -> Response:
     """Show one version of the plan."""
-    return _rendered(workspace.store.plan_version(version), form)
+    return _rendered(workspace, workspace.store.plan_version(version), form)
 
 
-def _rendered(plan: Plan, form: PlanFormat) -> Response:
+def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
     headers = {"ETag": f'"{plan.version}"', "Cache-Control": "no-cache"}
     if form == "mermaid":
         return Response(render_mermaid(plan) + "\n", media_type=MERMAID, headers=headers)
     if form == "dot":
         return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
-    document = PlanOut.model_validate(plan_document(plan)).model_dump(mode="json")
+    costed = plan_document(plan, workspace.explain(plan))
+    document = PlanOut.model_validate(costed).model_dump(mode="json")
     return Response(json.dumps(document, ensure_ascii=False), media_type="application/json", headers=headers)

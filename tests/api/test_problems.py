@@ -105,8 +105,8 @@ def test_a_problem_carries_place_detail_and_hint() -> None:
 
 
 def test_a_path_becomes_a_json_pointer() -> None:
-    error = InvalidInput("bad", path=("columns", "a/b~c", 0))
-    assert [fault.pointer for fault in problem(error, "/").errors] == ["#/columns/a~1b~0c/0"]
+    error = InvalidInput("bad", path=("columns", "a/b~c", 0, "A.v < 1"))
+    assert [fault.pointer for fault in problem(error, "/").errors] == ["#/columns/a~1b~0c/0/A.v%20%3C%201"]
 
 
 def test_every_fault_of_a_request_is_listed() -> None:

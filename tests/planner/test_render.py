@@ -47,3 +47,64 @@ def test_the_document_is_json_with_null_for_unbounded() -> None:
     assert family["chains"]["a"][0]["window"] == "[0s, unbounded)"
     assert family["queries"][0]["window_us"] == {"a": None, "b": 10_000_000}
     assert family["queries"][0]["residual"] == "A.v < B.v"
+
+
+def test_joins_are_named_where_there_are_several() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    assert render_text(build_plan(queries, STREAMS, strategy="pushdown")).splitlines() == [
+        "family A.k = B.k  pushdown",
+        "  join p1  rows of A for q1, not for q2",
+        "    slice 1 [0s, 10s)  queries q1",
+        "  join p2  rows of A for q2",
+        "    slice 1 [0s, 30s)  queries q1 q2  keep A.v < 0.2",
+    ]
+    assert render_text(build_plan([a_query(1, 10, 20)], STREAMS, strategy="unshared")).splitlines() == [
+        "family A.k = B.k  unshared",
+        "  chain of A",
+        "    slice 1 [0s, 10s)  queries q1",
+        "  chain of B",
+        "    slice 1 [0s, 20s)  queries q1",
+    ]
+
+
+def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pushdown"))["families"]
+    assert "chains" not in family
+    assert [(j["id"], j["queries"], j["partition"]) for j in family["joins"]] == [
+        ("p1", ["q1"], {"side": "a", "one_of": ["q1"], "none_of": ["q2"]}),
+        ("p2", ["q1", "q2"], {"side": "a", "one_of": ["q2"], "none_of": []}),
+    ]
+    assert family["unions"][0] == {
+        "query": "q1",
+        "joins": [
+            {"join": "p1", "slices": {"a": [1], "b": [1]}},
+            {"join": "p2", "slices": {"a": [1], "b": [1]}},
+        ],
+    }
+    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pullup"))["families"]
+    assert family["chains"] == family["joins"][0]["chains"]
+    assert family["joins"][0]["selections_pulled_up"]
+
+
+def test_a_drawing_has_a_ladder_per_join() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    lines = render_mermaid(build_plan(queries, STREAMS, strategy="pushdown")).splitlines()
+    assert lines[4:] == [
+        '    f1_p1_ab1["p1: slice 1 [0s, 10s)"]',
+        '    f1_p2_ab1["p2: slice 1 [0s, 30s)"]',
+        '    f1_u1(("union"))',
+        '    f1_u2(("union"))',
+        '    f1_q1(["q1"])',
+        '    f1_q2(["q2"])',
+        "  end",
+        '  s1 -->|"for q1, not for q2"| f1_p1_ab1',
+        "  s2 --> f1_p1_ab1",
+        '  s1 -->|"A.v #lt; 0.2, for q2"| f1_p2_ab1',
+        "  s2 --> f1_p2_ab1",
+        "  f1_p1_ab1 --> f1_u1",
+        "  f1_p2_ab1 --> f1_u1",
+        "  f1_u1 --> f1_q1",
+        "  f1_p2_ab1 --> f1_u2",
+        '  f1_u2 -->|"A.v #lt; 0.2"| f1_q2',
+    ]

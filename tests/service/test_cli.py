@@ -37,11 +37,105 @@ def test_the_plan_of_a_workload_is_printed(workload: Path) -> None:
     done = sluice("plan", workload)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        "family A.k = B.k\n"
-        "  slice 1 [0s, 10s)   queries q1 q2\n"
-        "  slice 2 [10s, 30s)  queries q2  keep A.v < 0.2\n"
+    lines = done.stdout.splitlines()
+    assert lines[:4] == [
+        "family A.k = B.k",
+        "  slice 1 [0s, 10s)   queries q1 q2",
+        "  slice 2 [10s, 30s)  queries q2  keep A.v < 0.2",
+        "",
+    ]
+    assert [line.split()[0] for line in lines[5:10]] == [
+        "unshared",
+        "pullup",
+        "pushdown",
+        "mem-opt",
+        "cpu-opt",
+    ]
+    assert lines[8].endswith("chosen")
+    assert lines[10].startswith("  mem-opt (fewest rows): decided by memory rows, ")
+    assert lines[11] == "  A: 1,000 rows/s (assumed), 64 bytes/row (assumed)"
+    assert lines[12] == "    0.5 pass A.v < 0.2 (assumed)"
+
+
+def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
+    workload: Path, tmp_path: Path
+) -> None:
+    statistics = tmp_path / "statistics.yaml"
+    statistics.write_text(
+        "streams: {A: {rate: 50, row_bytes: 48}, B: {rate: 50}}\n"
+        "filters: {0.2 > A.v: 0.2}\n"
+        "join_selectivity: 0.025\n"
     )
+    options = ("--statistics", statistics, "--cost-model", "paper", "--c-sys", "100", "--strategy", "cpu-opt")
+    done = sluice("plan", workload, *options, "--chain", "10, 30s")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("family A.k = B.k  cpu-opt\n")
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert rows["chain"][1:5] == rows["mem-opt"][1:5]  # the same boundaries
+    assert rows["mem-opt"][1] == "2,200"  # Equation 3
+    assert "cpu-opt (least CPU of all chains, paper model): beaten by pushdown by system, " in done.stdout
+    assert "  A: 50 rows/s (given), 48 bytes/row (given)\n    0.2 pass A.v < 0.2 (given)\n" in done.stdout
+
+
+def test_the_json_of_a_plan_has_costs_and_statistics(workload: Path) -> None:
+    done = sluice("plan", workload, "--format", "json", "--chain", "A=10,30", "--chain", "B=30")
+    document = json.loads(done.stdout)
+
+    (family,) = document["families"]
+    assert list(family["costs"]) == ["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
+    assert family["chain"]["joins"][0]["boundaries_s"] == {"a": [10.0, 30.0], "b": [30.0]}
+    assert family["chains"]["a"][0]["cost"]["comparisons_per_s"]["probe"] > 0
+    assert document["statistics"]["streams"]["A"]["rate"]["origin"] == "assumed"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--chain", "10"], 'the chain of "A" ends at 10 s, not at the largest window'),
+        (["--chain", "10,x"], 'chain "10,x": "x" is not a length of time'),
+        (["--chain", "0,30"], 'chain "0,30": a slice cannot end at 0'),
+        (["--chain", "C=30"], '"C" is no side of the family'),
+        (["--chain", "A=10,30"], 'the chain of "B" is missing'),
+        (["--chain", "30", "--chain", "A=30"], "a chain is given for both streams and for one"),
+        (["--chain", "30", "--chain-family", "A.k = B.v"], 'family "A.k = B.v" does not exist'),
+    ],
+)
+def test_a_chain_that_cannot_be_meant_exits_2(workload: Path, options: list[str], error: str) -> None:
+    done = sluice("plan", workload, *options)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {error}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "error"),
+    [
+        ("streams: {A: {rate: -1}}", "1:21", "rate: input should be greater than or equal to 0"),
+        ("streams: {A: {rat: 1}}", "1:15", 'key "rat" is not known here'),
+        ("streams: {AA: {rate: 1}}", "1:15", 'stream "AA" does not exist'),
+        ("join_selectivity: 2", "1:19", "join_selectivity: input should be less than or equal to 1"),
+        ("filters: {A.v < 0.3: 0.5}", "1:22", 'no query has the filter "A.v < 0.3"'),
+        ("filters: {A.v <: 0.5}", "1:11", "the condition is not complete"),
+        ("[", "2:1", "not valid YAML: expected the node content, but found '<stream end>'"),
+    ],
+)
+def test_statistics_that_cannot_be_meant_exit_2_with_their_place(
+    workload: Path, tmp_path: Path, text: str, place: str, error: str
+) -> None:
+    statistics = tmp_path / "statistics.yaml"
+    statistics.write_text(text + "\n")
+    done = sluice("plan", workload, "--statistics", statistics)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {statistics}:{place}: {error}\n")
+
+
+def test_options_of_a_workload_are_refused_without_one() -> None:
+    done = sluice("plan", "--strategy", "cpu-opt")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --strategy needs a workload file\n")
 
 
 @pytest.mark.parametrize(("form", "start"), [("json", "{"), ("mermaid", "flowchart"), ("dot", "digraph")])

@@ -43,6 +43,17 @@ def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pyte
         load_settings()
 
 
+def test_strategies_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_STRATEGY", "cpu-opt")
+    monkeypatch.setenv("SLUICE_FAMILY_STRATEGIES", '{"A.k = B.k": "unshared"}')
+
+    settings = load_settings()
+
+    assert (settings.strategy, settings.family_strategies) == ("cpu-opt", {"A.k = B.k": "unshared"})
+    with pytest.raises(InvalidSetting, match="setting \"strategy\" cannot be 'best'"):
+        load_settings(strategy="best")
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1  # type: ignore[misc]  # the test is that it fails

@@ -45,7 +45,8 @@ def test_streams_are_read_with_paths_from_the_files_own_directory(tmp_path: Path
     assert (a.event_time, a.lateness_us, b.lateness_us) == ("ts", 5_000_000, 0)
     assert a.source == FilesSource("parquet", str(tmp_path / "data" / "A"), 1)
     assert b.source == FilesSource("parquet", str(tmp_path / "data" / "B"), None)
-    assert workload.strategy == "mem-opt"
+    assert workload.strategy is None
+    assert workload.family_strategies == {}
 
 
 def test_http_and_generator_sources_are_read(tmp_path: Path) -> None:
@@ -88,6 +89,26 @@ script:
     ]
     assert steps[0].query is not None
     assert steps[0].query.backfill == "state"
+
+
+def test_a_migration_says_which_strategies_it_leads_to(tmp_path: Path) -> None:
+    text = """\
+strategy: pullup
+family_strategies: {B.k = A.k: unshared}
+script:
+  - {at_batch: 3, migrate: {strategy: cpu-opt}}
+  - at_batch: 5
+    migrate:
+      family_strategies: {A.k = B.k: pushdown}
+"""
+    workload = load_workload(write(tmp_path, STREAMS + QUERIES + text))
+    bind_workload(workload)
+
+    assert (workload.strategy, workload.family_strategies) == ("pullup", {"B.k = A.k": "unshared"})
+    assert [(step.action, step.strategy, step.family_strategies) for step in workload.script] == [
+        ("migrate", "cpu-opt", {}),
+        ("migrate", None, {"A.k = B.k": "pushdown"}),
+    ]
 
 
 def test_queries_are_bound_in_the_order_in_which_they_enter(tmp_path: Path) -> None:
@@ -138,7 +159,12 @@ script:
         (STREAMS.replace("name: B", "name: a"), (7, 11), 'stream "a" is declared twice'),
         (STREAMS.replace("name: B", "name: 2b"), (7, 11), 'stream name "2b" is not allowed'),
         (STREAMS.replace("name: B", "name: 2"), (7, 11), "name: expected text"),
-        (STREAMS + "strategy: cpu-opt\n", (11, 11), 'strategy "cpu-opt" is not supported yet'),
+        (STREAMS + "strategy: cpu-best\n", (11, 11), 'strategy: "cpu-best" is not known'),
+        (
+            STREAMS + QUERIES + "family_strategies: {A.k = B.v: cpu-opt}\n",
+            (13, 32),
+            'family "A.k = B.v" does not exist',
+        ),
         (STREAMS + QUERIES + QUERIES[9:], (13, 12), 'query "q1" is declared twice'),
         (STREAMS + QUERIES.replace("A.v", "A.w"), (12, 93), 'column "w" does not exist in stream "A"'),
         (
@@ -149,12 +175,27 @@ script:
         (
             STREAMS + QUERIES + "script: [{at_batch: 1}]\n",
             (13, 10),
-            "a script step needs exactly one of add and remove",
+            "a script step needs exactly one of add, remove and migrate",
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {}}]\n",
             (13, 24),
-            "script step migrate is not supported yet",
+            "script step migrate says nothing",
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {strategy: best}}]\n",
+            (13, 44),
+            'strategy: "best" is not known',
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {strateg: mem-opt}}]\n",
+            (13, 34),
+            'key "strateg" is not known here',
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, update: {name: q1}}]\n",
+            (13, 24),
+            "script step update is not supported yet",
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, remove:}]\n",
