@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
+from catalog.values.plan import Strategy
+
 SideName = Literal["l", "r"]
 Backfill = Literal["none", "state"]
 #: How a query is written; each form fixes how windows are said.
@@ -264,11 +266,20 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change of plan at a batch boundary: exactly one of ``add`` and ``remove``."""
+    """A change of plan at a batch boundary: exactly one of ``add``, ``remove`` and ``migrate``."""
 
     at_batch: int
     add: QuerySpec | None = None
     remove: str | None = None
+    migrate: Strategy | None = None
+
+    def document(self) -> dict[str, object]:
+        """Return the step as plain values, for YAML."""
+        if self.add is not None:
+            return {"at_batch": self.at_batch, "add": _entry(self.add)}
+        if self.migrate is not None:
+            return {"at_batch": self.at_batch, "migrate": {"strategy": self.migrate}}
+        return {"at_batch": self.at_batch, "remove": self.remove}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +291,18 @@ class WorkloadSpec:
         queries: In force from batch 0 on.
         script: Changes, ascending by batch.
         seed: Seed it was made from, for the report.
+        strategy: Objective in force from batch 0 on; no result depends on it.
     """
 
     streams: tuple[StreamSpec, ...]
     queries: tuple[QuerySpec, ...]
     script: tuple[Step, ...] = ()
     seed: int = 0
+    strategy: Strategy = "mem-opt"
+
+    def strategies(self) -> tuple[Strategy, ...]:
+        """Return the objectives in force one after the other."""
+        return (self.strategy, *(s.migrate for s in self.script if s.migrate is not None))
 
     def stream(self, name: str) -> StreamSpec:
         """Return the stream of that name."""
@@ -312,14 +329,9 @@ class WorkloadSpec:
             }
             for s in self.streams
         ]
-        script: list[dict[str, object]] = [
-            {"at_batch": s.at_batch, "add": _entry(s.add)}
-            if s.add is not None
-            else {"at_batch": s.at_batch, "remove": s.remove}
-            for s in self.script
-        ]
         queries = [_entry(q) for q in self.queries]
-        return {"streams": streams, "queries": queries, "strategy": "mem-opt"} | (
+        script = [step.document() for step in self.script]
+        return {"streams": streams, "queries": queries, "strategy": self.strategy} | (
             {"script": script} if script else {}
         )
 

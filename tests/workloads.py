@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from catalog.values.plan import Strategy
 from tests.oracle import FamilySide, UndecidedError, check_columns, replay
 from tests.random_streams import KEYS, cut_into_files, random_table
 from tests.workload_spec import (
@@ -284,7 +285,7 @@ _DEFAULT_SIZE = Size()
 
 
 def make_workload(
-    seed: int, directory: Path, size: Size = _DEFAULT_SIZE
+    seed: int, directory: Path, size: Size = _DEFAULT_SIZE, strategies: Sequence[Strategy] = ("mem-opt",)
 ) -> tuple[WorkloadSpec, dict[str, list[pa.Table]]]:
     """Make a random workload and write its files and ``WORKLOAD.yaml``.
 
@@ -292,14 +293,27 @@ def make_workload(
         seed: The only source of randomness.
         directory: Where to write.
         size: How large it is to be.
+        strategies: Objectives to run it under, one after the other, changed at random batches.
 
     Returns:
         The description and each stream's tables in file order.
     """
     maker = _Maker(seed, directory, size)
-    spec = maker.make()
+    spec = _under(maker.make(), maker.files, strategies)
     write_workload(spec, maker.files, directory)
     return spec, maker.files
+
+
+def _under(
+    spec: WorkloadSpec, files: dict[str, list[pa.Table]], strategies: Sequence[Strategy]
+) -> WorkloadSpec:
+    """Begin with the first objective and go over to the others, in order, at batches drawn apart."""
+    rng = np.random.default_rng([spec.seed, len(strategies)])  # the workload stays that of its seed
+    last = replay(spec, files).batches - 1
+    at = np.sort(rng.integers(1, max(2, last + 1), size=len(strategies) - 1))
+    changes = [Step(int(n), migrate=s) for n, s in zip(at, strategies[1:], strict=True)] if last else []
+    script = sorted([*spec.script, *changes], key=lambda step: step.at_batch)
+    return replace(spec, strategy=strategies[0], script=tuple(script))
 
 
 def write_workload(spec: WorkloadSpec, files: dict[str, list[pa.Table]], directory: Path) -> Path:

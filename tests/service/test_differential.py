@@ -6,46 +6,55 @@ start checks a lot. A failure prints its seed; ``make_workload(seed, directory, 
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from catalog.values.plan import Strategy
 from tests.oracle import Oracle
 from tests.sluice_run import Mode, assert_equals_oracle, run
 from tests.workloads import Size, make_workload
 
+STRATEGIES: tuple[Strategy, ...] = ("unshared", "pullup", "pushdown", "mem-opt", "cpu-opt")
+
 SIZE = Size(rows=500, queries=8, steps=4)
 LARGE = Size(rows=3000, queries=14, steps=8, max_pairs=40_000)
 
-#: Seed, buckets, way of results. Of 160 seeds these say most: in each, at least six of eight queries have
-#: results, lateness changes the answer of four or more and (but for 157) backfill that of two; together they
-#: have every key type, three families at once and self-joins.
-FEW: tuple[tuple[int, int, Mode], ...] = (
-    (159, 1, "per-query"),
-    (30, 2, "shared"),
-    (83, 3, "per-query"),
-    (157, 4, "per-query"),
-    (107, 5, "shared"),
+#: Seed, buckets, way of results, objectives in turn. Of 160 seeds these say most: in each, at least six of
+#: eight queries have results, lateness changes the answer of four or more and (but for 157) backfill that of
+#: two; together they have every key type, three families at once and self-joins.
+FEW: tuple[tuple[int, int, Mode, tuple[Strategy, ...]], ...] = (
+    (159, 1, "per-query", ("mem-opt",)),
+    (30, 2, "shared", ("pushdown", "cpu-opt")),
+    (83, 3, "per-query", ("unshared", "mem-opt", "pullup")),
+    (157, 4, "per-query", ("cpu-opt", "unshared")),
+    (107, 5, "shared", ("pullup", "pushdown", "mem-opt")),
 )
 
 
-def check(seed: int, directory: Path, buckets: int, mode: Mode, size: Size) -> None:
-    spec, files = make_workload(seed, directory, size)
-    print(f"seed {seed}, buckets {buckets}, {mode}: {directory}")
+def check(
+    seed: int, directory: Path, buckets: int, mode: Mode, size: Size, strategies: Sequence[Strategy]
+) -> None:
+    spec, files = make_workload(seed, directory, size, strategies)
+    print(f"seed {seed}, buckets {buckets}, {mode}, {' then '.join(strategies)}: {directory}")
     outcome = run(directory / "WORKLOAD.yaml", directory / "out", mode=mode, buckets=buckets)
     assert_equals_oracle(outcome, directory / "out", Oracle(spec, files), mode)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "buckets", "mode"), FEW)
-def test_random_workload_equals_oracle(seed: int, buckets: int, mode: Mode, tmp_path: Path) -> None:
-    check(seed, tmp_path, buckets, mode, SIZE)
+@pytest.mark.parametrize(("seed", "buckets", "mode", "strategies"), FEW)
+def test_random_workload_equals_oracle(
+    seed: int, buckets: int, mode: Mode, strategies: tuple[Strategy, ...], tmp_path: Path
+) -> None:
+    check(seed, tmp_path, buckets, mode, SIZE, strategies)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_many_random_workloads_equal_oracle(seed: int, tmp_path: Path) -> None:
-    check(
-        seed, tmp_path, 1 + seed % 5, "shared" if seed % 3 == 0 else "per-query", SIZE if seed % 2 else LARGE
-    )
+    mode: Mode = "shared" if seed % 3 == 0 else "per-query"
+    strategies = random.Random(seed).sample(STRATEGIES, k=1 + seed % 3)
+    check(seed, tmp_path, 1 + seed % 5, mode, SIZE if seed % 2 else LARGE, strategies)
