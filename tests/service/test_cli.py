@@ -116,7 +116,7 @@ def test_a_chain_that_cannot_be_meant_exits_2(workload: Path, options: list[str]
         ("streams: {AA: {rate: 1}}", "1:15", 'stream "AA" does not exist'),
         ("join_selectivity: 2", "1:19", "join_selectivity: input should be less than or equal to 1"),
         ("filters: {A.v < 0.3: 0.5}", "1:22", 'no query has the filter "A.v < 0.3"'),
-        ("filters: {A.v <: 0.5}", "1:11", "the condition is not complete"),
+        ("filters: {A.v <: 0.5}", "1:11", "the query ends too early"),
         ("[", "2:1", "not valid YAML: expected the node content, but found '<stream end>'"),
     ],
 )

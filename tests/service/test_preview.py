@@ -220,7 +220,7 @@ def test_a_plan_version_is_explained_by_what_is_known_now(store: Store) -> None:
         (
             {"statistics": GivenStatistics(filters={"A.v <": 0.5})},
             InvalidInput,
-            "the condition is not complete",
+            "the query ends too early",
             ("statistics", "filters", "A.v <"),
         ),
         (

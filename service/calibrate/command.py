@@ -1,0 +1,76 @@
+"""``sluice calibrate``: measure, fit, keep and print the constants of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple
+
+import numpy as np
+
+from catalog.clock import wall_clock_us
+from catalog.store import Store
+from catalog.values.calibration import Calibration
+from planner.costs.calibrated import CONSTANTS
+from planner.costs.shipped import SHIPPED
+from service.calibrate.fit import Fit, Run, fit
+from service.calibrate.runs import calibration_runs
+from service.calibration import store_calibration
+from service.data_dir import open_data_dir
+from service.settings import Settings
+
+#: Random workloads beside the corners, and batches measured of each: about three minutes.
+RANDOM_WORKLOADS, BATCHES = 28, 12
+#: For a first look, in well below a minute.
+QUICK_RANDOM_WORKLOADS, QUICK_BATCHES = 4, 4
+
+
+def calibrate_command(settings: Settings, *, quick: bool, say: Callable[[str], None]) -> Calibration:
+    """Calibrate this machine, keep the constants in the data directory's catalog and print them.
+
+    Args:
+        settings: Settings that name the data directory, or a catalog elsewhere.
+        quick: Take fewer and shorter runs; the constants are rougher.
+        say: Prints a line.
+
+    Returns:
+        The constants.
+
+    Raises:
+        DataDirUnusable: The data directory cannot be made.
+        CatalogDown: The catalog cannot be opened.
+    """
+    directory = open_data_dir(settings.data_dir)
+    store = Store.open(settings.catalog_url or directory.catalog_url)
+    try:
+        workloads, batches = (QUICK_RANDOM_WORKLOADS, QUICK_BATCHES) if quick else (RANDOM_WORKLOADS, BATCHES)
+        runs = calibration_runs(workloads, batches, say=say)
+        fitted = fit(runs, now_us=wall_clock_us())
+        store_calibration(store, fitted.calibration)
+    finally:
+        store.close()
+    for line in report(fitted, runs):
+        say(line)
+    return fitted.calibration
+
+
+def report(fitted: Fit, runs: list[Run]) -> list[str]:
+    """Return the table of constants and errors, line by line."""
+    errors = np.abs(fitted.errors)
+    lines = ["", f"{'constant':<20} {'this machine':>14} {'shipped':>14}"]
+    for name, own, shipped in zip(CONSTANTS, astuple(fitted.calibration), astuple(SHIPPED), strict=False):
+        lines.append(f"{name:<20} {_time(own):>14} {_time(shipped):>14}")
+    worst = int(np.argmax(errors))
+    lines += [
+        "",
+        f"{len(runs)} runs; relative error: median {np.median(errors):.1%}, "
+        f"9 of 10 within {np.quantile(errors, 0.9):.1%}, worst {errors[worst]:.1%} ({runs[worst].name})",
+    ]
+    return lines
+
+
+def _time(seconds: float) -> str:
+    """Write a constant in the unit that suits it."""
+    for factor, unit in ((1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1.0:
+            return f"{seconds * factor:.2f} {unit}"
+    return f"{seconds * 1e9:.2f} ns"

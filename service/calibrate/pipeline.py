@@ -1,0 +1,199 @@
+"""The job's pipeline in this process, without Spark: the workers' own code, its CPU time, its counters.
+
+    files ── SluiceReader.read ── payloads ── ChainProcessor.handleInputRows ── state in memory, result files
+             (read, PACK, encode)             (decode, join, store, write)
+
+What Spark adds stands still whatever the plan: planning a batch, the shuffle, the JVM's side of the state
+store. So it is left out, here as in the constants.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import pickle
+import tempfile
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from catalog.codec import encode
+from catalog.values.batch import SliceCounters
+from catalog.values.plan import ControlRecord, Plan, Strategy
+from operators.pack import packer
+from service.calibrate.memory_state import MemoryHandle
+from service.calibrate.workload import Batch, Workload
+from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
+from service.sinks.result_files import ResultWriter
+from service.source import ControlPartition, PackPartition, SluiceReader
+
+_CACHE_BYTES = 1 << 30
+#: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
+_TURN = 4
+
+
+@dataclass(slots=True)
+class Measured:
+    """What a plan cost on a workload, once its windows were full.
+
+    Attributes:
+        batches: Batches measured.
+        pack_s: CPU seconds of reading and packing, all batches.
+        chain_s: CPU seconds of joining, storing and writing, all batches.
+        stored_segments: New segments, all batches.
+        stored_bytes: Bytes of them.
+        slices: Counters summed over buckets and batches, by join, side and slice number; ``rows``, ``bytes``
+            and ``segments``, too, are sums over batches.
+    """
+
+    batches: int = 0
+    pack_s: float = 0.0
+    chain_s: float = 0.0
+    stored_segments: int = 0
+    stored_bytes: int = 0
+    slices: dict[tuple[str, str, int], SliceCounters] = field(default_factory=dict)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all batches."""
+        return self.pack_s + self.chain_s
+
+    def count(self, reports: list[dict[str, Any]]) -> None:
+        """Add the counters of a batch's reports."""
+        for report in reports:
+            for facts in report["slices"]:
+                counters = SliceCounters(**facts)
+                key = counters.join, counters.side, counters.slice
+                known = self.slices.get(key)
+                self.slices[key] = counters if known is None else _sum(known, counters)
+
+
+def measure(workload: Workload, plans: Mapping[Strategy, Plan], *, batches: int) -> dict[Strategy, Measured]:
+    """Run several plans over the same rows, a few batches each in turn, and take their CPU time.
+
+    In turn, so that whatever else the machine does meets all of them alike, and the first of them rotates, so
+    that none always finds the processor's caches as the same other one has left them.
+
+    Args:
+        workload: Streams and queries.
+        plans: Plans by strategy.
+        batches: Batches to measure once the windows are full; rounded up to whole turns.
+
+    Returns:
+        What each plan cost.
+    """
+    with tempfile.TemporaryDirectory(prefix="sluice-calibrate-") as directory:
+        pipelines = {name: _Pipeline(workload, plan, Path(directory)) for name, plan in plans.items()}
+        measured = {name: Measured() for name in plans}
+        fill, turns = (-(-n // _TURN) for n in (workload.batches_to_fill, batches))
+        names = list(plans)
+        for turn, some in enumerate(
+            itertools.islice(workload.batches(Path(directory), at_once=_TURN), fill + turns)
+        ):
+            if turn == fill:
+                gc.collect()
+            for name in names:
+                for batch in some:
+                    pipelines[name].process(batch, measured[name] if turn >= fill else None)
+            names = [*names[1:], names[0]]
+        for pipeline in pipelines.values():
+            pipeline.close()
+        return measured
+
+
+def _sum(one: SliceCounters, other: SliceCounters) -> SliceCounters:
+    counted = [f.name for f in fields(SliceCounters) if f.type == "int" and f.name != "slice"]
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in counted})
+
+
+@dataclass(slots=True)
+class _Pipeline:
+    """One plan's job: a reader, and a state per bucket."""
+
+    workload: Workload
+    plan: Plan
+    directory: Path
+    options: ChainOptions = field(init=False)
+    reader: SluiceReader = field(init=False)
+    packers: dict[int, bytes] = field(init=False)
+    handles: list[MemoryHandle] = field(init=False)
+
+    def __post_init__(self) -> None:
+        buckets = self.workload.buckets
+        self.options = ChainOptions(
+            checkpoint_id=uuid.uuid4().hex,
+            bucket_keys=tuple(range(buckets)),
+            cache_dir=None,
+            cache_bytes=_CACHE_BYTES,
+            engine_lock="",
+            writer=ResultWriter(str(self.directory), None, 1),
+        )
+        keys = ",".join(str(bucket) for bucket in range(buckets))
+        self.reader = SluiceReader({"bucket_keys": keys})
+        self.packers = {s.id: pickle.dumps(packer(self.plan, s, buckets)) for s in self.plan.streams}
+        self.handles = [MemoryHandle() for _ in range(buckets)]
+
+    def process(self, batch: Batch, into: Measured | None) -> None:
+        """Process one batch."""
+        number = batch.number
+        records = (encode(ControlRecord(seq=1, plan=self.plan)).decode(),) if number == 0 else ()
+        late_bound_us = None if number == 0 else self._bound(number)
+        partitions: list[ControlPartition | PackPartition] = [ControlPartition(batch=number, records=records)]
+        for order, piece in enumerate(batch.pieces, 1):
+            compiled = self.packers[piece.stream_id]
+            partitions.append(PackPartition(order, number, compiled, piece, late_bound_us))
+        stored = self._stored()
+        started_s = time.process_time()
+        payloads = self._payloads(partitions)
+        packed_s = time.process_time()
+        texts = [text for bucket in payloads for text in self._joined(bucket, payloads[bucket])]
+        joined_s = time.process_time()
+        reports: list[dict[str, Any]] = [json.loads(text) for text in texts]
+        if into is not None:
+            into.batches += 1
+            into.pack_s += packed_s - started_s
+            into.chain_s += joined_s - packed_s
+            segments, size = self._stored()
+            into.stored_segments += segments - stored[0]
+            into.stored_bytes += size - stored[1]
+            into.count(reports)
+        for report in reports:
+            for file in report["files"]:
+                (self.directory / file["path"]).unlink()
+
+    def close(self) -> None:
+        """Let go of what the worker's cache holds."""
+        forget_checkpoint(self.options.checkpoint_id)
+
+    def _payloads(self, partitions: list[ControlPartition | PackPartition]) -> dict[int, list[bytes]]:
+        """Read and pack: what a reader's tasks do."""
+        payloads: dict[int, list[bytes]] = defaultdict(list)
+        for partition in partitions:
+            for rows in self.reader.read(partition):
+                for bucket, payload in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                    payloads[bucket].append(payload)
+        return payloads
+
+    def _joined(self, bucket: int, payloads: list[bytes]) -> Iterator[str]:
+        """Join, store and write: what the stateful operator's task does for a bucket."""
+        processor = ChainProcessor(self.options)
+        processor.init(self.handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
+        frame = pd.DataFrame({"payload": payloads})
+        for output in processor.handleInputRows((bucket,), iter([frame]), None):
+            yield from output["report"]
+
+    def _stored(self) -> tuple[int, int]:
+        """Return number and bytes of the segments stored so far."""
+        states = [state for handle in self.handles for state in handle.map_states.values()]
+        return sum(state.writes for state in states), sum(state.bytes_written for state in states)
+
+    def _bound(self, number: int) -> int:
+        """Watermark at the start of a batch: no later than the newest row of the one before."""
+        return round((number - 1) * self.workload.batch_s * 1_000_000)

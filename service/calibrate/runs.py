@@ -1,0 +1,85 @@
+"""Running the designed workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from catalog.values.plan import Plan, Strategy
+from planner.build_plan import build_plan
+from planner.costs.cost import CostModel
+from planner.costs.paper_model import PaperModel
+from service.calibrate.counted_work import counted_work
+from service.calibrate.designs import Design, designs
+from service.calibrate.fit import Run
+from service.calibrate.pipeline import measure
+from service.calibrate.workload import Workload
+
+#: The same rows on every machine.
+SEED = 20_060_912
+
+
+def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]) -> list[Run]:
+    """Run the designed workloads and return what they took.
+
+    Args:
+        workloads: Random workloads beside the corners.
+        batches: Batches to measure of each.
+        say: Prints a line per workload.
+    """
+    chosen = list(designs(workloads, seed=SEED))
+    warm_up(chosen[0].workload)
+    runs = []
+    for number, design in enumerate(chosen, 1):
+        found = runs_of(design, batches)
+        took = ", ".join(f"{s} {_ms(r, design)}" for s, r in zip(design.strategies, found, strict=True))
+        say(f"[{number}/{len(chosen)}] {design.workload.name}: {took} ms of CPU per batch")
+        runs += found
+    return runs
+
+
+def runs_of(design: Design, batches: int) -> list[Run]:
+    """Run a design's workload under each of its strategies."""
+    workload, planned = design.workload, plans(design.workload, design.strategies)
+    measured = measure(workload, planned, batches=batches)
+    seconds = {name: found.batches * workload.batch_s for name, found in measured.items()}
+    return [
+        Run(
+            name=f"{workload.name}, {strategy}",
+            work=counted_work(workload, planned[strategy], measured[strategy]),
+            pack_s=measured[strategy].pack_s / seconds[strategy],
+            chain_s=measured[strategy].chain_s / seconds[strategy],
+        )
+        for strategy in design.strategies
+    ]
+
+
+def plans(
+    workload: Workload, strategies: Sequence[Strategy], model: CostModel | None = None
+) -> dict[Strategy, Plan]:
+    """Plan a workload under each of several strategies.
+
+    Args:
+        workload: Streams and queries.
+        strategies: The strategies.
+        model: Cost model that CPU-Opt goes by; the paper's without one.
+    """
+    streams = {stream.id: stream for stream in workload.streams.values()}
+    return {
+        strategy: build_plan(
+            workload.bound_queries,
+            streams,
+            strategy=strategy,
+            profile=workload.profile,
+            model=PaperModel() if model is None else model,
+        )
+        for strategy in strategies
+    }
+
+
+def warm_up(workload: Workload) -> None:
+    """Run a workload once for nothing: imports and compiled code are no work of a batch."""
+    measure(workload, plans(workload, ["mem-opt"]), batches=1)
+
+
+def _ms(run: Run, design: Design) -> str:
+    return f"{(run.pack_s + run.chain_s) * design.workload.batch_s * 1e3:.1f}"

@@ -1,0 +1,298 @@
+"""Does the calibrated cost model tell the truth? Predicted against measured CPU time, and who is fastest.
+
+    python -m tests.bench.calibration [--workloads 30] [--out docs/bench]
+
+Calibrates this machine, then draws workloads that the fit has not seen, from other distributions than its
+own, plans each under every strategy (CPU-Opt by the calibrated model), predicts its CPU time from the
+streams' statistics alone, and measures it: the pipeline of ``service.calibrate.pipeline`` with full windows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from catalog.values.plan import Plan, Strategy
+from planner.build_plan import STRATEGIES
+from planner.costs.calibrated import CalibratedModel
+from planner.costs.family_cost import family_cost
+from planner.costs.paper_model import PaperModel
+from planner.rates import family_rates
+from service.calibrate.command import BATCHES, RANDOM_WORKLOADS
+from service.calibrate.fit import Fit, fit
+from service.calibrate.pipeline import Measured, measure
+from service.calibrate.runs import calibration_runs, plans, warm_up
+from service.calibrate.workload import Selection, WindowQuery, Workload
+
+#: The strategy ranked first may be so much slower than the one measured fastest.
+RANK_TOLERANCE = 0.10
+MAX_MEDIAN_ERROR = 0.20
+MIN_RANKED = 0.9
+
+#: Each of the five strategies comes first, second ... once: see ``service.calibrate.pipeline.measure``.
+MEASURED_BATCHES = 20
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload under a strategy.
+
+    Attributes:
+        workload: Name.
+        strategy: Strategy.
+        slices: One-way slices of all joins.
+        queries: Queries.
+        predicted_s: CPU seconds per second of event time, from statistics.
+        comparisons: Comparisons per second of event time by the paper's model.
+        measured_s: CPU seconds per second of event time.
+        batch_s: Event time of a batch, seconds.
+    """
+
+    workload: str
+    strategy: Strategy
+    slices: int
+    queries: int
+    predicted_s: float
+    comparisons: float
+    measured_s: float
+    batch_s: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted_s / self.measured_s - 1.0
+
+
+def random_workloads(count: int, seed: int) -> list[Workload]:
+    """Draw workloads after the paper's: windows of its distributions, selections on either stream or none."""
+    rng = np.random.default_rng(seed)
+    return [_random_workload(rng, f"w{n:02}") for n in range(1, count + 1)]
+
+
+def _random_workload(rng: np.random.Generator, name: str) -> Workload:
+    batch_s = float(rng.choice([0.25, 0.5, 1.0, 2.0, 5.0]))
+    rows_a = _log(rng, 100, 6_000)
+    rows_b = rows_a * _log(rng, 0.5, 2.0)
+    queries = int(rng.integers(2, 13))
+    longest = batch_s * _log(rng, 6, 60)
+    part = {
+        "uniform": np.arange(1, queries + 1) / queries,
+        "mostly small": np.append(np.linspace(0.05, 0.3, queries - 1), 1.0),
+        "mostly large": np.linspace(0.7, 1.0, queries),
+        "small and large": np.append(
+            np.linspace(0.04, 0.2, queries - queries // 2), np.linspace(0.8, 1.0, queries // 2)
+        ),
+    }[str(rng.choice(["uniform", "mostly small", "mostly large", "small and large"]))]
+    filtered_a, filtered_b = rng.choice([0.0, 0.5, 0.9]), rng.choice([0.0, 0.0, 0.5])
+    columns = int(rng.choice([0, 1, 2, 4, 8]))
+    selectivities = rng.choice([0.1, 0.2, 0.5, 0.8], queries)
+    texts = tuple(
+        WindowQuery(
+            round(float(w), 3),
+            round(float(w), 3),
+            Selection(str(rng.choice(["v", "u"])), float(s)) if rng.random() < filtered_a else None,
+            Selection(str(rng.choice(["v", "u"])), float(s)) if rng.random() < filtered_b else None,
+            int(rng.integers(0, columns + 1)),
+        )
+        for w, s in zip(longest * part, selectivities, strict=True)
+    )
+    pairs = 2.0 * rows_a * rows_b * longest / batch_s
+    keys = max(int(pairs / _log(rng, 50, 60_000)), 2)
+    seed = int(rng.integers(1 << 31))
+    return Workload(name, texts, rows_a / batch_s, rows_b / batch_s, batch_s, keys, columns, seed=seed)
+
+
+def _log(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def compare(workload: Workload, model: CalibratedModel) -> list[Row]:
+    """Predict and measure a workload under every strategy."""
+    planned = plans(workload, tuple(STRATEGIES), model)
+    measured = measure(workload, planned, batches=MEASURED_BATCHES)
+    return [_row(workload, strategy, plan, model, measured[strategy]) for strategy, plan in planned.items()]
+
+
+def _row(
+    workload: Workload, strategy: Strategy, plan: Plan, model: CalibratedModel, measured: Measured
+) -> Row:
+    (family,) = plan.families
+    rates = family_rates(family, family.stream_a, family.stream_b, workload.profile)
+    cost = family_cost(family, rates, PaperModel(), model)
+    return Row(
+        workload=workload.name,
+        strategy=strategy,
+        slices=sum(len(join.chain_a) + len(join.chain_b) for join in family.joins),
+        queries=len(family.queries),
+        predicted_s=cost.cpu_s.total,
+        comparisons=cost.comparisons.total,
+        measured_s=measured.cpu_s / (measured.batches * workload.batch_s),
+        batch_s=workload.batch_s,
+    )
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which strategy a model ranks first in a workload, against the one measured fastest."""
+
+    workload: str
+    first: Strategy
+    fastest: Strategy
+    slower: float
+
+
+def rankings(rows: Sequence[Row], *, by: str) -> list[Ranking]:
+    """Rank by ``predicted_s`` or ``comparisons``."""
+    found = []
+    for name in dict.fromkeys(row.workload for row in rows):
+        own = [row for row in rows if row.workload == name]
+        first = min(own, key=lambda row: float(getattr(row, by)))
+        fastest = min(own, key=lambda row: row.measured_s)
+        found.append(
+            Ranking(name, first.strategy, fastest.strategy, first.measured_s / fastest.measured_s - 1.0)
+        )
+    return found
+
+
+def within(found: Sequence[Ranking]) -> int:
+    """Count the workloads in which the first is as good as the fastest."""
+    return sum(r.slower <= RANK_TOLERANCE for r in found)
+
+
+def write_report(out: Path, rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
+    """Write calibration.{csv,png,md} and return the text."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "calibration.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            (
+                *("workload", "queries", "strategy", "slices", "batch_s"),
+                *("predicted_cpu_s_per_s", "measured_cpu_s_per_s", "error", "paper_comparisons_per_s"),
+            )
+        )
+        for r in rows:
+            known = (r.workload, r.queries, r.strategy, r.slices, r.batch_s)
+            writer.writerow(
+                (
+                    *known,
+                    f"{r.predicted_s:.6f}",
+                    f"{r.measured_s:.6f}",
+                    f"{r.error:+.3f}",
+                    f"{r.comparisons:.0f}",
+                )
+            )
+    _plot(out / "calibration.png", rows)
+    text = _text(rows, fitted, calibration_s)
+    (out / "calibration.md").write_text(text, encoding="utf-8")
+    return text
+
+
+def _text(rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
+    errors = np.abs([r.error for r in rows])
+    ranked, paper = rankings(rows, by="predicted_s"), rankings(rows, by="comparisons")
+    count = len(ranked)
+    lines = [
+        "# The calibrated cost model against the clock",
+        "",
+        "Written by `python -m tests.bench.calibration`. Predicted: from rates, selectivities, key number",
+        "and batch length, before anything runs. Measured: CPU time of the job's own Python code (reading,",
+        "packing, joining, storing state, writing results) over full windows, without Spark and its JVM.",
+        "",
+        f"- {count} random workloads under 5 strategies, {len(rows)} predictions; calibrating took "
+        f"{calibration_s:.0f} s.",
+        f"- Relative error: median {np.median(errors):.1%} (wanted: at most {MAX_MEDIAN_ERROR:.0%}), "
+        f"9 of 10 within {np.quantile(errors, 0.9):.1%}.",
+        f"- The strategy ranked first is within {RANK_TOLERANCE:.0%} of the one measured fastest in "
+        f"{within(ranked)} of {count} workloads (wanted: 9 of 10); on average it is "
+        f"{np.mean([r.slower for r in ranked]):.1%} slower.",
+        f"- Ranked by the paper's comparisons instead: {within(paper)} of {count}, on average "
+        f"{np.mean([r.slower for r in paper]):.1%} slower.",
+        f"- Fit, on {len(fitted.errors)} runs of other workloads: median error "
+        f"{fitted.calibration.median_error:.1%}.",
+        "",
+        "![predicted against measured](calibration.png)",
+        "",
+        "| strategy | median error | bias | fastest in | ranked first in |",
+        "|---|---|---|---|---|",
+    ]
+    for strategy in STRATEGIES:
+        own = np.array([r.error for r in rows if r.strategy == strategy])
+        lines.append(
+            f"| {strategy} | {np.median(np.abs(own)):.1%} | {np.median(own):+.1%} "
+            f"| {sum(r.fastest == strategy for r in ranked)} | {sum(r.first == strategy for r in ranked)} |"
+        )
+    lines += [
+        "",
+        "CPU per batch, predicted / measured, ms; the one ranked first in bold, the fastest marked *.",
+        "",
+        "| workload | " + " | ".join(STRATEGIES) + " | first is slower by |",
+        "|---" * (len(STRATEGIES) + 2) + "|",
+    ]
+    for ranking in ranked:
+        cells = []
+        for row in (r for r in rows if r.workload == ranking.workload):
+            cell = f"{row.predicted_s * row.batch_s * 1e3:.1f} / {row.measured_s * row.batch_s * 1e3:.1f}"
+            cell = f"**{cell}**" if row.strategy == ranking.first else cell
+            cells.append(cell + (" *" if row.strategy == ranking.fastest else ""))
+        lines.append(f"| {ranking.workload} | {' | '.join(cells)} | {ranking.slower:.1%} |")
+    return "\n".join(lines) + "\n"
+
+
+def _plot(path: Path, rows: Sequence[Row]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6.5, 6.0))
+    for strategy, marker in zip(STRATEGIES, "os^Dv", strict=True):
+        own = [r for r in rows if r.strategy == strategy]
+        axes.scatter(
+            [r.measured_s * r.batch_s * 1e3 for r in own],
+            [r.predicted_s * r.batch_s * 1e3 for r in own],
+            s=22,
+            marker=marker,
+            alpha=0.75,
+            label=strategy,
+        )
+    ends = np.array(
+        [min(r.measured_s * r.batch_s for r in rows), max(r.measured_s * r.batch_s for r in rows)]
+    )
+    ends = ends * 1e3 * np.array([0.8, 1.25])
+    axes.plot(ends, ends, color="black", linewidth=1)
+    axes.fill_between(ends, ends * 0.8, ends * 1.2, color="black", alpha=0.08, label="within 20%")
+    axes.set(xscale="log", yscale="log", xlabel="measured CPU per batch, ms", ylabel="predicted, ms")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--workloads", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--out", type=Path, default=Path("docs/bench"))
+    options = parser.parse_args()
+    started = time.monotonic()
+    fitted = fit(calibration_runs(RANDOM_WORKLOADS, BATCHES, say=print), now_us=0)
+    calibration_s = time.monotonic() - started
+    model = CalibratedModel(fitted.calibration)
+    workloads = random_workloads(options.workloads, options.seed)
+    warm_up(workloads[0])
+    rows: list[Row] = []
+    for workload in workloads:
+        rows += compare(workload, model)
+        own = rows[-len(STRATEGIES) :]
+        print(workload.name, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
+    print(write_report(options.out, rows, fitted, calibration_s))
+
+
+if __name__ == "__main__":
+    main()
