@@ -4,10 +4,13 @@
 #   make test                 lint and the tests
 #   make test-slow            the long tests too
 #   make bench                the benchmarks
+#   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
+#   make bench-sketches       join sizes from sketches; writes docs/bench
+#   make bench-calibration    predicted against measured CPU time; writes docs/bench
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench golden format clean
+.PHONY: help setup demo test test-slow lint bench bench-paper bench-sketches bench-calibration golden format clean
 
 BIN := .venv/bin
 STAMP := .venv/setup.stamp
@@ -55,6 +58,15 @@ test-slow: lint
 
 bench: setup
 	@$(BIN)/python -m pytest -m bench -s
+
+bench-paper: setup
+	@$(BIN)/python -m tests.bench.paper
+
+bench-sketches: setup
+	@$(BIN)/python -m tests.bench.sketches
+
+bench-calibration: setup
+	@$(BIN)/python -m tests.bench.calibration
 
 golden: setup
 	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py --rewrite-goldens

@@ -1,0 +1,160 @@
+"""A subset of the settings through `sluice run`: the same plans in the Spark job, timed in steady state.
+
+The same arrivals as elsewhere, in one Parquet file per stream and micro-batch. Time is taken from the
+manifests' commits: from that of the first batch whose windows are full to that of the last.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import yaml
+
+from catalog.store import Store
+from catalog.values.plan import Strategy
+from tests.bench.paper.arrivals import STREAMS, arrivals
+from tests.bench.paper.measure import Shape
+from tests.bench.paper.setting import RATE_FACTOR, THREE_WINDOWS_S, Setting, many_windows_s
+from tests.sluice_run import run
+
+#: Larger micro-batches than elsewhere: one costs Spark about 0.5 s here, whatever is in it.
+SHAPE = Shape(seconds=60.0, batch_s=5.0)
+STRATEGIES: dict[str, Strategy] = {"pullup": "pullup", "pushdown": "pushdown", "state-slice": "mem-opt"}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRun:
+    """What one run gave; a row of the CSV file.
+
+    Attributes:
+        distribution: Windows.
+        queries: Number of queries.
+        filter_selectivity: S_σ; empty without selection.
+        join_selectivity: S_1.
+        rate_per_s: The paper's rate.
+        factor: What it was multiplied by.
+        strategy: How the queries are joined.
+        slices: One-way slices per side, all joins together.
+        state_rows: Rows held at the end of a batch, mean.
+        comparisons: Candidates, per second of event time, within buckets: fewer than nested loops compare.
+        results: Results of all queries, whole run.
+        input_rows: Rows of both streams in the measured batches.
+        wall_s: Wall clock of them.
+        cpu_s: CPU time of the job's Python in them, both cores.
+    """
+
+    distribution: str
+    queries: int
+    filter_selectivity: float | None
+    join_selectivity: float
+    rate_per_s: float
+    factor: float
+    strategy: str
+    slices: int
+    state_rows: float
+    comparisons: float
+    results: int
+    input_rows: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def service_rate(self) -> float:
+        """Input rows per second of wall clock."""
+        return self.input_rows / self.wall_s
+
+
+def spark_settings() -> list[tuple[Setting, dict[str, Strategy]]]:
+    """Return the subset: the middle of Table 3 in all distributions, and Figure 19's most skewed windows."""
+    middle = [
+        (Setting(name, windows, 80, RATE_FACTOR[0.1], 0.1, 0.5), STRATEGIES)
+        for name, windows in THREE_WINDOWS_S.items()
+    ]
+    windows_s = many_windows_s("mostly-small", 36)
+    skewed = Setting("mostly-small", windows_s, 80, RATE_FACTOR[0.025], 0.025, None)
+    return [*middle, (skewed, {"mem-opt": "mem-opt", "cpu-opt": "cpu-opt"})]
+
+
+def run_subset(directory: Path, shape: Shape = SHAPE) -> list[SparkRun]:
+    """Run the subset, one run after the other.
+
+    Raises:
+        RuntimeError: A run failed, or two strategies gave different results.
+    """
+    measured = []
+    for number, (setting, strategies) in enumerate(spark_settings()):
+        inputs = directory / f"setting-{number}"
+        _write_input(inputs, setting, shape)
+        runs = [_run(inputs, setting, name, strategy, shape) for name, strategy in strategies.items()]
+        if len({r.results for r in runs}) != 1:
+            raise RuntimeError(f"the strategies do not agree on the number of results: {runs}")
+        measured += runs
+        shutil.rmtree(inputs)
+    return measured
+
+
+def _write_input(directory: Path, setting: Setting, shape: Shape) -> None:
+    for name in STREAMS:
+        rows = arrivals(name, setting.arrivals_per_s, setting.join_selectivity, shape.seconds, shape.seed)
+        (directory / name).mkdir(parents=True)
+        for number in range(round(shape.seconds / shape.batch_s)):
+            part = rows.table(number * shape.batch_s, (number + 1) * shape.batch_s, positions=False)
+            pq.write_table(part, directory / name / f"part-{number:05d}.parquet")
+
+
+def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: Shape) -> SparkRun:
+    out = inputs / f"out-{strategy}"
+    path = inputs / f"{strategy}.yaml"
+    path.write_text(yaml.safe_dump(_workload(inputs, setting, strategy), sort_keys=False), encoding="utf-8")
+    outcome = run(path, out, mode="shared", buckets=2)
+    if outcome.returncode != 0:
+        raise RuntimeError(f"sluice run failed with exit {outcome.returncode}:\n{outcome.stderr[-4000:]}")
+    store = Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}")
+    try:
+        manifests = [m for m in store.manifests(0, 10**6) if any(s.rows for s in m.streams)]
+    finally:
+        store.close()
+    first = round(max(setting.windows_s) / shape.batch_s)
+    steady = manifests[first:]
+    seconds = len(steady) * shape.batch_s
+    return SparkRun(
+        distribution=setting.distribution,
+        queries=len(setting.windows_s),
+        filter_selectivity=setting.filter_selectivity,
+        join_selectivity=setting.join_selectivity,
+        rate_per_s=setting.rate_per_s,
+        factor=setting.factor,
+        strategy=name,
+        slices=len({(s.join, s.slice) for s in steady[-1].slices if s.side == "a"}),
+        state_rows=sum(m.state_rows for m in steady) / len(steady),
+        comparisons=sum(s.candidates for m in steady for s in m.slices) / seconds,
+        results=sum(outcome.summary["results"].values()),
+        input_rows=sum(s.rows for m in steady for s in m.streams),
+        wall_s=(manifests[-1].committed_at_us - manifests[first - 1].committed_at_us) / 1e6,
+        cpu_s=sum(m.cpu.pack_us + m.cpu.chain_us for m in steady) / 1e6,
+    )
+
+
+def _workload(inputs: Path, setting: Setting, strategy: Strategy) -> dict[str, object]:
+    streams = [
+        {
+            "name": name,
+            "columns": {"ts": "timestamp", "k": "bigint", "v": "double"},
+            "event_time": "ts",
+            "lateness": "0s",
+            "source": {
+                "type": "files",
+                "format": "parquet",
+                "path": str((inputs / name).resolve()),
+                "max_files_per_batch": 1,
+            },
+        }
+        for name in STREAMS
+    ]
+    queries = [
+        {"name": f"q{number}", "cql": setting.cql(number)} for number in range(1, len(setting.windows_s) + 1)
+    ]
+    return {"streams": streams, "queries": queries, "strategy": strategy}
