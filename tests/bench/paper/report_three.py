@@ -156,8 +156,8 @@ with a median error of {percent(prices.median_error)}. The time goes to:
   per window. So merging slices costs this engine almost nothing.
 - **Unions and purges are free.** A query is a view of the pairs written; a purge looks at the ends of
   segments, once per batch. Both are terms of the paper's sums.
-- **Against push-down there is state to save, but hardly time.** Both look at the same pairs: the probe terms of
-  Equations 2 and 3 are equal. What state-slice saves of the paper's sum is routing and merging, which are
+- **Against push-down there is state to save, but hardly time.** Both look at the same pairs: the probe terms
+  of Equations 2 and 3 are equal. What state-slice saves of the paper's sum is routing and merging, which are
   nearly free here; what it adds is slices.
 - **What a slice costs is its segments.** A batch's rows come as one segment per side, and every segment is
   probed once per batch, however few rows it has. A slice boundary that does not meet the end of a batch cuts
