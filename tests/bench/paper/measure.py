@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from catalog.values.plan import Plan
 from planner.families import SIDES, side_chain
@@ -69,8 +70,9 @@ class Measurement:
         seconds: Event time measured.
         batches: Batches measured.
         segments: Segments held at the end of a batch, mean.
-        wall_s: Wall clock of the measured batches.
-        cpu_s: CPU time of them.
+        wall_s: Wall clock of the measured batches, each taken as the median one: steady batches are alike,
+            and what else the machine does for a moment is none of theirs.
+        cpu_s: CPU time of them, likewise.
     """
 
     distribution: str
@@ -173,8 +175,8 @@ def _measurement(
         seconds=seconds,
         batches=len(batches),
         segments=sum(s.segments for s in slices) / len(batches),
-        wall_s=sum(b.wall_s for b in batches),
-        cpu_s=sum(b.cpu_s for b in batches),
+        wall_s=len(batches) * median(b.wall_s for b in batches),
+        cpu_s=len(batches) * median(b.cpu_s for b in batches),
     )
 
 

@@ -95,8 +95,8 @@ def _setting(rows: Sequence[Measurement]) -> str:
 - **Turns.** The strategies of a setting take turns batch by batch over the same rows, and must agree on the
   number of results of every query. Nothing is measured before the largest window is full. As many settings
   are measured at a time as there are cores, each on one.
-- **Service rate** is input rows per second of wall clock. Strategies give the same results, so two service
-  rates are to each other as their result rates, which the paper plots.
+- **Service rate** is input rows per second of wall clock, of the median batch. Strategies give the same
+  results, so two service rates are to each other as their result rates, which the paper plots.
 - **Comparisons** are the paper's: probe (males times rows of the slices they meet, as nested loops compare),
   purge (a male and a slice each), route (pairs times windows that end inside their slice), filter
   (selections judged, on rows between slices, on pairs of merged slices, on rows that are split), union (a

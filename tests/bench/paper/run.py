@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 from tests.bench.paper.measure import Measurement
 from tests.bench.paper.setting import Setting
+from tests.bench.paper.worker import leave_with_parent
 
 Measure = Callable[[Setting], list[Measurement]]
 
@@ -25,7 +26,7 @@ def run_settings(title: str, settings: Sequence[Setting], measure: Measure, jobs
     """
     began = time.monotonic()
     done: dict[int, list[Measurement]] = {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=leave_with_parent) as pool:
         # The longest first, so that no core is left alone with one at the end.
         order = sorted(range(len(settings)), key=lambda n: -settings[n].arrivals_per_s)
         futures = {pool.submit(measure, settings[n]): n for n in order}
