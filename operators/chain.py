@@ -16,12 +16,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from operators.candidates import Probing, gather
 from operators.compiled_family import Admission, CompiledJoin
+from operators.keys import Int64s
 from operators.layout import SIDES
-from operators.pairs import PairTable, Probed
+from operators.lineage import RowClasses
+from operators.pairs import PairTable
 from operators.segment import Segment
 from operators.segment_classes import SegmentClasses
-from operators.sliced_join import SliceCounts, SliceState, compact, probe, purge
+from operators.sliced_join import SliceCounts, SliceState, compact, purge
 
 
 @dataclass(slots=True, eq=False)
@@ -116,34 +121,51 @@ class Chain:
 
     def _probe(self, side: str, males: Segment | None, pairs: PairTable) -> None:
         """Let males of the other side probe the slices of ``side`` one after the other."""
-        opposite = "b" if side == "a" else "a"
-        for index, state in enumerate(self.slices[side]):
-            if males is not None and index:
-                males = self.reaching(opposite, males, state.reach)
-            if males is None:
-                return
-            state.counts.males += len(males)
-            state.counts.candidates += len(males) * state.rows
-            male = Probed(males, self.classes.of(opposite, males))
-            for segment in state.segments:
-                if not self._can_meet(side, segment, males):
-                    continue
-                female = Probed(segment, self.classes.of(side, segment))
-                for female_rows, male_rows in probe(segment, males):
-                    state.counts.touched += len(female_rows)
-                    if side == "a":
-                        chunk = self.join.builder.build(female, female_rows, male, male_rows)
-                    else:
-                        chunk = self.join.builder.build(male, male_rows, female, female_rows)
-                    if chunk is not None:
-                        state.counts.results += chunk.rows
-                        pairs.add(chunk)
+        if males is None:
+            return
+        classes = self.classes.of("b" if side == "a" else "a", males)
+        build = self.join.builder.build
+        slices = self.slices[side]
+        for found in gather(self._probings(side, males, classes), males, classes):
+            a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
+            chunk = build(a, b)
+            if chunk is not None:
+                for number, results in found.per_slice(chunk.chosen):
+                    slices[number].counts.results += results
+                pairs.add(chunk)
+            for number, run in zip(found.slices, found.females.runs, strict=True):
+                slices[number].counts.touched += len(run.index)
 
-    def _can_meet(self, side: str, female: Segment, males: Segment) -> bool:
-        """Tell whether any window reaches from the segment's event times to the males'."""
-        a, b = (female, males) if side == "a" else (males, female)
+    def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
+        """Return the segments of a side that males may meet, with the males that come so far."""
+        probings = []
+        reaching: Int64s | None = None
+        keys, oldest, newest = males.key, males.t_min, males.t_max
+        for number, state in enumerate(self.slices[side]):
+            # Males that come to the first slice were admitted to the join: they reach one of its queries.
+            keep = classes.serving(len(males), state.reach) if number else None
+            if keep is not None:
+                if not keep.any():
+                    break
+                reaching = np.flatnonzero(keep)
+                keys, ts = males.key[reaching], males.ts[reaching]
+                oldest, newest = int(ts.min()), int(ts.max())
+            state.counts.males += len(keys)
+            state.counts.candidates += len(keys) * state.rows
+            probings += [
+                Probing(number, segment, self.classes.of(side, segment), keys, reaching)
+                for segment in state.segments
+                if self._can_meet(side, segment, oldest, newest)
+            ]
+        return probings
+
+    def _can_meet(self, side: str, female: Segment, oldest: int, newest: int) -> bool:
+        """Tell whether any window reaches between the segment's event times and those of the males."""
         bounds = self.join.builder.router
-        return bool(b.t_min - a.t_max < bounds.bounds_a[-1] and a.t_min - b.t_max < bounds.bounds_b[-1])
+        ahead, behind = (
+            (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
+        )
+        return bool(oldest - female.t_max < ahead[-1] and female.t_min - newest < behind[-1])
 
 
 def _safe_limit(watermark_us: int | None, males: Segment | None) -> int | None:

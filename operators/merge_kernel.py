@@ -8,7 +8,6 @@ cheap against large segments.
 from __future__ import annotations
 
 import numba
-import numpy as np
 
 from operators.keys import Int64s
 
@@ -63,8 +62,3 @@ def merge_pairs(female: Int64s, males: Int64s, start: Int64s, female_rows: Int64
         j += 1
     start[0], start[1], start[2] = i, j, 0
     return count
-
-
-def pair_buffers(size: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return a start position and two buffers for ``merge_pairs``."""
-    return np.zeros(3, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)

@@ -9,22 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import FamilyPlan
+from operators.candidates import Matched
 from operators.expressions import evaluate_residuals
-from operators.keys import Int64s, verify_equal
+from operators.keys import Bools, Int64s, verify_equal
 from operators.layout import SideLayout
-from operators.lineage import RowClasses, query_set
+from operators.lineage import query_set
 from operators.routes import Router
-from operators.segment import Segment, timestamps
+from operators.segment import timestamps
 
 RESULT_COLUMNS = ("_route", "_plan_version", "_batch", "_event_time", "_pos_a", "_pos_b")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Probed:
-    """One side of a probe: the rows and their classes."""
-
-    rows: Segment
-    classes: RowClasses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,87 +40,92 @@ class PairBuilder:
     router: Router
     residuals: tuple[tuple[str, int], ...]
 
-    def build(self, a: Probed, a_rows: Int64s, b: Probed, b_rows: Int64s) -> PairChunk | None:
+    def build(self, a: Matched, b: Matched) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
 
         Args:
-            a: Rows of side a.
-            a_rows: int64[n] into ``a``.
-            b: Rows of side b.
-            b_rows: int64[n] into ``b``.
+            a: Side a of n candidates.
+            b: Side b of the same candidates.
 
         Returns:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
-        distance = b.rows.ts[b_rows] - a.rows.ts[a_rows]
-        codes, sets = self.router.masks(distance, a.classes, a_rows, b.classes, b_rows)
+        ts_a, ts_b = a.ts(), b.ts()
+        codes, sets = self.router.masks(ts_b - ts_a, a.classes(), b.classes())
+        event_time = np.maximum(ts_a, ts_b)
+        chosen = np.arange(len(codes))
+
+        def choose(keep: Bools) -> None:
+            nonlocal a, b, codes, event_time, chosen
+            a, b, codes = a.select(keep), b.select(keep), codes[keep]
+            event_time, chosen = event_time[keep], chosen[keep]
+
         if not all(sets):
-            serves = np.array([mask != 0 for mask in sets], dtype=np.bool_)[codes]
-            a_rows, b_rows, codes = a_rows[serves], b_rows[serves], codes[serves]
+            choose(_serving(sets)[codes])
         if len(codes) and not self.layout_a.exact:
-            same = verify_equal(
-                [self.layout_a.read(a.rows, name, a_rows) for name in self.layout_a.key],
-                [self.layout_b.read(b.rows, name, b_rows) for name in self.layout_b.key],
-                self.layout_a.key_types,
+            choose(
+                verify_equal(
+                    [a.read(self.layout_a, name) for name in self.layout_a.key],
+                    [b.read(self.layout_b, name) for name in self.layout_b.key],
+                    self.layout_a.key_types,
+                )
             )
-            a_rows, b_rows, codes = a_rows[same], b_rows[same], codes[same]
         if not len(codes):
             return None
-        columns_a = {name: self.layout_a.read(a.rows, name, a_rows) for name in self.columns_a}
-        columns_b = {name: self.layout_b.read(b.rows, name, b_rows) for name in self.columns_b}
-        keep = None
+        columns_a = {name: a.read(self.layout_a, name) for name in self.columns_a}
+        columns_b = {name: b.read(self.layout_b, name) for name in self.columns_b}
         if self.residuals:
-            codes, sets, keep = self._apply_residuals(codes, sets, columns_a, columns_b)
+            codes, sets = self._apply_residuals(codes, sets, columns_a, columns_b)
+            keep = _serving(sets)[codes]
             if not keep.any():
                 return None
+            if not keep.all():
+                choose(keep)
+                passing = pa.array(keep)
+                columns_a = {name: column.filter(passing) for name, column in columns_a.items()}
+                columns_b = {name: column.filter(passing) for name, column in columns_b.items()}
         numbers = np.array([self.router.number(mask) for mask in sets], dtype=np.int64)
-        event_time = np.maximum(a.rows.ts[a_rows], b.rows.ts[b_rows])
         arrays: list[pa.Array] = [
             pa.array(numbers[codes]),
             timestamps(event_time),
-            pa.array(a.rows.pos[a_rows]),
-            pa.array(b.rows.pos[b_rows]),
+            pa.array(a.pos()),
+            pa.array(b.pos()),
             *columns_a.values(),
             *columns_b.values(),
         ]
-        if keep is not None and not keep.all():
-            chosen = pa.array(keep)
-            arrays = [array.filter(chosen) for array in arrays]
-            codes = codes[keep]
-        counts = np.bincount(codes, minlength=len(sets))
-        routes = {self.router.number(s): s for s, n in zip(sets, counts, strict=True) if n}
+        counts = np.bincount(codes, minlength=len(sets)).tolist()
+        routes = {self.router.number(mask): mask for mask, count in zip(sets, counts, strict=True) if count}
         totals: dict[int, int] = {}
         for mask, count in zip(sets, counts, strict=True):
             if count:
-                totals[self.router.number(mask)] = totals.get(self.router.number(mask), 0) + int(count)
-        return PairChunk(arrays, len(codes), routes, totals)
+                totals[self.router.number(mask)] = totals.get(self.router.number(mask), 0) + count
+        return PairChunk(arrays, chosen, routes, totals)
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: dict[str, pa.Array], b: dict[str, pa.Array]
-    ) -> tuple[Int64s, list[int], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    ) -> tuple[Int64s, list[int]]:
         answers = evaluate_residuals(a, b, len(codes), [text for text, _ in self.residuals])
         for (_, members), passes in zip(self.residuals, answers, strict=True):
             codes = codes * 2 + passes
             sets = [s for mask in sets for s in (mask & ~members, mask)]
             present, codes = np.unique(codes, return_inverse=True)
             sets = [sets[int(code)] for code in present]
-        keep = np.array([mask != 0 for mask in sets], dtype=np.bool_)[codes]
-        return codes, sets, keep
+        return codes, sets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairChunk:
-    """Pairs of one probe.
+    """Pairs that candidates have become.
 
     Attributes:
-        arrays: Route, event time, positions, then columns of a and b.
-        rows: Number of pairs.
+        arrays: Route, event time, positions, then columns of a and b; n values each.
+        chosen: int64[n], ascending, which candidates these are.
         routes: Set of queries per route number.
         totals: Pairs per route number.
     """
 
     arrays: list[pa.Array]
-    rows: int
+    chosen: Int64s
     routes: dict[int, int]
     totals: dict[int, int]
 
@@ -168,6 +166,11 @@ class PairTable:
         names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.columns_a)]
         names += [f"b_{n}" for n in self.family.columns_b]
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
+
+
+def _serving(sets: Sequence[int]) -> Bools:
+    """Tell which sets have a query, bool[len(sets)]."""
+    return np.array([mask != 0 for mask in sets], dtype=np.bool_)
 
 
 def residual_sets(family: FamilyPlan, members: Sequence[int]) -> tuple[tuple[str, int], ...]:

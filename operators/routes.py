@@ -61,27 +61,23 @@ class Router:
             self._numbers[mask] = route_number(self.queries_of(mask))
         return self._numbers[mask]
 
-    def masks(
-        self, distance: Int64s, a: RowClasses, a_rows: Int64s, b: RowClasses, b_rows: Int64s
-    ) -> tuple[Int64s, list[int]]:
-        """Find the queries of candidate pairs.
+    def masks(self, distance: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
+        """Find the queries of n candidate pairs.
 
         Args:
             distance: int64[n], T_b - T_a in µs.
-            a: Classes of a's rows.
-            a_rows: int64[n], row of a of each pair.
-            b: Classes of b's rows.
-            b_rows: int64[n], row of b of each pair.
+            a: Classes of a's row of each pair.
+            b: Classes of b's row of each pair.
 
         Returns:
             codes: int64[n], index into the sets.
             sets: The set of queries of each code.
         """
         codes, sets = self._distance_codes(distance)
-        for classes, rows in ((a, a_rows), (b, b_rows)):
+        for classes in (a, b):
             width = len(classes.masks)
             if classes.codes is not None:
-                codes = codes * width + classes.codes[rows]
+                codes = codes * width + classes.codes
                 sets = [s & m for s in sets for m in classes.masks]
                 codes, sets = _compact(codes, sets)
             else:

@@ -18,19 +18,11 @@ moves as a whole, a wider one is split at the boundary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from catalog.values.query import UNBOUNDED_US
-from operators.keys import Int64s
-from operators.merge_kernel import merge_pairs, pair_buffers
 from operators.segment import Segment, concat, mergeable
 
-#: Candidate pairs expanded at once; bounds memory when one key has very many rows.
-MAX_PAIRS_AT_ONCE = 2_000_000
-#: Room for so many pairs whatever the rows, since each chunk of pairs costs some 0.1 ms: with 4 keys and
-#: batches of 100 rows a batch took 169 ms in chunks of as many pairs as rows, and takes 30 ms.
-MIN_PAIRS_AT_ONCE = 1 << 15
 #: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
 #: that every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
@@ -99,26 +91,6 @@ def purge(state: SliceState, watermark_us: int, slack_us: int) -> list[Segment]:
             staying.append(segment)
     state.segments = staying
     return leaving
-
-
-def probe(female: Segment, males: Segment) -> Iterator[tuple[Int64s, Int64s]]:
-    """Find the pairs of equal key between a slice's segment and probing males.
-
-    Args:
-        female: Rows of the slice, by key.
-        males: Probing rows of the opposite stream, by key.
-
-    Yields:
-        Row of ``female`` and row of ``males`` of each candidate, int64[n] each, in chunks.
-    """
-    if not len(female) or not len(males):
-        return
-    size = min(MAX_PAIRS_AT_ONCE, max(MIN_PAIRS_AT_ONCE, len(female) + len(males)))
-    start, female_rows, male_rows = pair_buffers(size)
-    while start[1] < len(males):
-        count = merge_pairs(female.key, males.key, start, female_rows, male_rows)
-        if count:
-            yield female_rows[:count].copy(), male_rows[:count].copy()
 
 
 def compact(state: SliceState, slack_us: int) -> None:

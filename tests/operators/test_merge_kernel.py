@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.merge_kernel import merge_pairs, pair_buffers
+from operators.keys import Int64s
+from operators.merge_kernel import merge_pairs
 from tests.operators.cases import REPEATABLE
+
+
+def pair_buffers(size: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return a start position and two buffers."""
+    return np.zeros(3, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+
 
 sorted_keys = st.lists(st.integers(-3, 12), max_size=25).map(sorted)
 

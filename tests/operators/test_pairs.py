@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.query import Query
+from operators.candidates import Matched, Run
 from operators.compiled_family import CompiledFamily, compile_family
-from operators.pairs import PairChunk, PairTable, Probed, residual_sets
+from operators.keys import Int64s
+from operators.pairs import PairChunk, PairTable, residual_sets
 from operators.segment import Segment
 from tests.operators.queries import a_query
 from tests.operators.segments import STREAMS, a_family, a_segment
@@ -26,12 +28,15 @@ def rows(v: Sequence[int | None], w: Sequence[int | None], ts: Sequence[int]) ->
 
 def build(family: CompiledFamily, a: Segment, b: Segment) -> PairChunk | None:
     """Pair row n of a with row n of b."""
-    every = np.arange(len(a))
-    probed = {
-        side: Probed(s, family.lineages[side].classify(s, family.layouts[side].kept(s)))
+    matched = {
+        side: Matched((Run(s, family.lineages[side].classify(s, family.layouts[side].kept(s)), every(s)),))
         for side, s in (("a", a), ("b", b))
     }
-    return family.joins[0].builder.build(probed["a"], every, probed["b"], every)
+    return family.joins[0].builder.build(matched["a"], matched["b"])
+
+
+def every(rows: Segment) -> Int64s:
+    return np.arange(len(rows))
 
 
 def sets_of(family: CompiledFamily, chunk: PairChunk) -> dict[int, tuple[int, ...]]:
@@ -55,7 +60,8 @@ def test_each_residual_binds_its_own_queries_only() -> None:
     chunk = build(family, a, b)
     assert chunk is not None
     assert sets_of(family, chunk) == {0: (1, 2, 3, 4), 1: (2, 3), 2: (3,)}
-    assert sum(chunk.totals.values()) == chunk.rows == 3
+    assert chunk.chosen.tolist() == [0, 1, 2]
+    assert sum(chunk.totals.values()) == len(chunk.chosen) == 3
 
 
 def test_pairs_that_serve_nobody_are_not_built() -> None:

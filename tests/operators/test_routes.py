@@ -23,8 +23,7 @@ def sets_of(
     router: Router, distances: list[int], a: RowClasses = ALL, b: RowClasses = ALL
 ) -> list[tuple[int, ...]]:
     """Return the query ids of pairs at these distances; pair n joins row n of both sides."""
-    rows = np.arange(len(distances))
-    codes, sets = router.masks(np.array(distances, dtype=np.int64), a, rows, b, rows)
+    codes, sets = router.masks(np.array(distances, dtype=np.int64), a, b)
     return [router.queries_of(sets[int(code)]) for code in codes]
 
 

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from catalog.values.query import UNBOUNDED_US
 from operators import sliced_join
 from operators.segment import Segment
-from operators.sliced_join import COMPACTION_FANIN, SliceState, compact, probe, purge
+from operators.sliced_join import COMPACTION_FANIN, SliceState, compact, purge
 from tests.operators.segments import a_segment
 
 
@@ -20,14 +18,6 @@ def a_slice(*segments: Segment, start: int = 0, end: int = 10) -> SliceState:
 
 def times(segments: Sequence[Segment]) -> list[list[int]]:
     return sorted(sorted(segment.ts.tolist()) for segment in segments)
-
-
-def pairs(female: Segment, males: Segment) -> list[tuple[int, int]]:
-    return [
-        (int(f), int(m))
-        for females, probing in probe(female, males)
-        for f, m in zip(females, probing, strict=True)
-    ]
 
 
 def test_purge_takes_out_what_the_watermark_has_passed_by_the_end() -> None:
@@ -53,34 +43,6 @@ def test_purge_keeps_a_segment_within_the_slack_whole_until_its_newest_row_is_pa
     assert purge(state, 13, 4) == []
     assert times(purge(state, 14, 4)) == [[0, 4]]
     assert state.segments == []
-
-
-def test_probe_finds_every_pair_of_equal_key() -> None:
-    female = a_segment([(-5, 0), (1, 0), (1, 1), (2, 0), (7, 0)])
-    males = a_segment([(1, 0), (1, 1), (3, 0), (7, 0), (9, 0)])
-    assert pairs(female, males) == [(1, 0), (2, 0), (1, 1), (2, 1), (4, 3)]
-
-
-def test_probe_of_nothing_or_of_other_keys_finds_nothing() -> None:
-    some, none = a_segment([(1, 0)]), a_segment([])
-    assert pairs(some, none) == pairs(none, some) == pairs(some, a_segment([(2, 0)])) == []
-    assert pairs(some, a_segment([(0, 0)])) == []
-
-
-@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 100])
-def test_probe_yields_the_same_pairs_in_chunks_of_any_size(
-    at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choose = random.Random(at_once)
-    female = a_segment(sorted((choose.randrange(4), n) for n in range(12)))
-    males = a_segment(sorted((choose.randrange(5), n) for n in range(9)))
-    whole = pairs(female, males)
-    monkeypatch.setattr(sliced_join, "MAX_PAIRS_AT_ONCE", at_once)
-    chunks = [len(females) for females, _ in probe(female, males)]
-    assert pairs(female, males) == whole
-    longest_male = max(np.bincount([m for _, m in whole]))
-    assert max(chunks) <= max(at_once, longest_male)
-    assert min(chunks) > 0
 
 
 def test_compaction_merges_small_neighbours_only_within_the_slack() -> None:
