@@ -18,8 +18,8 @@ from service.calibration import store_calibration
 from service.data_dir import open_data_dir
 from service.settings import Settings
 
-#: Random workloads beside the corners, and batches measured of each: about three minutes.
-RANDOM_WORKLOADS, BATCHES = 28, 12
+#: Random workloads beside the corners, and batches measured of each: about five minutes.
+RANDOM_WORKLOADS, BATCHES = 28, 20
 #: For a first look, in well below a minute.
 QUICK_RANDOM_WORKLOADS, QUICK_BATCHES = 4, 4
 

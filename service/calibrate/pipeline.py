@@ -13,6 +13,7 @@ import gc
 import itertools
 import json
 import pickle
+import random
 import tempfile
 import time
 import uuid
@@ -45,8 +46,8 @@ class Measured:
 
     Attributes:
         batches: Batches measured.
-        pack_s: CPU seconds of reading and packing, all batches.
-        chain_s: CPU seconds of joining, storing and writing, all batches.
+        pack_turns_s: CPU seconds of reading and packing, by turn.
+        chain_turns_s: CPU seconds of joining, storing and writing, by turn.
         stored_segments: New segments, all batches.
         stored_bytes: Bytes of them.
         slices: Counters summed over buckets and batches, by join, side and slice number; ``rows``, ``bytes``
@@ -54,16 +55,31 @@ class Measured:
     """
 
     batches: int = 0
-    pack_s: float = 0.0
-    chain_s: float = 0.0
+    pack_turns_s: list[float] = field(default_factory=list)
+    chain_turns_s: list[float] = field(default_factory=list)
     stored_segments: int = 0
     stored_bytes: int = 0
     slices: dict[tuple[str, str, int], SliceCounters] = field(default_factory=dict)
 
     @property
+    def pack_s(self) -> float:
+        """CPU seconds of reading and packing, all batches."""
+        return _undisturbed(self.pack_turns_s)
+
+    @property
+    def chain_s(self) -> float:
+        """CPU seconds of joining, storing and writing, all batches."""
+        return _undisturbed(self.chain_turns_s)
+
+    @property
     def cpu_s(self) -> float:
         """CPU seconds of all batches."""
         return self.pack_s + self.chain_s
+
+    def begin_turn(self) -> None:
+        """Count what follows as another turn."""
+        self.pack_turns_s.append(0.0)
+        self.chain_turns_s.append(0.0)
 
     def count(self, reports: list[dict[str, Any]]) -> None:
         """Add the counters of a batch's reports."""
@@ -78,8 +94,8 @@ class Measured:
 def measure(workload: Workload, plans: Mapping[Strategy, Plan], *, batches: int) -> dict[Strategy, Measured]:
     """Run several plans over the same rows, a few batches each in turn, and take their CPU time.
 
-    In turn, so that whatever else the machine does meets all of them alike, and the first of them rotates, so
-    that none always finds the processor's caches as the same other one has left them.
+    In turn, so that whatever else the machine does meets all of them alike, in another order each time, so
+    that none always finds the processor's caches and the heap as the same other one has left them.
 
     Args:
         workload: Streams and queries.
@@ -93,19 +109,32 @@ def measure(workload: Workload, plans: Mapping[Strategy, Plan], *, batches: int)
         pipelines = {name: _Pipeline(workload, plan, Path(directory)) for name, plan in plans.items()}
         measured = {name: Measured() for name in plans}
         fill, turns = (-(-n // _TURN) for n in (workload.batches_to_fill, batches))
-        names = list(plans)
+        names, order = list(plans), random.Random(len(plans))
         for turn, some in enumerate(
             itertools.islice(workload.batches(Path(directory), at_once=_TURN), fill + turns)
         ):
             if turn == fill:
                 gc.collect()
+            order.shuffle(names)
             for name in names:
+                if turn >= fill:
+                    measured[name].begin_turn()
                 for batch in some:
                     pipelines[name].process(batch, measured[name] if turn >= fill else None)
-            names = [*names[1:], names[0]]
         for pipeline in pipelines.values():
             pipeline.close()
         return measured
+
+
+def _undisturbed(turns_s: list[float]) -> float:
+    """Return the sum over all turns, each taken as the mean of the middle half of them.
+
+    Full windows make turns alike; another process that takes the core's caches for a second does not.
+    """
+    ordered = sorted(turns_s)
+    cut = len(ordered) // 4
+    middle = ordered[cut : len(ordered) - cut]
+    return sum(middle) / len(middle) * len(ordered) if middle else 0.0
 
 
 def _sum(one: SliceCounters, other: SliceCounters) -> SliceCounters:
@@ -158,8 +187,8 @@ class _Pipeline:
         reports: list[dict[str, Any]] = [json.loads(text) for text in texts]
         if into is not None:
             into.batches += 1
-            into.pack_s += packed_s - started_s
-            into.chain_s += joined_s - packed_s
+            into.pack_turns_s[-1] += packed_s - started_s
+            into.chain_turns_s[-1] += joined_s - packed_s
             segments, size = self._stored()
             into.stored_segments += segments - stored[0]
             into.stored_bytes += size - stored[1]

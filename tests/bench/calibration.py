@@ -11,32 +11,37 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import JoinPlan, Plan, Strategy
 from planner.build_plan import STRATEGIES
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.family_cost import family_cost
 from planner.costs.paper_model import PaperModel
 from planner.rates import family_rates
-from service.calibrate.command import BATCHES, RANDOM_WORKLOADS
+from service.calibrate.command import BATCHES, RANDOM_WORKLOADS, report
 from service.calibrate.fit import Fit, fit
-from service.calibrate.pipeline import Measured, measure
+from service.calibrate.pipeline import measure
 from service.calibrate.runs import calibration_runs, plans, warm_up
 from service.calibrate.workload import Selection, WindowQuery, Workload
+from tests.bench.paper.worker import leave_with_parent
 
 #: The strategy ranked first may be so much slower than the one measured fastest.
 RANK_TOLERANCE = 0.10
 MAX_MEDIAN_ERROR = 0.20
 MIN_RANKED = 0.9
 
-#: Each of the five strategies comes first, second ... once: see ``service.calibrate.pipeline.measure``.
-MEASURED_BATCHES = 20
+#: Ten turns: see ``service.calibrate.pipeline.measure``.
+MEASURED_BATCHES = 40
 SEED = 7
 
 
@@ -113,14 +118,30 @@ def _log(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def compare(workload: Workload, model: CalibratedModel) -> list[Row]:
-    """Predict and measure a workload under every strategy."""
+    """Predict and measure a workload under every strategy.
+
+    Strategies that come to the same joins are one plan that was measured several times: each gets the mean.
+    """
     planned = plans(workload, tuple(STRATEGIES), model)
     measured = measure(workload, planned, batches=MEASURED_BATCHES)
-    return [_row(workload, strategy, plan, model, measured[strategy]) for strategy, plan in planned.items()]
+    same: dict[tuple[JoinPlan, ...], list[float]] = {}
+    for strategy, plan in planned.items():
+        same.setdefault(_joins(plan), []).append(measured[strategy].cpu_s / measured[strategy].batches)
+    return [
+        _row(workload, strategy, plan, model, float(np.mean(same[_joins(plan)])) / workload.batch_s)
+        for strategy, plan in planned.items()
+    ]
+
+
+def _joins(plan: Plan) -> tuple[JoinPlan, ...]:
+    """Return what a plan's strategies differ by: without selections there is nothing to pull up."""
+    (family,) = plan.families
+    filtered = bool(family.filters_a or family.filters_b)
+    return tuple(replace(join, id="", pulled_up=join.pulled_up and filtered) for join in family.joins)
 
 
 def _row(
-    workload: Workload, strategy: Strategy, plan: Plan, model: CalibratedModel, measured: Measured
+    workload: Workload, strategy: Strategy, plan: Plan, model: CalibratedModel, measured_s: float
 ) -> Row:
     (family,) = plan.families
     rates = family_rates(family, family.stream_a, family.stream_b, workload.profile)
@@ -132,7 +153,7 @@ def _row(
         queries=len(family.queries),
         predicted_s=cost.cpu_s.total,
         comparisons=cost.comparisons.total,
-        measured_s=measured.cpu_s / (measured.batches * workload.batch_s),
+        measured_s=measured_s,
         batch_s=workload.batch_s,
     )
 
@@ -274,23 +295,31 @@ def _plot(path: Path, rows: Sequence[Row]) -> None:
     pyplot.close(figure)
 
 
+def _begin(workload: Workload) -> None:
+    leave_with_parent()
+    warm_up(workload)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--workloads", type=int, default=30)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", type=Path, default=Path("docs/bench"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="workloads compared at a time")
     options = parser.parse_args()
     started = time.monotonic()
-    fitted = fit(calibration_runs(RANDOM_WORKLOADS, BATCHES, say=print), now_us=0)
+    runs = calibration_runs(RANDOM_WORKLOADS, BATCHES, say=print)
+    fitted = fit(runs, now_us=0)
+    print(*report(fitted, runs), sep="\n", flush=True)
     calibration_s = time.monotonic() - started
     model = CalibratedModel(fitted.calibration)
     workloads = random_workloads(options.workloads, options.seed)
-    warm_up(workloads[0])
     rows: list[Row] = []
-    for workload in workloads:
-        rows += compare(workload, model)
-        own = rows[-len(STRATEGIES) :]
-        print(workload.name, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, spawn, _begin, (workloads[0],)) as pool:
+        for own in pool.map(partial(compare, model=model), workloads):
+            rows += own
+            print(own[0].workload, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
     print(write_report(options.out, rows, fitted, calibration_s))
 
 

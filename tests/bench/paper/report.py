@@ -24,10 +24,11 @@ from tests.bench.paper.report_three import (
 )
 from tests.bench.paper.setting import key_shares
 from tests.bench.paper.spark_runs import SparkRun
+from tests.bench.paper.system_overhead import system_overhead_section, system_overhead_verdict
 from tests.bench.paper.table_files import read_rows
 
 FIGURE_11, FIGURE_17_18, LOAD = "figure11.csv", "figure17_18.csv", "figure18_load.csv"
-FIGURE_19, SPARK = "figure19.csv", "figure18_spark.csv"
+FIGURE_19, C_SYS, SPARK = "figure19.csv", "figure19_c_sys.csv", "figure18_spark.csv"
 
 
 def write_report(directory: Path) -> Path:
@@ -39,10 +40,13 @@ def write_report(directory: Path) -> Path:
     three = read_rows(directory / FIGURE_17_18, Measurement)
     load = read_rows(directory / LOAD, Measurement)
     many = read_rows(directory / FIGURE_19, Measurement)
+    overhead = read_rows(directory / C_SYS, Measurement)
     spark = read_rows(directory / SPARK, SparkRun)
     savings = read_rows(directory / FIGURE_11, Saving)
     parts = [_INTRODUCTION]
     verdicts = [*(three_query_verdict(three) if three else ()), *(figure_19_verdict(many) if many else ())]
+    if overhead:
+        verdicts.append(system_overhead_verdict(overhead))
     if verdicts:
         parts.append("## What came out\n\n" + "\n".join(_bullet(v) for v in verdicts))
     if three:
@@ -53,6 +57,8 @@ def write_report(directory: Path) -> Path:
         parts += [figure_17_section(directory, three), figure_18_section(directory, three, load)]
     if many:
         parts.append(figure_19_section(directory, many))
+    if overhead:
+        parts.append(system_overhead_section(overhead))
     if spark:
         parts.append(spark_section(spark))
     if three:

@@ -33,7 +33,20 @@ def figure_19_verdict(rows: Sequence[Measurement]) -> list[str]:
             f"{percent(mean(gains), signed=True)}); more than {percent(SLOWER)} slower in {slower} of "
             f"{len(gains)}."
         )
+    same = [p for p in all_points if _same_chain(p)]
+    if same:
+        noise = [p.gain(speed, CPU_OPT_PAPER, MEM_OPT) for p in same]
+        sentences.append(
+            f"**Noise**: in {len(same)} settings the paper's model chose Mem-Opt's own chain, and the two "
+            f"still measured {percents(noise, signed=True)} apart, more than {percent(SLOWER)} slower in "
+            f"{sum(g < -SLOWER for g in noise)} of them. Differences within that range say nothing."
+        )
     return sentences
+
+
+def _same_chain(p: Point) -> bool:
+    """Tell whether CPU-Opt found that no slices are worth merging."""
+    return p.by_strategy[CPU_OPT_PAPER].slices == p.by_strategy[MEM_OPT].slices
 
 
 def figure_19_section(directory: Path, rows: Sequence[Measurement]) -> str:
