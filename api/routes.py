@@ -3,7 +3,8 @@
 A parameter that the route does not know is refused rather than ignored, since a misspelt ``limit`` would
 otherwise pass for the default. A mutation with an ``Idempotency-Key`` is done once: repeated, it gets the
 first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; what failed changed
-nothing and may be tried again.
+nothing and may be tried again. A route that has the mutation in hand keeps its answer in the same transaction
+(``Once.keep``), so that a crash cannot come between them; for the others it is kept behind the mutation.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import anyio
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.validation import refuse_repeated_keys
+from catalog.store import Store
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -32,6 +35,45 @@ _KEPT_HEADERS = ("content-type", "location", "etag")
 _MAX_KEY_LENGTH = 255
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+@dataclass(slots=True)
+class Once:
+    """A mutation under an idempotency key.
+
+    Attributes:
+        store: Where its answer is kept.
+        key: The client's key.
+        fingerprint: Hash of the request.
+    """
+
+    store: Store
+    key: str
+    fingerprint: str
+    _kept: bool = field(default=False, init=False)
+
+    def keep(self, status: int, headers: Mapping[str, str], body: str) -> None:
+        """Keep an answer; in the transaction of the mutation, or behind it.
+
+        The answer that is given in the end may say more, since it may have waited: it then takes the place of
+        the one that was kept with the mutation.
+        """
+        kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+        answer = json.dumps({"headers": kept, "body": body})
+        if self._kept:
+            self.store.amend(self.key, self.fingerprint, status, answer)
+        else:
+            self.store.remember(self.key, self.fingerprint, status, answer)
+            self._kept = True
+
+
+def get_once(request: Request) -> Once | None:
+    """Return what keeps the answer of this request; None without an idempotency key."""
+    once: Once | None = getattr(request.state, "once", None)
+    return once
+
+
+OnceDep = Annotated[Once | None, Depends(get_once)]
 
 
 class SluiceRoute(APIRoute):
@@ -99,11 +141,11 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
             kept = json.loads(stored.body)
             headers = kept["headers"] | {"Idempotency-Replayed": "true"}
             return Response(kept["body"], stored.status, headers)
+        request.state.once = once = Once(store, key, fingerprint)
         response = await handler(request)
         if response.status_code < 300:
-            headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-            answer = json.dumps({"headers": headers, "body": bytes(response.body).decode()})
-            await anyio.to_thread.run_sync(store.remember, key, fingerprint, response.status_code, answer)
+            body = bytes(response.body).decode()
+            await anyio.to_thread.run_sync(once.keep, response.status_code, response.headers, body)
         return response
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from catalog import tables
 from catalog.errors import IdempotencyKeyReused
@@ -56,6 +56,22 @@ class IdempotencyStore(StorePart):
                 hint="Use a new key for every new request.",
             )
         return StoredAnswer(row.status, row.body)
+
+    def amend(self, key: str, fingerprint: str, status: int, body: str) -> None:
+        """Put a later answer to the same request in the place of the stored one.
+
+        Args:
+            key: The client's key.
+            fingerprint: Hash of the request; that of another one changes nothing.
+            status: HTTP status of the answer.
+            body: Body of the answer, JSON text.
+        """
+        with self._database.write() as connection:
+            connection.execute(
+                update(tables.idempotency_keys)
+                .where(_k.key == key, _k.fingerprint == fingerprint)
+                .values(status=status, body=body)
+            )
 
     def remember(self, key: str, fingerprint: str, status: int, body: str) -> StoredAnswer:
         """Store the answer to a request; the first one under a key stays.

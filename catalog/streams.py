@@ -10,6 +10,7 @@ from catalog import tables
 from catalog.codec import decode, encode
 from catalog.errors import NameTaken, StreamInUse, StreamNotFound
 from catalog.part import StorePart, did_you_mean, next_id
+from catalog.queries import PAUSED
 from catalog.values.stream import Stream
 
 _s = tables.streams.c
@@ -125,13 +126,16 @@ class StreamStore(StorePart):
 
         Raises:
             StreamNotFound: There is none of that name.
-            StreamInUse: Running queries use it.
+            StreamInUse: Running or paused queries use it.
         """
         with self._database.write() as connection:
             stream = self.stream(name)
             users = connection.scalars(
                 select(_q.name)
-                .where(_q.removed_version.is_(None), or_(_q.stream_a == stream.id, _q.stream_b == stream.id))
+                .where(
+                    or_(_q.removed_version.is_(None), PAUSED),
+                    or_(_q.stream_a == stream.id, _q.stream_b == stream.id),
+                )
                 .order_by(_q.id)
             ).all()
             if users:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -74,6 +74,9 @@ queries = Table(
     Column("removed_version", BIG),
     Column("created_at_us", BIG, nullable=False),
     Column("removed_at_us", BIG),
+    Column("series", BIG, nullable=False, server_default="0", index=True),
+    Column("left_by", Text),
+    Column("missing", Text, nullable=False, server_default="[]"),
 )
 Index(
     "uq_queries_running_name",
@@ -102,6 +105,27 @@ control_log = Table(
     Column("heartbeat_watermark_us", BIG),
     Column("created_at_us", BIG, nullable=False),
     CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
+)
+
+plan_history = Table(
+    "plan_history",
+    metadata,
+    Column("version", BIG, primary_key=True, autoincrement=False),
+    Column("seq", BIG, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+migrations = Table(
+    "migrations",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("plan_version", BIG),
+    Column("actor", Text, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+    Column("document", Text, nullable=False),
 )
 
 inputs = Table(

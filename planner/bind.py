@@ -155,7 +155,7 @@ def _classified(statement: Statement, scope: Scope) -> _Conditions:
 
 def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions) -> None:
     """Add a conjunct to what it is."""
-    pair = _key_columns(conjunct, scope)
+    pair = key_columns(conjunct, scope)
     bounds = time_bounds(conjunct, scope)
     if pair is not None and bounds is not None:
         found.equal_times.append((pair, conjunct))
@@ -181,8 +181,8 @@ def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions) -> None:
         found.residuals.append(value)
 
 
-def _key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
-    """Return (column of a, column of b) if the conjunct equates one with the other."""
+def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
+    """Return (column of a, column of b) if a conjunct equates one with the other, else None."""
     if not isinstance(node, exp.EQ):
         return None
     left, right = node.this.unnest(), node.expression.unnest()

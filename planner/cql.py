@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from sqlglot import Token, TokenType, exp, parser, tokens
+from sqlglot import Token, TokenType, exp, generator, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parser import SENTINEL_NONE
@@ -325,6 +325,27 @@ class CqlParser(parser.Parser):
         return at_offsets(self.sql, start.start, max(self._prev.end, start.end) + 1)
 
 
+def _interval_text(self: Any, node: exp.Interval) -> str:
+    length: Duration = node.meta["duration"]
+    months = [f"{length.months} MONTHS"] if length.months else []
+    us = [f"{length.us} MICROSECONDS"] if length.us or not months else []
+    return f"INTERVAL '{' '.join([*months, *us])}'"
+
+
+class CqlGenerator(generator.Generator):
+    """Writes conditions in a form that the parser reads back as they were."""
+
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **generator.Generator.TRANSFORMS,
+        exp.Interval: _interval_text,
+        exp.IntDiv: lambda self, node: self.binary(node, "//"),
+        exp.RegexpLike: lambda self, node: f"{self.sql(node, 'this')} RLIKE {self.sql(node, 'expression')}",
+        exp.StrPosition: lambda self, node: (
+            f"POSITION({self.sql(node, 'substr')} IN {self.sql(node, 'this')})"
+        ),
+    }
+
+
 class Cql(Dialect):
     """Sluice's CQL."""
 
@@ -335,6 +356,7 @@ class Cql(Dialect):
         KEYWORDS: ClassVar[dict[str, Any]] = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
     Parser = CqlParser
+    Generator = CqlGenerator
 
 
 def cql_parser(error_message_context: int) -> parser.Parser:

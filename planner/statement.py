@@ -76,7 +76,7 @@ def parse(text: str) -> Statement:
         UnsupportedCql: It has a construct that CQL here does not have.
         InvalidWindow: A window is zero, negative, too long or given twice.
     """
-    tokens = _outer_select(text, _tokens(text))
+    tokens = _outer_select(text, tokens_of(text))
     select = _parse_select(text, tokens)
     _refuse_rest(text, select, tokens)
     tables = _two_tables(text, select)
@@ -98,6 +98,22 @@ def parse(text: str) -> Statement:
     return statement
 
 
+def select_list_text(text: str) -> str:
+    """Return the select list of a CQL text as it is written there.
+
+    >>> select_list_text("ISTREAM(SELECT a.k, EXTRACT(hour FROM b.ts) AS h FROM A a [NOW], B b [NOW])")
+    'a.k, EXTRACT(hour FROM b.ts) AS h'
+    """
+    tokens = _outer_select(text, tokens_of(text))
+    depth, end = 0, 1
+    for position, token in enumerate(tokens):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth == 0 and token.token_type == TokenType.FROM:
+            end = position
+            break
+    return text[tokens[1].start : tokens[end - 1].end + 1]
+
+
 def parse_condition(text: str) -> exp.Expr:
     """Return a condition that stands alone, names not yet resolved.
 
@@ -106,7 +122,7 @@ def parse_condition(text: str) -> exp.Expr:
         UnsupportedCql: It has a construct that CQL here does not have.
     """
     form = "Write one condition, such as A.v < 0.2."
-    tokens = _tokens(text)
+    tokens = tokens_of(text)
     if not tokens:
         raise CqlSyntaxError("the condition is empty", hint=form, location=at_offsets(text, 0, 1))
     node = _parsed(text, tokens, exp.Condition, form)
@@ -115,8 +131,13 @@ def parse_condition(text: str) -> exp.Expr:
     return node
 
 
-def _tokens(text: str) -> list[Token]:
-    """Cut the text into tokens, without trailing semicolons."""
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of a text, without trailing semicolons.
+
+    Raises:
+        CqlSyntaxError: A quote or comment is not closed, or the text is too long or too deep.
+        UnsupportedCql: It holds several statements.
+    """
     if len(text) > MAX_CHARACTERS:
         raise CqlSyntaxError(
             f"the query has {len(text):,} characters",

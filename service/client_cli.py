@@ -81,6 +81,49 @@ def add_query(
     _echo(client(url).json("POST", "/queries", body=body, params={"wait": _seconds(wait)}))
 
 
+@query_commands.command("update")
+def update_query(
+    name: NameArgument,
+    cql: Annotated[str | None, typer.Argument(metavar="[CQL]", help="The whole new text.")] = None,
+    window: Annotated[
+        list[str] | None, typer.Option(help="30s for both streams, or A=30s for one; repeatable.")
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="A=v < 0.3, or A= to take the filter away; repeatable."),
+    ] = None,
+    select: Annotated[str | None, typer.Option(help="Select list.")] = None,
+    backfill: Annotated[
+        str, typer.Option(help="state joins with rows held already, none does not.")
+    ] = "state",
+    wait: WaitOption = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Give a query a new text, or new parts of it."""
+    filters = {alias: text or None for alias, text in map(_named, filter_ or [])}
+    parts = {"cql": cql, "window": _windows(window or []), "filter": filters or None, "select": select}
+    body = {key: value for key, value in parts.items() if value is not None} | {"backfill": backfill}
+    _echo(client(url).json("PATCH", f"/queries/{name}", body=body, params={"wait": _seconds(wait)}))
+
+
+@query_commands.command("pause")
+def pause_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = DEFAULT_URL) -> None:
+    """Take a query out of the plan until it is resumed."""
+    _echo(client(url).json("POST", f"/queries/{name}:pause", params={"wait": _seconds(wait)}))
+
+
+@query_commands.command("resume")
+def resume_query(
+    name: NameArgument,
+    backfill: Annotated[str, typer.Option(help="state joins with rows held then, none does not.")] = "state",
+    wait: WaitOption = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Take a paused query into the plan again."""
+    params = {"backfill": backfill, "wait": _seconds(wait)}
+    _echo(client(url).json("POST", f"/queries/{name}:resume", params=params))
+
+
 @query_commands.command("remove")
 def remove_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = DEFAULT_URL) -> None:
     """Remove a query; its results stay readable."""
@@ -169,6 +212,21 @@ def send_events(
         ) from error
     answer = client(url).text("POST", f"/streams/{name}/events", content=content or b"\n")
     typer.echo(answer)
+
+
+def _named(option: str) -> tuple[str, str]:
+    """Split ``A=value``."""
+    alias, equals, value = option.partition("=")
+    if not equals or not alias.strip():
+        raise UnreadableInput(f'"{option}" names no stream', hint="Write its alias or name first: A=30s.")
+    return alias.strip(), value.strip()
+
+
+def _windows(options: list[str]) -> str | dict[str, str] | None:
+    """Return what ``--window`` says: one length for both streams, or lengths by stream."""
+    if len(options) == 1 and "=" not in options[0]:
+        return options[0]
+    return dict(map(_named, options)) or None
 
 
 def _echo(document: Any) -> None:

@@ -107,9 +107,11 @@ def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
     for found in results_dir.rglob("*.parquet"):
         if Path(os.path.abspath(found)) not in committed:
             found.unlink()
-    queries = {record.query.id: record.query for record in store.all_queries()}
+    records = [record for record in store.all_queries() if record.entered]
+    queries = {record.query.id: record.query for record in records}
+    series = {record.query.id: record.series for record in records}
     _replace(out_dir / "routes.parquet", lambda path: pq.write_table(_routes_table(store, queries), path))
-    views = "\n".join(_views(store, queries, files))
+    views = "\n".join(_views(store, queries, series, files))
     _replace(out_dir / "views.sql", lambda path: path.write_text(views, encoding="utf-8"))
 
 
@@ -218,8 +220,14 @@ def _routes_table(store: Store, queries: Mapping[int, Query]) -> pa.Table:
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _views(store: Store, queries: Mapping[int, Query], files: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield the statements of ``views.sql``: a view per family, then one per query."""
+def _views(
+    store: Store, queries: Mapping[int, Query], series: Mapping[int, int], files: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Yield the statements of ``views.sql``: a view per family, then one per query.
+
+    A query that was updated has the results of its whole series, as far as their columns are those of its
+    newest text. Others, and those of an earlier query of the name, are views of their own, with their ids.
+    """
     yield "-- Run in this directory: duckdb -init views.sql"
     by_family = {
         family_id(q.a.stream_id, q.b.stream_id, q.key): (q.a.stream_id, q.b.stream_id)
@@ -228,17 +236,24 @@ def _views(store: Store, queries: Mapping[int, Query], files: Mapping[str, Seque
     for family, (stream_a, stream_b) in sorted(by_family.items()):
         pairs = pairs_sql(store.stream_by_id(stream_a), store.stream_by_id(stream_b), files.get(family, ()))
         yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
-    newest = {query.name.lower(): query.id for query in queries.values()}
+    newest = {query.name.lower(): query for query in queries.values()}
+    texts: dict[str, list[str]] = {}
     for query in queries.values():
-        # A name may have been given again: it means the newest query; older ones are named with their ids.
-        name = query.name if newest[query.name.lower()] == query.id else f"{query.name}@{query.id}"
+        last = newest[query.name.lower()]
+        same = series[query.id] == series[last.id] and _columns(query) == _columns(last)
         family = family_id(query.a.stream_id, query.b.stream_id, query.key)
         routes = (
             f"SELECT route FROM read_parquet({text_literal('routes.parquet')}) WHERE query_id = {query.id}"
         )
         text = results_sql(query, quoted("_pairs_" + family), routes)
-        yield f"CREATE OR REPLACE VIEW {quoted(name)} AS {text};"
+        texts.setdefault(last.name if same else f"{query.name}@{query.id}", []).append(text)
+    for name, parts in texts.items():
+        yield f"CREATE OR REPLACE VIEW {quoted(name)} AS {' UNION ALL '.join(parts)};"
     yield ""
+
+
+def _columns(query: Query) -> list[tuple[str, str]]:
+    return [(output.name, output.type) for output in query.outputs]
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -23,6 +23,7 @@ POINTS = (
     "before-result-commit",
     "after-result-commit",
     "after-commit-log",
+    "after-change",
 )
 
 
@@ -31,7 +32,7 @@ def reached(point: str, batch: int, engine_lock: str) -> None:
 
     Args:
         point: One of ``POINTS``.
-        batch: Batch that is being processed.
+        batch: Batch that is being processed; for "after-change" the plan version that was appended.
         engine_lock: Path of the lock file that names the engine's pids.
     """
     if os.environ.get(VARIABLE) != f"{point}@{batch}":

@@ -1,7 +1,9 @@
 """Results of a query, page by page.
 
 A pair is stored once, with its route; a query is a view over the routes that name it. Its results are ordered
-by (batch, event time, position of the a row, position of the b row). A cursor says how far a reader is:
+by (batch, event time, position of the a row, position of the b row). What has one name for people is a series
+of queries, in force one after the other, so the results of a series are theirs in turn. A page never has
+results of two of them whose columns differ. A cursor says how far a reader is:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
@@ -12,8 +14,9 @@ files of the batches it needs and no others: the catalog knows how many results 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import duckdb
@@ -52,11 +55,13 @@ class Span:
 
     Attributes:
         batch: Batch number.
+        query_id: Query of the series whose results they are.
         first: Results of the query in that batch before the first one here.
         rows: How many stand here.
     """
 
     batch: int
+    query_id: int
     first: int
     rows: int
 
@@ -127,45 +132,52 @@ class ResultReader:
         """Let go of DuckDB's memory."""
         self._connection.close()
 
-    def count(self, query_id: int) -> int:
-        """Return how many results a query has so far."""
-        return self._store.query_totals().get(query_id, 0)
+    def count(self, series: int) -> int:
+        """Return how many results a series has so far."""
+        totals = self._store.query_totals()
+        return sum(totals.get(query_id, 0) for query_id in self._store.series_ids(series))
 
-    def has_more(self, query_id: int, after: str | None) -> bool:
-        """Return whether a query has results after a cursor; asks the catalog alone.
+    def has_more(self, series: int, after: str | None) -> bool:
+        """Return whether a series has results after a cursor; asks the catalog alone.
 
         Raises:
-            InvalidCursor: ``after`` is no cursor of this query.
+            InvalidCursor: ``after`` is no cursor of this series.
         """
-        return bool(self._spans(query_id, after, 1)[0])
+        return bool(self._spans(series, after, 1)[0])
 
-    def page(self, query_id: int, after: str | None, limit: int) -> ResultPage:
+    def page(self, series: int, after: str | None, limit: int) -> ResultPage:
         """Read the results that follow a cursor.
 
         Args:
-            query_id: Immutable id of the query.
+            series: Id of the series: that of its first query.
             after: Cursor, or None for the first results.
             limit: Rows at most, 1 to ``MAX_PAGE_ROWS``.
 
         Raises:
-            InvalidCursor: ``after`` is no cursor of this query.
-            QueryNotFound: There never was a query of that id.
+            InvalidCursor: ``after`` is no cursor of this series.
+            QueryNotFound: There never was such a series.
             CorruptResults: The files hold other rows than the manifests say.
         """
         if not 1 <= limit <= MAX_PAGE_ROWS:
             raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
-        query = self._store.query_by_id(query_id).query
-        spans, has_more = self._spans(query_id, after, limit)
-        table = self._read(query, spans)
+        found, has_more = self._spans(series, after, limit)
+        ids = {span.query_id for span in found} or set(self._store.series_ids(series)[-1:]) or {series}
+        queries = {query_id: self._store.query_by_id(query_id).query for query_id in ids}
+        spans = _of_equal_columns(found, queries)
+        has_more = has_more or len(spans) < len(found)
+        groups = [list(group) for _, group in groupby(spans, key=lambda span: span.query_id)]
+        newest = queries[spans[-1].query_id if spans else max(ids)]
+        tables = [self._read(queries[group[0].query_id], group) for group in groups]
+        table = pa.concat_tables(tables) if tables else self._read(newest, ())
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
-        return ResultPage(query.outputs, table, spans, next_cursor, has_more)
+        return ResultPage(newest.outputs, table, tuple(spans), next_cursor, has_more)
 
-    def _spans(self, query_id: int, after: str | None, limit: int) -> tuple[tuple[Span, ...], bool]:
+    def _spans(self, series: int, after: str | None, limit: int) -> tuple[tuple[Span, ...], bool]:
         """Find out from the catalog alone which results a page holds, and whether more follow."""
         batch, returned = parse_cursor(after) if after is not None else (0, 0)
         spans: list[Span] = []
         missing = limit
-        for number, rows in self._batches(query_id, batch):
+        for number, query_id, rows in self._batches(series, batch):
             if spans and not missing:
                 return tuple(spans), True
             first = returned if number == batch else 0
@@ -174,24 +186,24 @@ class ResultReader:
             if first == rows:
                 continue
             taken = min(rows - first, missing)
-            spans.append(Span(number, first, taken))
+            spans.append(Span(number, query_id, first, taken))
             missing -= taken
             if first + taken < rows:
                 return tuple(spans), True
         if not spans and after is not None:
-            self._check_reached(query_id, after, batch, returned)
+            self._check_reached(series, after, batch, returned)
         return tuple(spans), False
 
-    def _batches(self, query_id: int, from_batch: int) -> Iterator[tuple[int, int]]:
-        """Yield (batch, results of the query) for the batches that have any, from ``from_batch`` on."""
-        while found := self._store.query_batches(query_id, from_batch, _BATCHES_PER_LOOKUP):
+    def _batches(self, series: int, from_batch: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
+        while found := self._store.series_batches(series, from_batch, _BATCHES_PER_LOOKUP):
             yield from found
             from_batch = found[-1][0] + 1
 
-    def _check_reached(self, query_id: int, after: str, batch: int, returned: int) -> None:
+    def _check_reached(self, series: int, after: str, batch: int, returned: int) -> None:
         """Refuse a cursor that stands after results which do not exist."""
-        given = dict(self._store.query_batches(query_id, batch, 1)).get(batch, 0)
-        if returned > given:
+        given = next(iter(self._store.series_batches(series, batch, 1)), (batch, 0, 0))
+        if returned > (given[2] if given[0] == batch else 0):
             raise self._beyond(after)
 
     def _beyond(self, after: str | None) -> InvalidCursor:
@@ -201,7 +213,7 @@ class ResultReader:
         )
 
     def _read(self, query: Query, spans: Sequence[Span]) -> pa.Table:
-        """Read the rows of consecutive spans: all but the last one reach to the end of their batch."""
+        """Read the rows of consecutive spans of a query: all but the last reach to the end of their batch."""
         family = family_id(query.a.stream_id, query.b.stream_id, query.key)
         files = [
             path
@@ -222,6 +234,15 @@ class ResultReader:
                 detail=f"Batches {spans[0].batch} to {spans[-1].batch} hold {table.num_rows} of {rows} rows.",
             )
         return table
+
+
+def _of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
+    """Return the spans from the first one on whose queries have the same columns."""
+
+    def columns(span: Span) -> list[tuple[str, str]]:
+        return [(output.name, output.type) for output in queries[span.query_id].outputs]
+
+    return list(takewhile(lambda span: columns(span) == columns(spans[0]), spans))
 
 
 def family_files(store: Store, results_dir: Path, family: str, batch: int) -> list[str]:

@@ -17,22 +17,24 @@ from typing import Literal
 from catalog.errors import InvalidInput
 from catalog.store import Store
 from catalog.values.calibration import Calibration
-from catalog.values.plan import Plan, Strategy
+from catalog.values.change import AddQuery, Change
+from catalog.values.plan import Strategy
 from catalog.values.query import Query
-from catalog.values.statistics import Profile
 from catalog.values.stream import FilesSource
-from planner.bind import bind
-from planner.build_plan import build_plan
+from planner.kept_boundaries import ByFamily
 from service.calibration import data_dir_calibration
+from service.changes import Resolver, record_steps
 from service.data_dir import DataDir, open_data_dir
 from service.engine import Engine
 from service.export import export_query, export_shared
 from service.inputs.files import list_files
 from service.inputs.sample import WorkloadRows
+from service.migration_wanted import wanted_by
 from service.objective import Objective
 from service.preview import Statistician
 from service.settings import Settings
-from service.workload import Workload, WorkloadQuery
+from service.versions import Versions
+from service.workload import ScriptStep, Workload
 from service.yaml_document import ItemPath
 
 ResultsForm = Literal["per-query", "shared"]
@@ -114,7 +116,7 @@ def run_workload(
         )
         rows = settings.max_rows_per_batch
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows)
-        _set_up(workload, out, _Versions(store, statistician, calibration, objective))
+        _set_up(workload, out, Versions(store, statistician, objective), calibration)
         for stream in store.streams():
             if isinstance(stream.source, FilesSource):
                 list_files(store, stream)
@@ -127,9 +129,9 @@ def run_workload(
         store.close()
 
 
-def _set_up(workload: Workload, out: Path, versions: _Versions) -> None:
+def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Calibration) -> None:
     """Put streams, queries and script into the catalog, once and as one."""
-    store, objective = versions.store, versions.objective
+    store, objective = versions.store, versions.base
     print_of_workload = hashlib.sha256(
         repr(
             (
@@ -151,80 +153,77 @@ def _set_up(workload: Workload, out: Path, versions: _Versions) -> None:
             )
         return
     with store.transaction():
-        streams = {s.name: s for s in (store.add_stream(stream) for stream in workload.streams)}
-        running: dict[str, Query] = {}
-
-        def add(entry: WorkloadQuery, path: ItemPath, version: int) -> None:
-            with workload.locating(path, text_at=(*path, "cql")):
-                bound = bind(
-                    entry.cql,
-                    streams,
-                    name=entry.name,
-                    query_id=store.reserve_query_id(),
-                    backfill=entry.backfill,
-                )
-            running[entry.name] = bound
-            store.add_query(bound, version)
-
-        for entry in workload.queries:
-            add(entry, entry.path, 1)
-        if running:
-            versions.append(tuple(running.values()), at_batch=0)
-        steps = sorted(workload.script, key=lambda step: step.at_batch)
-        for at_batch in sorted({step.at_batch for step in steps}):
-            version = versions.next
-            for step in steps:
-                if step.at_batch != at_batch:
-                    continue
-                if step.query is not None:
-                    add(step.query, step.query.path, version)
-                elif step.action == "remove":
-                    del running[step.name]
-                    store.remove_query(step.name, version)
-                else:
-                    versions.objective = versions.objective.changed(
-                        strategy=step.strategy, family_strategies=step.family_strategies
-                    )
-            versions.append(tuple(running.values()), at_batch=at_batch)
+        for stream in workload.streams:
+            store.add_stream(stream)
+        script = _Script(workload, versions, calibration)
+        first = [(AddQuery(q.name, q.cql, q.backfill), q.path) for q in workload.queries]
+        if first:
+            script.append("workload", 0, first)
+        for at_batch in sorted({step.at_batch for step in workload.script}):
+            steps = [step for step in workload.script if step.at_batch == at_batch]
+            changes = [
+                (change, step.path if step.query is None else step.query.path)
+                for step in steps
+                if (change := step.to_change()) is not None
+            ]
+            script.append(f"script at batch {at_batch}", at_batch, changes, steps)
         store.set_setting(WORKLOAD_SETTING, print_of_workload)
 
 
-@dataclass(slots=True)
-class _Versions:
-    """Plans one version after another.
+@dataclass(frozen=True, slots=True)
+class _Script:
+    """Puts a workload's changes into the catalog, those of one batch as one plan version.
 
     Attributes:
-        store: Takes them.
-        statistician: Finds what strategies weigh.
+        workload: Where they stand.
+        versions: Plans them.
         calibration: Constants of this machine.
-        objective: In force for the next version.
-        plan: The last version.
     """
 
-    store: Store
-    statistician: Statistician
+    workload: Workload
+    versions: Versions
     calibration: Calibration
-    objective: Objective
-    plan: Plan | None = None
 
-    @property
-    def next(self) -> int:
-        """Number of the next version."""
-        return 1 if self.plan is None else self.plan.version + 1
+    def append(
+        self,
+        cause: str,
+        at_batch: int,
+        changes: Sequence[tuple[Change, ItemPath]],
+        steps: Sequence[ScriptStep] = (),
+    ) -> None:
+        """Make changes, one after the other, with the plan version of a batch.
 
-    def append(self, queries: Sequence[Query], *, at_batch: int) -> None:
-        """Plan the queries of the next version and log it for a batch."""
-        weighs = self.objective.weighs_costs()
-        self.plan = build_plan(
+        A list of a request may change a query once; here a name can also go and come in one batch, as the
+        file has it. The version is that of what is wanted in the end.
+        """
+        store, version = self.versions.store, self.versions.next
+        previous = store.latest_plan()
+        resolver = Resolver(store)
+        resolver.refresh()
+        for change, path in changes:
+            with self.workload.locating(path, text_at=(*path, "cql")):
+                step = resolver.resolve(change)
+            record_steps(store, (step,), version, previous)
+        queries = [record.query for record in store.queries()]
+        left: ByFamily | None = None
+        for scripted in steps:
+            if scripted.migration is None:
+                continue
+            with self.workload.locating((*scripted.path, "migrate")):
+                wanted = wanted_by(scripted.migration, self.versions.objective, previous, queries, store)
+            self.versions.objective = wanted.objective
+            # What one migration of this batch gives up, another does not bring back.
+            before = wanted.left if left is None else left
+            left = {family: ends for family, ends in wanted.left.items() if family in before}
+        self.versions.append(
             queries,
-            {s.id: s for s in self.store.streams()},
-            self.plan,
-            strategy=self.objective.strategy,
-            family_strategies=self.objective.by_family(queries),
-            profile=self.statistician.profile(queries) if weighs else Profile(),
-            model=self.objective.models(self.calibration).deciding,
+            previous,
+            self.calibration,
+            cause=cause,
+            actor="script",
+            at_batch=at_batch,
+            left=left,
         )
-        self.store.append_control(plan=self.plan, at_batch=at_batch)
 
 
 def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -> None:
@@ -233,7 +232,9 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
         return
     by_name: dict[str, list[Query]] = {}
     for record in store.all_queries():
-        by_name.setdefault(record.query.name, []).append(record.query)
+        queries = by_name.setdefault(record.query.name, [])
+        if record.entered:
+            queries.append(record.query)
     for name, queries in by_name.items():
         export_query(store, directory.results, name, queries, out)
 

@@ -10,16 +10,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from catalog.errors import InvalidInput
+from catalog.values.change import (
+    AddQuery,
+    Change,
+    PauseQuery,
+    RemoveQuery,
+    ResumeQuery,
+    UpdateQuery,
+)
 from catalog.values.plan import Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from service.document_errors import first_mistake, locating
 from service.inputs.validate import resolve_source, validate_source
+from service.migration_document import (
+    MigrationDocument,
+    MigrationRequest,
+    SliceStepDocument,
+)
 from service.stream_document import (
     FilesDocument,
     GeneratedColumnDocument,
@@ -38,10 +51,10 @@ class InvalidWorkload(InvalidInput):
     code = "invalid-workload"
 
 
-class WorkloadNotSupported(InvalidInput):
-    """A workload file asks for something that this version does not do yet."""
+Action = Literal["add", "update", "remove", "pause", "resume", "migrate"]
 
-    code = "workload-not-supported"
+#: What a step can be; exactly one of them.
+_ACTIONS: tuple[Action, ...] = ("add", "update", "remove", "pause", "resume", "migrate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +83,32 @@ class ScriptStep:
     Attributes:
         at_batch: Batch number, from 0.
         action: What changes.
-        name: Query that comes or goes; empty for a migration.
-        query: The query that comes; None otherwise.
+        name: Query that changes; empty for a migration.
+        query: The query that comes, or the new text of one; None otherwise.
         path: Where it stands in the document.
-        strategy: Strategy to migrate to; None leaves it.
-        family_strategies: Strategies of single families to migrate to, by key or id.
+        migration: The migration; None for a change of a query.
     """
 
     at_batch: int
-    action: Literal["add", "remove", "migrate"]
+    action: Action
     name: str
     query: WorkloadQuery | None
     path: ItemPath
-    strategy: Strategy | None = None
-    family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    migration: MigrationRequest | None = None
+
+    def to_change(self) -> Change | None:
+        """Return the change of queries that the step is; None for a migration."""
+        match self.action:
+            case "add" | "update" if self.query is not None:
+                kind = AddQuery if self.action == "add" else UpdateQuery
+                return kind(self.query.name, self.query.cql, self.query.backfill)
+            case "remove":
+                return RemoveQuery(self.name)
+            case "pause":
+                return PauseQuery(self.name)
+            case "resume":
+                return ResumeQuery(self.name)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +150,8 @@ def load_workload(path: Path) -> Workload:
 
     Raises:
         InvalidYaml: The file is missing or not YAML.
-        InvalidWorkload: A key is missing, unknown or of another type; a name is taken twice; a script removes
+        InvalidWorkload: A key is missing, unknown or of another type; a name is taken twice; a script changes
             what is not there.
-        WorkloadNotSupported: A script that updates.
     """
     document = read_yaml(path)
     try:
@@ -182,8 +206,9 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
     with workload.locating(("family_strategies",)):
         by_family(workload.family_strategies, bound.values())
     for step in workload.script:
-        with workload.locating((*step.path, "migrate", "family_strategies")):
-            by_family(step.family_strategies, bound.values())
+        if step.migration is not None:
+            with workload.locating((*step.path, "migrate", "family_strategies")):
+                by_family(step.migration.family_strategies, bound.values())
     return streams, bound
 
 
@@ -197,17 +222,20 @@ class _QueryDocument(_Model):
     backfill: Backfill = "none"
 
 
-class _MigrateDocument(_Model):
-    strategy: Strategy | None = None
-    family_strategies: dict[str, Strategy] = Field(default_factory=dict)
+class _UpdateDocument(_Model):
+    name: str
+    cql: str = Field(min_length=1)
+    backfill: Backfill = "state"
 
 
 class _StepDocument(_Model):
     at_batch: int = Field(ge=0)
     add: _QueryDocument | None = None
+    update: _UpdateDocument | None = None
     remove: str | None = None
-    migrate: _MigrateDocument | None = None
-    update: Any = None  # accepted to say "not yet" instead of "unknown key"
+    pause: str | None = None
+    resume: str | None = None
+    migrate: MigrationDocument | None = None
 
 
 class _WorkloadDocument(_Model):
@@ -224,7 +252,10 @@ _MODELS: dict[str, type[BaseModel]] = {
     "queries": _QueryDocument,
     "script": _StepDocument,
     "add": _QueryDocument,
-    "migrate": _MigrateDocument,
+    "update": _UpdateDocument,
+    "migrate": MigrationDocument,
+    "splits": SliceStepDocument,
+    "merges": SliceStepDocument,
     "files": FilesDocument,
     "http": HttpDocument,
     "generator": GeneratorDocument,
@@ -250,7 +281,7 @@ def _streams(model: _WorkloadDocument, document: YamlDocument, base: Path) -> tu
     return tuple(streams)
 
 
-def _query(item: _QueryDocument, document: YamlDocument, path: ItemPath) -> WorkloadQuery:
+def _query(item: _QueryDocument | _UpdateDocument, document: YamlDocument, path: ItemPath) -> WorkloadQuery:
     with locating(document, path):
         check_name("query", item.name, ("name",))
     return WorkloadQuery(item.name, item.cql, item.backfill, path, document.location(path).line)
@@ -262,27 +293,24 @@ def _script(model: _WorkloadDocument, document: YamlDocument) -> tuple[ScriptSte
 
 
 def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> ScriptStep:
-    given = [name for name in ("add", "remove", "migrate", "update") if name in item.model_fields_set]
+    given = [name for name in _ACTIONS if name in item.model_fields_set]
     if len(given) != 1:
         raise InvalidWorkload(
-            "a script step needs exactly one of add, remove and migrate",
+            f"a script step needs exactly one of {', '.join(_ACTIONS[:-1])} and {_ACTIONS[-1]}",
             detail=f"Given: {', '.join(given) or 'none'}.",
             location=document.location(path),
         )
-    if given[0] == "update":
-        raise WorkloadNotSupported(
-            "script step update is not supported yet",
-            hint="Write add, remove and migrate steps.",
-            location=document.location((*path, "update"), key=True),
-        )
-    if item.add is not None:
-        query = _query(item.add, document, (*path, "add"))
-        return ScriptStep(item.at_batch, "add", query.name, query, path)
-    if item.remove is not None:
-        return ScriptStep(item.at_batch, "remove", item.remove, None, path)
-    if item.migrate is not None and (item.migrate.strategy or item.migrate.family_strategies):
-        own = item.migrate.family_strategies
-        return ScriptStep(item.at_batch, "migrate", "", None, path, item.migrate.strategy, own)
+    (action,) = given
+    text = item.add or item.update
+    if text is not None:
+        query = _query(text, document, (*path, action))
+        return ScriptStep(item.at_batch, action, query.name, query, path)
+    name = item.remove or item.pause or item.resume
+    if name is not None:
+        return ScriptStep(item.at_batch, action, name, None, path)
+    if item.migrate is not None and item.migrate.model_fields_set:
+        with locating(document, (*path, "migrate")):
+            return ScriptStep(item.at_batch, "migrate", "", None, path, item.migrate.to_request())
     raise InvalidWorkload(
         f"script step {given[0]} says nothing", location=document.location((*path, given[0]), key=True)
     )
@@ -291,30 +319,35 @@ def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> Script
 def _check_names(
     queries: tuple[WorkloadQuery, ...], script: tuple[ScriptStep, ...], document: YamlDocument
 ) -> None:
-    """Follow the script: a name is free when its query comes, and there when it goes."""
-    running: set[str] = set()
+    """Follow the script: a name is free when its query comes, and there when it changes."""
+    states: dict[str, str] = {}
 
     def enter(query: WorkloadQuery) -> None:
         location = document.location((*query.path, "name"))
-        if query.name in running:
+        if query.name in states:
             raise InvalidWorkload(f'query "{query.name}" is declared twice', location=location)
-        running.add(query.name)
+        states[query.name] = "running"
 
     for query in queries:
         enter(query)
     for step in script:
         if step.action == "migrate":
             continue
-        if step.query is not None:
+        if step.action == "add" and step.query is not None:
             enter(step.query)
-        elif step.name not in running:
+            continue
+        wanted = {"pause": ("running",), "resume": ("paused",)}.get(step.action, ("running", "paused"))
+        if states.get(step.name) not in wanted:
+            named = (step.action, "name") if step.action == "update" else (step.action,)
             raise InvalidWorkload(
-                f'query "{step.name}" is not running at batch {step.at_batch}',
-                hint=did_you_mean(step.name, sorted(running)),
-                location=document.location((*step.path, "remove")),
+                f'query "{step.name}" is not {wanted[0]} at batch {step.at_batch}',
+                hint=did_you_mean(step.name, sorted(n for n, state in states.items() if state in wanted)),
+                location=document.location((*step.path, *named)),
             )
-        else:
-            running.discard(step.name)
+        if step.action == "remove":
+            del states[step.name]
+        elif step.action != "update":
+            states[step.name] = "paused" if step.action == "pause" else "running"
 
 
 def _known_keys(path: ItemPath) -> list[str]:
@@ -325,4 +358,4 @@ def _known_keys(path: ItemPath) -> list[str]:
             model = GeneratedColumnDocument
         elif isinstance(item, str):
             model = _MODELS.get(item, model)
-    return [name for name in model.model_fields if name != "update"]
+    return list(model.model_fields)

@@ -1,22 +1,33 @@
-"""Queries over HTTP: their life. Their results are in ``api.queries.results``."""
+"""Queries over HTTP: their life. Results and lists of changes have modules of their own."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import anyio
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
-from api.dependencies import After, IfMatch, Limit, Wait, WorkspaceDep, page_of, wait_for_version
+from api.dependencies import (
+    DEFAULT_ACTOR,
+    Actor,
+    After,
+    IfMatch,
+    Limit,
+    Wait,
+    WorkspaceDep,
+    page_of,
+    wait_for_version,
+)
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
-from api.queries.schemas import BoundQuery, QueryIn, QueryOut, QueryPage, QueryText
-from api.routes import SluiceRoute
+from api.queries.changing import QueryChange
+from api.queries.schemas import BoundQuery, QueryIn, QueryOut, QueryPage, QueryPatch, QueryText
+from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, StalePlanVersion, Unavailable
+from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
-from service.stream_document import check_name
-from service.workspace import QueryStatus, Workspace
+from service.query_status import QueryStatus
+from service.workspace import Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)
 #: Calls on the collection as a whole, which are written with a colon.
@@ -44,24 +55,25 @@ def validate_query(body: QueryText, workspace: WorkspaceDep) -> BoundQuery:
 )
 async def add_query(
     body: QueryIn,
-    workspace: WorkspaceDep,
     request: Request,
     response: Response,
+    once: OnceDep,
     if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
     wait: Wait = 0,
 ) -> QueryOut:
     """Add a query. It takes part from the micro-batch on that first has its `plan_version`.
 
     The answer is 202 as soon as the change is durable, or 201 if `wait` was long enough to see it in force.
     """
-    status = await _add(workspace, body.name, body.cql, body.backfill, if_match)
-    response.headers["Location"] = f"{request.url.path}/{status.query.name}"
-    return await _changed(request, response, status, wait, done=201)
+    change = QueryChange(AddQuery(body.name, body.cql, body.backfill), actor, if_match, wait, done=201)
+    location = f"{request.url.path}/{body.name}"
+    return await change.make(request, response, once, location=location)
 
 
 @router.get("", summary="List queries", responses=problem_responses(InvalidRequest))
 def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> QueryPage:
-    """List queries by name, page by page."""
+    """List running and paused queries by name, page by page."""
     found, following = page_of(workspace.query_statuses(), lambda status: status.query.name, after, limit)
     items = [QueryOut.of_status(status) for status in found]
     return QueryPage(items=items, next_cursor=following, has_more=following is not None)
@@ -90,19 +102,53 @@ async def put_query(
     workspace: WorkspaceDep,
     request: Request,
     response: Response,
+    once: OnceDep,
     if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
     wait: Wait = 0,
 ) -> QueryOut:
     """Make sure that a query of this name and text runs; saying so again is success.
 
-    A query of the name with another text is left as it is, and the answer is 409.
+    A query of the name with another text is left as it is, and the answer is 409: `PATCH` changes it.
     """
     existing = await anyio.to_thread.run_sync(_running, workspace, name)
     if existing is not None and _same(existing, body):
-        return await _changed(request, response, existing, wait, done=200, pending=200)
+        if wait > 0 and await wait_for_version(request, existing.plan_version, wait):
+            existing = await anyio.to_thread.run_sync(workspace.query_status, name)
+        response.status_code = 200
+        response.headers["ETag"] = f'"{existing.plan_version}"'
+        return QueryOut.of_status(existing)
     # With another text this ends in NameTaken.
-    status = await _add(workspace, name, body.cql, body.backfill, if_match)
-    return await _changed(request, response, status, wait, done=201)
+    change = QueryChange(AddQuery(name, body.cql, body.backfill), actor, if_match, wait, done=201)
+    return await change.make(request, response, once)
+
+
+@router.patch(
+    "/{name}",
+    status_code=202,
+    summary="Update a query",
+    response_model=QueryOut,
+    responses=problem_responses(*_BODY_ERRORS, QueryNotFound, *_CHANGE_ERRORS)
+    | {200: {"model": QueryOut, "description": "In force (with `wait`), or as it was already."}},
+)
+async def update_query(
+    name: str,
+    body: Annotated[QueryPatch, Body()],
+    request: Request,
+    response: Response,
+    once: OnceDep,
+    if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
+    wait: Wait = 0,
+) -> QueryOut:
+    """Give a query a new text, or new parts of it: windows, filters, select list.
+
+    The former query leaves and the new one enters at one micro-batch boundary, so that no result is lost or
+    doubled; with `backfill: state`, the default, rows held then take part under the new text. The results of
+    the name go on. A paused query stays paused.
+    """
+    change = QueryChange(body.to_change(name), actor, if_match, wait, done=200)
+    return await change.make(request, response, once)
 
 
 @router.delete(
@@ -115,45 +161,64 @@ async def put_query(
 )
 async def remove_query(
     name: str,
-    workspace: WorkspaceDep,
     request: Request,
     response: Response,
+    once: OnceDep,
     if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
     wait: Wait = 0,
 ) -> QueryOut:
     """Remove a query. It gets everything up to the batch before its removal; its results stay readable."""
-    change = partial(workspace.remove_query, name, if_match=if_match)
-    status = await anyio.to_thread.run_sync(change)
-    return await _changed(request, response, status, wait, done=200)
+    return await QueryChange(RemoveQuery(name), actor, if_match, wait, done=200).make(request, response, once)
 
 
-async def _add(
-    workspace: Workspace, name: str, cql: str, backfill: Backfill, if_match: int | None
-) -> QueryStatus:
-    check_name("query", name, ("name",))
-    change = partial(workspace.add_query, name, cql, backfill=backfill, if_match=if_match)
-    return await anyio.to_thread.run_sync(change)
-
-
-async def _changed(
-    request: Request, response: Response, status: QueryStatus, wait_s: float, *, done: int, pending: int = 202
+@router.post(
+    "/{name}:pause",
+    status_code=202,
+    summary="Pause a query",
+    response_model=QueryOut,
+    responses=problem_responses(QueryNotFound, InvalidRequest, *_CHANGE_ERRORS)
+    | {200: {"model": QueryOut, "description": "Paused (with `wait`), or it was so already."}},
+)
+async def pause_query(
+    name: str,
+    request: Request,
+    response: Response,
+    once: OnceDep,
+    if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
+    wait: Wait = 0,
 ) -> QueryOut:
-    """Answer a change of plan, after waiting for it as long as was asked for."""
-    in_force = wait_s > 0 and await wait_for_version(request, status.plan_version, wait_s)
-    response.status_code = done if in_force else pending
-    response.headers["ETag"] = f'"{status.plan_version}"'
-    if wait_s > 0:
-        status = await anyio.to_thread.run_sync(_current, request.app.state.workspace, status)
-    return QueryOut.of_status(status)
+    """Take a query out of the plan. It keeps its name and text, and costs nothing until it is resumed."""
+    return await QueryChange(PauseQuery(name), actor, if_match, wait, done=200).make(request, response, once)
 
 
-def _current(workspace: Workspace, status: QueryStatus) -> QueryStatus:
-    """What has become of a query; as it was if its name no longer leads to it."""
-    try:
-        found = workspace.query_status(status.query.name)
-    except NotFound:
-        return status
-    return found if found.query.id == status.query.id else status
+@router.post(
+    "/{name}:resume",
+    status_code=202,
+    summary="Resume a query",
+    response_model=QueryOut,
+    responses=problem_responses(QueryNotFound, InvalidRequest, *_CHANGE_ERRORS)
+    | {200: {"model": QueryOut, "description": "Running (with `wait`), or it was so already."}},
+)
+async def resume_query(
+    name: str,
+    request: Request,
+    response: Response,
+    once: OnceDep,
+    if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
+    backfill: Annotated[
+        Literal["none", "state"], Query(description="Whether rows that are held then take part.")
+    ] = "state",
+    wait: Wait = 0,
+) -> QueryOut:
+    """Take a paused query into the plan again, under its text. Its results go on where they stopped.
+
+    Pairs that were joined while it was paused are not made up for.
+    """
+    change = QueryChange(ResumeQuery(name, backfill), actor, if_match, wait, done=200)
+    return await change.make(request, response, once)
 
 
 def _running(workspace: Workspace, name: str) -> QueryStatus | None:
@@ -165,4 +230,5 @@ def _running(workspace: Workspace, name: str) -> QueryStatus | None:
 
 
 def _same(status: QueryStatus, body: QueryText) -> bool:
-    return status.query.cql.strip() == body.cql.strip() and status.query.backfill == body.backfill
+    backfill: Backfill = status.query.backfill
+    return status.query.cql.strip() == body.cql.strip() and backfill == body.backfill

@@ -66,11 +66,12 @@ def read_results(
 ) -> Response:
     """Read results so far, a page at a time, also of a query that was removed.
 
-    They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV or Arrow, by `Accept`.
+    They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV or Arrow, by `Accept`. An update of
+    the query does not interrupt them; a page ends where the columns change.
     """
     kind = negotiation.negotiate(accept)
-    query_id = workspace.store.newest_query(name).query.id
-    page = workspace.results.page(query_id, after, limit)
+    series = workspace.store.newest_query(name).series
+    page = workspace.results.page(series, after, limit)
     headers = {"Sluice-Has-More": str(page.has_more).lower(), "Vary": "Accept", "Cache-Control": "no-store"}
     if page.next_cursor is not None:
         headers["Sluice-Next-Cursor"] = page.next_cursor
@@ -90,10 +91,8 @@ async def open_stream(
 ) -> tuple[int, ResultPage]:
     """Find query and cursor and read the first page, so that what is wrong with them has a status."""
     cursor = last_event_id or after
-    query_id = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).query.id
-    return query_id, await anyio.to_thread.run_sync(
-        workspace.results.page, query_id, cursor, _EVENTS_PER_PAGE
-    )
+    series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
+    return series, await anyio.to_thread.run_sync(workspace.results.page, series, cursor, _EVENTS_PER_PAGE)
 
 
 @router.get(
@@ -109,17 +108,17 @@ async def follow_results(
 
     An event `result` has a row as its data and the cursor after it as its id; a client that reconnects with
     `Last-Event-ID` misses none and gets none twice. When the query is removed and all its results have been
-    sent, an event `end` closes the stream.
+    sent, an event `end` closes the stream. While it is paused, the stream stays open.
     """
-    query_id, page = opened
+    series, page = opened
     while True:
         for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
             yield ServerSentEvent(raw_data=json_line(row), event="result", id=cursor)
         reached = page.next_cursor
-        if not await _more(workspace, query_id, reached):
+        if not await _more(workspace, series, reached):
             yield ServerSentEvent(raw_data="{}", event="end", id=reached)
             return
-        page = await anyio.to_thread.run_sync(workspace.results.page, query_id, reached, _EVENTS_PER_PAGE)
+        page = await anyio.to_thread.run_sync(workspace.results.page, series, reached, _EVENTS_PER_PAGE)
 
 
 def _body(kind: str, page: ResultPage) -> bytes:
@@ -138,19 +137,20 @@ def _body(kind: str, page: ResultPage) -> bytes:
     return json_line(document).encode()
 
 
-async def _more(workspace: Workspace, query_id: int, after: str | None) -> bool:
+async def _more(workspace: Workspace, series: int, after: str | None) -> bool:
     """Return True when there are results after a cursor, False when there will never be any."""
     while True:
         # In this order: once the removal is in force, what is not there will not come.
-        over = await anyio.to_thread.run_sync(_is_over, workspace, query_id)
-        if await anyio.to_thread.run_sync(workspace.results.has_more, query_id, after):
+        over = await anyio.to_thread.run_sync(_is_over, workspace, series)
+        if await anyio.to_thread.run_sync(workspace.results.has_more, series, after):
             return True
         if over:
             return False
         await anyio.sleep(_POLL_S)
 
 
-def _is_over(workspace: Workspace, query_id: int) -> bool:
+def _is_over(workspace: Workspace, series: int) -> bool:
     """Whether the query was removed and the removal is in force, so that no batch adds results to it."""
-    removed = workspace.store.query_by_id(query_id).removed_version
+    newest = workspace.store.query_by_id(workspace.store.series_ids(series)[-1])
+    removed = None if newest.wanted else newest.removed_version
     return removed is not None and workspace.wait_for_version(removed, 0)

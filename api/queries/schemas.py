@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from api.moments import moment, moment_or_none
+from catalog.values.change import BOTH, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from service.durations import format_duration
+from service.query_status import Desired, Observed, QueryStatus
 from service.results import ResultPage
-from service.workspace import QueryStatus
 
 _CQL_EXAMPLE = (
     "SELECT f.carrier, f.delay, w.gust FROM flights [RANGE 10 MINUTES] f, weather [RANGE 1 HOUR] w "
@@ -46,6 +47,52 @@ class QueryIn(BaseModel):
     name: str = Field(description="Unique name: a letter, then letters, digits or `_`, at most 63 in all.")
     cql: str = _CQL
     backfill: Backfill = _BACKFILL
+
+
+_PATCH_EXAMPLES: list[JsonValue] = [
+    {"window": "30s"},
+    {"window": {"f": "10 MINUTES", "w": "1 HOUR"}, "filter": {"w": "gust > 40"}},
+    {"select": ["f.carrier", "w.gust AS gust"]},
+    {"cql": _CQL_EXAMPLE},
+]
+
+
+class QueryPatch(BaseModel):
+    """What is new about a query: the whole text, or parts of it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _PATCH_EXAMPLES})
+
+    cql: str | None = Field(default=None, min_length=1, description="The whole text.")
+    window: str | dict[str, str] | None = Field(
+        default=None,
+        description="Window of both streams, or by alias or stream: a length such as `30s` or `5 MINUTES`, "
+        "`NOW` or `UNBOUNDED`.",
+    )
+    filter: dict[str, str | None] | None = Field(
+        default=None,
+        description="Condition on one stream alone, by its alias or name; null takes the filter away.",
+    )
+    select: str | list[str] | None = Field(default=None, description="Select list.")
+    backfill: Backfill = Field(
+        default="state", description="Whether rows held at the change take part, as when a query is added."
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        parts = [name for name in ("window", "filter", "select") if getattr(self, name) is not None]
+        if self.cql is None and not parts:
+            raise ValueError("send cql, or at least one of window, filter and select")
+        if self.cql is not None and parts:
+            raise ValueError(f"send cql or {' and '.join(parts)}, not both")
+        return self
+
+    def to_change(self, name: str) -> UpdateQuery | EditQuery:
+        """Return the change of the query of a name."""
+        if self.cql is not None:
+            return UpdateQuery(name, self.cql, self.backfill)
+        windows = {BOTH: self.window} if isinstance(self.window, str) else self.window or {}
+        select = tuple(self.select) if isinstance(self.select, list) else self.select
+        return EditQuery(name, QueryParts(windows, self.filter or {}, select), self.backfill)
 
 
 class ColumnOut(BaseModel):
@@ -90,15 +137,25 @@ class BoundQuery(BaseModel):
 class QueryOut(BoundQuery):
     """A query and what became of it. What is wanted and what is so are apart, each with its time."""
 
-    id: int = Field(description="Never given to another query.")
+    id: int = Field(description="Never given to another query. An update and a resume give a new one.")
+    series: int = Field(description="Id that the query had when it was added.")
+    revisions: list[int] = Field(
+        description="Ids it has had since, the present one last. Its results are those of all of them."
+    )
     name: str
-    desired: Literal["running", "removed"]
+    desired: Desired
     desired_at: str
-    observed: Literal["pending", "running", "removed"] = Field(description="As of the last committed batch.")
+    observed: Observed = Field(
+        description="As of the last committed batch; `pending` until a new text is in force."
+    )
     observed_at: str
     plan_version: int = Field(description="Plan version that brings the desired state.")
     complete_from: str | None = Field(
         description="Wall clock from which results are complete, where earlier rows are missing; else null."
+    )
+    missing_columns: list[str] = Field(
+        description="Columns, as `alias.column`, that rows from before the activation had not kept, so that "
+        "these rows take no part. Empty also where no earlier row was to take part."
     )
     results: int = Field(description="Results so far.")
 
@@ -108,6 +165,8 @@ class QueryOut(BoundQuery):
         return cls(
             **_bound(status.query),
             id=status.query.id,
+            series=status.series,
+            revisions=list(status.revisions),
             name=status.query.name,
             desired=status.desired,
             desired_at=moment(status.desired_at_us),
@@ -115,6 +174,7 @@ class QueryOut(BoundQuery):
             observed_at=moment(status.observed_at_us),
             plan_version=status.plan_version,
             complete_from=moment_or_none(status.complete_from_us),
+            missing_columns=list(status.missing_columns),
             results=status.results,
         )
 

@@ -1,0 +1,1 @@
+"""Lists of changes over HTTP."""

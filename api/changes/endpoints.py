@@ -1,0 +1,67 @@
+"""Lists of changes over HTTP: one plan version, or nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+from fastapi import APIRouter, Request, Response
+
+from api.changes.schemas import ChangesIn, ChangesOut
+from api.dependencies import DEFAULT_ACTOR, Actor, IfMatch, Wait, WorkspaceDep
+from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
+from api.problems import problem_responses
+from api.queries.changing import keeper, settled
+from api.queries.schemas import QueryOut
+from api.routes import OnceDep, SluiceRoute
+from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
+from service.workspace import Outcome
+
+router = APIRouter(tags=["queries"], route_class=SluiceRoute)
+
+
+@router.post(
+    "/changes",
+    status_code=202,
+    summary="Change several queries at once",
+    response_model=ChangesOut,
+    responses=problem_responses(
+        MalformedBody,
+        UnsupportedMediaType,
+        InvalidRequest,
+        InvalidInput,
+        NameTaken,
+        StalePlanVersion,
+        RequestUnderWay,
+        Unavailable,
+    )
+    | {200: {"model": ChangesOut, "description": "In force (with `wait`), or all of it was so already."}},
+)
+async def change_queries(
+    body: ChangesIn,
+    workspace: WorkspaceDep,
+    request: Request,
+    response: Response,
+    once: OnceDep,
+    if_match: IfMatch,
+    actor: Actor = DEFAULT_ACTOR,
+    wait: Wait = 0,
+) -> ChangesOut:
+    """Add, update, remove, pause and resume queries, all with one plan version, or none of it.
+
+    When something is wrong with any of them, nothing is changed, and `errors` has all that is wrong.
+    """
+    changes = [change.to_change() for change in body.changes]
+    keep = keeper(once, _answer, response.headers)
+    make = partial(workspace.change, changes, actor=actor, if_match=if_match, keep=keep)
+    outcome = await anyio.to_thread.run_sync(make)
+    statuses = await settled(request, response, outcome, wait, done=200)
+    return ChangesOut(
+        plan_version=outcome.version, queries=[QueryOut.of_status(status) for status in statuses]
+    )
+
+
+def _answer(outcome: Outcome) -> ChangesOut:
+    return ChangesOut(
+        plan_version=outcome.version, queries=[QueryOut.of_status(status) for status in outcome.statuses]
+    )

@@ -1,0 +1,82 @@
+"""Lists of changes as they are written in requests and answers."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from api.queries.schemas import QueryIn, QueryOut, QueryPatch
+from catalog.values.change import AddQuery, Change, PauseQuery, RemoveQuery, ResumeQuery
+
+#: Changes of one request: all of them are planned in one transaction, which others wait for.
+MAX_CHANGES = 1000
+
+_KINDS = ("add", "update", "remove", "pause", "resume")
+
+
+class NamedPatch(QueryPatch):
+    """What is new about a query."""
+
+    name: str
+
+
+class ChangeIn(BaseModel):
+    """One change: exactly one of its fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    add: QueryIn | None = Field(default=None, description="A query that comes.")
+    update: NamedPatch | None = Field(default=None, description="A query that changes, as in PATCH.")
+    remove: str | None = Field(default=None, description="Name of a query that leaves for good.")
+    pause: str | None = Field(default=None, description="Name of a query that leaves until it is resumed.")
+    resume: str | None = Field(default=None, description="Name of a paused query that enters again.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        given = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            said = f"given: {', '.join(given)}" if given else "none is given"
+            raise ValueError(f"a change is exactly one of {', '.join(_KINDS)}; {said}")
+        return self
+
+    def to_change(self) -> Change:
+        """Return the change."""
+        if self.add is not None:
+            return AddQuery(self.add.name, self.add.cql, self.add.backfill)
+        if self.update is not None:
+            return self.update.to_change(self.update.name)
+        if self.remove is not None:
+            return RemoveQuery(self.remove)
+        if self.pause is not None:
+            return PauseQuery(self.pause)
+        return ResumeQuery(self.resume or "")
+
+
+class ChangesIn(BaseModel):
+    """Changes that take effect together, or not at all; their order does not count."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "changes": [
+                        {"update": {"name": "gusty_departures", "window": "30 MINUTES"}},
+                        {"pause": "late_arrivals"},
+                    ]
+                }
+            ]
+        },
+    )
+
+    changes: list[ChangeIn] = Field(
+        min_length=1, max_length=MAX_CHANGES, description="At most one change of each query."
+    )
+
+
+class ChangesOut(BaseModel):
+    """What a list of changes came to."""
+
+    plan_version: int = Field(description="Plan version that brings all of it.")
+    queries: list[QueryOut] = Field(description="The changed queries, in the order of the changes.")

@@ -1,0 +1,126 @@
+"""Changes of queries: what a client asks for, before it is known whether it can be done.
+
+A list of changes becomes one plan version, or nothing. Each name is changed once in it, so their order does
+not matter.
+
+    add      a query enters under a free name                          a new series
+    update   its query leaves and another enters, at one boundary      the series goes on
+    edit     the same, with parts of its text put anew
+    pause    it leaves the plan, and keeps its name and text
+    resume   it enters again                                           the series goes on
+    remove   it leaves for good; its results stay readable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from catalog.values.query import Backfill
+
+#: Stands for both streams of a query.
+BOTH = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """Parts of a query's text to be put anew; what is left out stays.
+
+    Attributes:
+        windows: Window by alias or stream: a length (``30s``, ``5 MINUTES``), ``NOW`` or ``UNBOUNDED``;
+            ``BOTH`` is a name of both streams.
+        filters: Condition on one stream alone, by alias or stream; None takes the filter away.
+        select: Select list; None leaves it.
+    """
+
+    windows: Mapping[str, str] = field(default_factory=dict)
+    filters: Mapping[str, str | None] = field(default_factory=dict)
+    select: str | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddQuery:
+    """A query comes.
+
+    Attributes:
+        name: Its name; no query that runs or is paused has it.
+        cql: Its text.
+        backfill: Whether held rows take part.
+    """
+
+    name: str
+    cql: str
+    backfill: Backfill = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateQuery:
+    """A query gets another text. A paused one stays paused.
+
+    Attributes:
+        name: Its name.
+        cql: The whole text.
+        backfill: Whether held rows take part under the new text.
+    """
+
+    name: str
+    cql: str
+    backfill: Backfill = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class EditQuery:
+    """A query gets another text, made of its present one. A paused one stays paused.
+
+    Attributes:
+        name: Its name.
+        parts: What is put anew.
+        backfill: Whether held rows take part under the new text.
+    """
+
+    name: str
+    parts: QueryParts
+    backfill: Backfill = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveQuery:
+    """A query leaves for good, running or paused."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQuery:
+    """A query leaves the plan until it is resumed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeQuery:
+    """A paused query enters the plan again.
+
+    Attributes:
+        name: Its name.
+        backfill: Whether rows held then take part.
+    """
+
+    name: str
+    backfill: Backfill = "state"
+
+
+Change = AddQuery | UpdateQuery | EditQuery | RemoveQuery | PauseQuery | ResumeQuery
+
+#: What a change is called.
+VERBS: Mapping[type[Change], str] = MappingProxyType(
+    {
+        AddQuery: "add",
+        UpdateQuery: "update",
+        EditQuery: "update",
+        RemoveQuery: "remove",
+        PauseQuery: "pause",
+        ResumeQuery: "resume",
+    }
+)
