@@ -9,9 +9,10 @@ derives from content. So the same arguments give the same bytes in every process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from catalog.values.boundaries import Boundaries
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Strategy
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
@@ -21,7 +22,8 @@ from planner.costs.cost import CostModel
 from planner.costs.paper_model import PaperModel
 from planner.errors import InvalidPlan, UnknownStrategy, listed
 from planner.families import Family, families
-from planner.filters import assign_bits
+from planner.filters import assign_bits, first_bit, kept_counts
+from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_left
 from planner.rates import FamilyRates, family_rates
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
@@ -56,6 +58,9 @@ def build_plan(
     family_strategies: Mapping[str, Strategy] = _NO_OWN,
     profile: Profile = _NOTHING_KNOWN,
     model: CostModel = _PAPER,
+    pinned: ByFamily = NO_BOUNDARIES,
+    left: ByFamily = NO_BOUNDARIES,
+    keep: Collection[str] = (),
 ) -> Plan:
     """Plan all queries together, as the successor of the previous version.
 
@@ -68,6 +73,10 @@ def build_plan(
             family's queries may all be gone.
         profile: Statistics that ``cpu-opt`` weighs; what it does not say is assumed (``planner.rates``).
         model: What ``cpu-opt`` minimises.
+        pinned: Boundaries of the families whose chain is cut by hand, by family id; it is one shared chain
+            then, whatever the strategy.
+        left: Boundaries that stay in the chains of the others although no query has such a window any more.
+        keep: Ids of families whose joins are not chosen anew while their queries are the same.
 
     Returns:
         The next plan version, checked.
@@ -91,15 +100,24 @@ def build_plan(
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)
         rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
         objective = family_strategies.get(family_id, strategy)
-        joins = STRATEGIES[objective](family, rates, model)
-        planned.append(_family_plan(family, members[0], objective, joins))
+        old = before.get(family_id)
+        if (
+            old is not None
+            and family_id in keep
+            and (old.queries, old.strategy) == (family.queries, objective)
+        ):
+            planned.append(old)
+            continue
+        chosen = STRATEGIES[objective](family, rates, model)
+        joins = _kept(family, chosen, pinned.get(family_id), left.get(family_id, Boundaries()))
+        planned.append(_family_plan(family, members[0], objective, joins, given=joins != chosen))
 
     plan = Plan(
         version=version,
         strategy=strategy,
         streams=_streams(queries, streams, previous),
         families=tuple(planned),
-        next_bit=tuple(sorted(next_bit.items())),
+        next_bit=kept_counts(next_bit, {f.id for f in planned}),
     )
     check_plan(plan, previous)
     return plan
@@ -142,17 +160,26 @@ def _family(
     )
 
 
+def _kept(
+    family: Family, chosen: tuple[JoinPlan, ...], pinned: Boundaries | None, left: Boundaries
+) -> tuple[JoinPlan, ...]:
+    """Put what is pinned in the place of what the strategy chose, or what was left beside it."""
+    if pinned is not None:
+        return pinned_chain(family, pinned, left)
+    return with_left(family, chosen, left) if left else chosen
+
+
 def _filters(
     sides: Iterable[Side], old: Sequence[PlannedFilter], scope: str, next_bit: dict[str, int]
 ) -> tuple[PlannedFilter, ...]:
     """Assign the bits of one side of one family and count ``next_bit[scope]`` on."""
     wanted = {s.filter: tuple(sorted(s.filter_columns)) for s in sides if s.filter is not None}
-    filters, next_bit[scope] = assign_bits(wanted, old, next_bit.get(scope, 0))
+    filters, next_bit[scope] = assign_bits(wanted, old, first_bit(next_bit, scope))
     return filters
 
 
 def _family_plan(
-    family: Family, member: Query, strategy: Strategy, joins: tuple[JoinPlan, ...]
+    family: Family, member: Query, strategy: Strategy, joins: tuple[JoinPlan, ...], *, given: bool
 ) -> FamilyPlan:
     return FamilyPlan(
         id=family.id,
@@ -167,6 +194,7 @@ def _family_plan(
         queries=family.queries,
         strategy=strategy,
         joins=joins,
+        given=given,
     )
 
 

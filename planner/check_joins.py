@@ -2,7 +2,7 @@
 
 How joins may divide the work is one of three forms, and each is checked as a whole:
 
-    one join        all queries, all rows
+    one join        all queries, all rows (its boundaries may be given: pinned, or left by departed queries)
     a join each     one query per join (unshared)
     partition       classes of rows of one side: class j serves a query of rank j, and none above j
 """
@@ -88,13 +88,19 @@ def _check_chain(
     windows = {side_window_us(q, side) for q in queries}
     _require(min(windows) > 0, f"{where}: a window is not positive")
     _require(bool(chain) and chain[0].w_start_us == 0, f"{where}: does not start at 0")
-    _require(chain[-1].w_end_us == max(windows), f"{where}: does not end at the largest window")
+    end = chain[-1].w_end_us
+    reached = end >= max(windows) if family.given else end == max(windows)
+    _require(reached, f"{where}: does not end at the largest window")
     for left, right in itertools.pairwise(chain):
         _require(left.w_end_us == right.w_start_us, f"{where}: not contiguous at {left.w_end_us} us")
     for piece in chain:
         _require(piece.w_start_us < piece.w_end_us, f"{where}: a slice ends where it starts")
     ends = {s.w_end_us for s in chain}
-    if family.strategy == "mem-opt":
+    if family.given:
+        # Boundaries that somebody asked for or left behind: any are right, in the one chain of all queries.
+        alone = len(family.joins) == 1 and join.partition is None and not join.pulled_up
+        _require(alone, f"{where}: given boundaries are of a chain that all queries share")
+    elif family.strategy == "mem-opt":
         _require(ends == windows, f"{where}: Mem-Opt has a slice per distinct window")
     elif family.strategy == "cpu-opt":
         # Another boundary would be right, too, but a slice that serves nobody apart is waste.

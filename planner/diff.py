@@ -7,7 +7,8 @@
 
 A migration is the list of primitives between two versions; the engine carries it out on the state in place,
 between two batches. Steps say where slices lie, not their numbers, so that none depends on those before.
-Invariant: primitives, applied in order to the joins of the former version, give those of the next.
+Invariant: primitives, applied in order to the joins of the former version, give those of the next; the
+inverses of those that have one, applied in reverse order, lead back.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from catalog.values.plan import FamilyPlan, JoinPlan, Plan, Slice
 from catalog.values.primitive import (
     CloseJoin,
     Extend,
+    Keep,
     Merge,
     OpenJoin,
     Primitive,
@@ -87,7 +89,8 @@ def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
 
     Returns:
         Primitives by family and join: closed joins first, whose rows are there for the opened ones; in a
-        join the ends of its chains, then boundaries that go, boundaries that come, filters and routes.
+        join the ends of its chains slice by slice, then boundaries that go, boundaries that come, filters
+        and routes.
 
     Source: State-Slice §5.3 (splitting and merging slices). We differ: rows move at once.
     """
@@ -139,16 +142,17 @@ def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> f
     """
     joins = dict(before)
     moved = 0.0
-    for step in steps:
+    planned = tuple(steps)
+    for step, following in zip(planned, (*planned[1:], None), strict=False):
         if isinstance(step, CloseJoin):
             shape = joins[step.family, step.join]
             moved += sum(p.rows for p in (*shape.a, *shape.b))
-        elif isinstance(step, (Split, Merge)):
+        elif isinstance(step, Merge):
             pieces = joins[step.family, step.join].side(step.side)
-            if isinstance(step, Merge):
-                moved += next(p.rows for p in pieces if p.w_start_us == step.at_us)
-            else:
-                moved += _cut(next(p for p in pieces if _inside(p, step.at_us)), step.at_us)[1].rows
+            moved += next(p.rows for p in pieces if p.w_start_us == step.at_us)
+        elif isinstance(step, Split) and not _drops(following, step):
+            pieces = joins[step.family, step.join].side(step.side)
+            moved += _cut(next(p for p in pieces if _inside(p, step.at_us)), step.at_us, None)[1].rows
         _apply(joins, step)
     return moved
 
@@ -167,29 +171,43 @@ def _family_steps(family: str, old: FamilyPlan | None, new: FamilyPlan | None) -
         for side in SIDES:
             steps += _chain_steps(family, join, side, shape.side(side), side_chain(wanted[join], side))
         if shape.queries != wanted[join].queries:
-            steps.append(SetRoutes(family, join, wanted[join].queries))
+            steps.append(SetRoutes(family, join, wanted[join].queries, shape.queries))
     return steps
 
 
 def _chain_steps(
     family: str, join: str, side: SideName, old: tuple[Piece, ...], new: tuple[Slice, ...]
 ) -> list[Primitive]:
+    key = (family, join)
     steps: list[Primitive] = []
+    reached = {key: Shape().with_side(side, old)}
+
+    def pieces() -> tuple[Piece, ...]:
+        return reached[key].side(side)
+
+    def take(step: Primitive) -> None:
+        steps.append(step)
+        _apply(reached, step)
+
     before = old[-1].w_end_us if old else 0
     after = new[-1].w_end_us
-    if after < before:
-        steps.append(Truncate(family, join, side, before, after))
-    elif after > before:
-        steps.append(Extend(family, join, side, before, after))
-    inner_old = {p.w_end_us for p in old if p.w_end_us < after}
-    inner_new = {s.w_end_us for s in new if s.w_end_us < after}
-    steps += [Merge(family, join, side, at) for at in sorted(inner_old - inner_new)]
-    steps += [Split(family, join, side, at) for at in sorted(inner_new - inner_old)]
-    key = (family, join)
-    reached = apply_primitives({key: Shape().with_side(side, old)}, steps)[key].side(side)
-    for piece, wanted in zip(reached, new, strict=True):
+    if after > before:
+        take(Extend(family, join, side, before, after))
+    for piece in pieces():
+        if _inside(piece, after):
+            take(Split(family, join, side, after, piece.keep))
+    while (last := pieces()[-1]).w_end_us > after:
+        take(Truncate(family, join, side, last.w_end_us, last.w_start_us, last.keep))
+    inner = {s.w_end_us for s in new}
+    for piece in pieces()[1:]:
+        if piece.w_start_us not in inner:
+            take(Merge(family, join, side, piece.w_start_us, piece.keep))
+    for at in sorted(inner - {p.w_end_us for p in pieces()}):
+        around = next(p for p in pieces() if _inside(p, at))
+        take(Split(family, join, side, at, around.keep))
+    for piece, wanted in zip(pieces(), new, strict=True):
         if piece.keep != wanted.keep:
-            steps.append(SetFilter(family, join, side, wanted.w_start_us, wanted.w_end_us, wanted.keep))
+            take(SetFilter(family, join, side, wanted.w_start_us, wanted.w_end_us, wanted.keep, piece.keep))
     return steps
 
 
@@ -214,15 +232,15 @@ def _changed(
     """Return a chain after one step."""
     end = pieces[-1].w_end_us if pieces else 0
     match step:
-        case Extend(from_us=start, to_us=to):
+        case Extend(from_us=start, to_us=to, keep=keep):
             _require(start == end < to, step)
-            return (*pieces, Piece(start, to, None))
+            return (*pieces, Piece(start, to, keep))
         case Truncate(from_us=start, to_us=to):
-            _require(start == end and 0 < to < end, step)
-            return tuple(_cut(p, to)[0] if _inside(p, to) else p for p in pieces if p.w_start_us < to)
-        case Split(at_us=at):
+            _require(bool(pieces) and (pieces[-1].w_start_us, end) == (to, start), step)
+            return pieces[:-1]
+        case Split(at_us=at, keep=keep):
             _require(any(_inside(p, at) for p in pieces), step)
-            return tuple(part for p in pieces for part in (_cut(p, at) if _inside(p, at) else (p,)))
+            return tuple(part for p in pieces for part in (_cut(p, at, keep) if _inside(p, at) else (p,)))
         case Merge(at_us=at):
             _require(any(p.w_end_us == at for p in pieces) and at < end, step)
             return _merged(pieces, at)
@@ -242,13 +260,19 @@ def _merged(pieces: tuple[Piece, ...], at_us: int) -> tuple[Piece, ...]:
     return tuple(merged)
 
 
-def _cut(piece: Piece, at_us: int) -> tuple[Piece, Piece]:
-    """Cut a slice in two, its rows by length."""
+def _cut(piece: Piece, at_us: int, keep: Keep) -> tuple[Piece, Piece]:
+    """Cut a slice in two, its rows by length; ``keep`` is the later one's filter."""
     older = piece.rows * (piece.w_end_us - at_us) / (piece.w_end_us - piece.w_start_us)
     return (
         replace(piece, w_end_us=at_us, rows=piece.rows - older),
-        replace(piece, w_start_us=at_us, rows=older),
+        replace(piece, w_start_us=at_us, rows=older, keep=keep),
     )
+
+
+def _drops(step: Primitive | None, split: Split) -> bool:
+    """Whether a step drops the later part of the slice that was split just before."""
+    place = (split.family, split.join, split.side, split.at_us)
+    return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
 
 
 def _inside(piece: Piece, at_us: int) -> bool:

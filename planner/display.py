@@ -91,8 +91,10 @@ class FamilyText:
         return None if bit is None else self.filters[side][bit][0]
 
     def keep(self, side: SideName, bits: Iterable[int]) -> str:
-        """Return cond'_i of a slice: the filters, any of which lets a row in."""
+        """Return cond'_i of a slice: the filters, any of which lets a row in; no row without any."""
         shown = [self.filters[side][bit] for bit in bits]
+        if not shown:
+            return "nothing"
         if len(shown) == 1:
             return shown[0][0]
         return " OR ".join(f"({text})" if compound else text for text, compound in shown)

@@ -15,6 +15,8 @@ InvalidInput
 * InvalidOutput         result columns without a usable name
 * UnknownStrategy       no strategy of that name
 * InvalidChain          boundaries that make no chain for the queries
+* UnknownBoundary       a slice that is named by a boundary that is not there
+* NoSharedChain         a family that has no one chain to split or merge
 InternalError
 * InvalidPlan           a plan breaks an invariant
 """
@@ -109,6 +111,18 @@ class InvalidChain(InvalidInput):
     """Boundaries that make no chain for the queries."""
 
     code = "invalid-chain"
+
+
+class UnknownBoundary(InvalidInput):
+    """A slice is named by a boundary that the chain does not have, or that cannot change."""
+
+    code = "unknown-boundary"
+
+
+class NoSharedChain(InvalidInput):
+    """The family has no one chain whose slices could be split or merged."""
+
+    code = "no-shared-chain"
 
 
 class InvalidPlan(InternalError):

@@ -23,6 +23,7 @@ from planner.display import family_text
 from planner.explain import CostModels, FamilyReport, explain_family
 from planner.explicit_chain import explicit_chain
 from planner.families import SIDES, SideName
+from planner.kept_boundaries import NO_BOUNDARIES, ByFamily
 
 #: Boundaries of a side that was asked for, µs, by family id and side.
 GivenChains = Mapping[str, Mapping[SideName, Sequence[int]]]
@@ -45,6 +46,7 @@ class Preview:
         rows_moved: Rows that change their slice, at most; None where nobody has counted what is held.
         reports: Costs by family, in the plan's order.
         profile: Statistics that were used.
+        bytes_moved: Encoded bytes of ``rows_moved``.
     """
 
     plan: Plan
@@ -53,6 +55,7 @@ class Preview:
     rows_moved: float | None
     reports: tuple[FamilyReport, ...]
     profile: Profile
+    bytes_moved: float | None = None
 
 
 def preview(
@@ -66,6 +69,9 @@ def preview(
     family_strategies: Mapping[str, Strategy] = _NO_OWN,
     chains: GivenChains = _NO_CHAINS,
     held: HeldRows | None = None,
+    held_bytes: HeldRows | None = None,
+    pinned: ByFamily = NO_BOUNDARIES,
+    left: ByFamily = NO_BOUNDARIES,
 ) -> Preview:
     """Plan queries and say what would come of it.
 
@@ -79,6 +85,9 @@ def preview(
         family_strategies: Objectives by family id.
         chains: Boundaries to be costed beside the strategies, by family id.
         held: Rows that the slices of ``previous`` hold; None where nobody has counted them.
+        held_bytes: The same in encoded bytes.
+        pinned: Boundaries of families whose chain is cut by hand, by family id.
+        left: Boundaries that departed queries left, by family id.
 
     Returns:
         The preview.
@@ -94,6 +103,8 @@ def preview(
         family_strategies=family_strategies,
         profile=profile,
         model=models.deciding,
+        pinned=pinned,
+        left=left,
     )
     reports = []
     for family in plan.families:
@@ -104,15 +115,26 @@ def preview(
             given = explicit_chain(family, chains[family.id]["a"], chains[family.id]["b"], names=names)
         reports.append(explain_family(family, profile, models, given=given))
     steps = diff(previous, plan)
-    moved: float | None = 0.0
-    if previous is not None:
-        moved = None if held is None else rows_moved(_with_rows(shapes(previous), held), steps)
-    return Preview(plan, previous, steps, moved, tuple(reports), profile)
+    rows, size = (moved(previous, counts, steps) for counts in (held, held_bytes))
+    return Preview(plan, previous, steps, rows, tuple(reports), profile, size)
 
 
 def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, FamilyReport]:
     """Return what the families of a plan cost, by family id."""
     return {family.id: explain_family(family, profile, models) for family in plan.families}
+
+
+def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:
+    """Return how much of what is held changes its slice, at most; None where nobody has counted it.
+
+    Args:
+        previous: Plan in force; None before the first.
+        held: Rows or bytes that its slices hold.
+        steps: Primitives that lead to the next plan.
+    """
+    if previous is None:
+        return 0.0
+    return None if held is None else rows_moved(_with_rows(shapes(previous), held), steps)
 
 
 def _with_rows(joins: Mapping[JoinKey, Shape], held: HeldRows) -> dict[JoinKey, Shape]:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from catalog.values.plan import Plan
-from catalog.values.primitive import (
-    CloseJoin,
-    Extend,
-    Merge,
-    OpenJoin,
-    Primitive,
-    SetFilter,
-    SetRoutes,
-    Split,
-    Truncate,
-)
-from catalog.values.query import UNBOUNDED_US
 from catalog.values.statistics import Measure
 from planner.cost_document import rounded
-from planner.display import FamilyText, display_duration, family_text, predicate_text
+from planner.display import family_text, predicate_text
 from planner.families import SIDES, side_filters, side_stream
 from planner.preview import Preview
+from planner.primitive_document import primitive_documents
 from planner.render import plan_document
 
 
@@ -41,7 +28,7 @@ def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
     return {
         "plan": plan_document(preview.plan, reports),
         "previous_version": 0 if preview.previous is None else preview.previous.version,
-        "primitives": _primitives(preview),
+        "primitives": primitive_documents(preview.previous, preview.plan, preview.primitives),
         "rows_moved": None if preview.rows_moved is None else round(preview.rows_moved),
         "statistics": statistics_document(preview, now_us=now_us),
     }
@@ -81,69 +68,3 @@ def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
 def _measure(measure: Measure, now_us: int) -> dict[str, Any]:
     age_s = None if measure.at_us is None else round(max(now_us - measure.at_us, 0) / 1e6, 1)
     return {"value": rounded(measure.value), "origin": measure.origin, "age_s": age_s}
-
-
-def _primitives(preview: Preview) -> list[dict[str, Any]]:
-    texts: dict[str, FamilyText] = {}
-    queries: dict[int, str] = {}
-    for plan in (preview.previous, preview.plan):
-        if plan is not None:
-            texts |= _texts(plan)
-            queries |= {q.id: q.name for f in plan.families for q in f.queries}
-    return [
-        {"type": _KINDS[type(step)], "family": texts[step.family].title, "family_id": step.family}
-        | {"join": step.join}
-        | _facts(step, texts[step.family], queries)
-        for step in preview.primitives
-    ]
-
-
-def _texts(plan: Plan) -> dict[str, FamilyText]:
-    streams = {s.id: s.name for s in plan.streams}
-    # A family that left may have been over a stream that is gone.
-    streams |= {i: str(i) for f in plan.families for i in (f.stream_a, f.stream_b) if i not in streams}
-    return {f.id: family_text(f, streams) for f in plan.families}
-
-
-_KINDS: Mapping[type[Primitive], str] = {
-    Split: "split",
-    Merge: "merge",
-    Extend: "extend",
-    Truncate: "truncate",
-    SetFilter: "set-filter",
-    SetRoutes: "set-routes",
-    OpenJoin: "open-join",
-    CloseJoin: "close-join",
-}
-
-
-def _facts(step: Primitive, text: FamilyText, queries: Mapping[int, str]) -> dict[str, Any]:
-    """Return what a primitive says beyond where, and the same in words."""
-    match step:
-        case Split(side=side, at_us=at) | Merge(side=side, at_us=at):
-            facts: dict[str, Any] = {"side": side, "at_us": at}
-            words = f"{text.labels[side]} at {display_duration(at)}"
-        case Extend(side=side, from_us=start, to_us=to) | Truncate(side=side, from_us=start, to_us=to):
-            facts = {"side": side, "from_us": _bounded(start), "to_us": _bounded(to)}
-            words = f"{text.labels[side]} from {display_duration(start)} to {display_duration(to)}"
-        case SetFilter(side=side, w_start_us=start, w_end_us=to, keep=keep):
-            shown = None if keep is None else text.keep(side, keep)
-            facts = {
-                "side": side,
-                "w_start_us": start,
-                "w_end_us": _bounded(to),
-                "keep": shown,
-                "keep_bits": None if keep is None else list(keep),
-            }
-            window = f"[{display_duration(start)}, {display_duration(to)})"
-            words = f"of {text.labels[side]} {window}: {'every row' if shown is None else shown}"
-        case SetRoutes(queries=ids):
-            facts = {"queries": [queries[i] for i in ids]}
-            words = f"to {', '.join(facts['queries'])}"
-        case _:
-            facts, words = {}, step.join
-    return facts | {"text": f"{_KINDS[type(step)].replace('-', ' ')} {words}"}
-
-
-def _bounded(window: int) -> int | None:
-    return None if window >= UNBOUNDED_US else window

@@ -103,7 +103,7 @@ def _text_of_chain(
     heads = [f"slice {n} {display_interval(s)}" for n, s in enumerate(chain, start=1)]
     width = max(map(len, heads))
     for head, piece, keep in zip(heads, chain, keeps, strict=True):
-        queries = "queries " + " ".join(names[i] for i in piece.queries)
+        queries = "queries " + (" ".join(names[i] for i in piece.queries) or "none")
         yield indent + "  ".join([head.ljust(width), queries, *(f"keep {k}" for k in keep)])
 
 

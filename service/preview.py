@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, SluiceError
 from catalog.store import Store
+from catalog.values.batch import SliceCounters
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Backfill, Query
@@ -200,12 +201,10 @@ def preview_queries(
         by_family(request.family_strategies, queries)
     with _at("statistics"):
         given = given_profile(request.statistics, queries, known)
-    wanted = objective.changed(
-        strategy=request.strategy,
-        family_strategies=request.family_strategies,
-        cost_model=request.cost_model,
-        c_sys=request.c_sys,
+    wanted, anew = objective.with_strategies(
+        queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
+    wanted = wanted.changed(cost_model=request.cost_model, c_sys=request.c_sys)
     with _at("chain"):
         chains = {} if request.chain is None else request.chain.to_chains(queries)
         return preview(
@@ -218,6 +217,8 @@ def preview_queries(
             family_strategies=wanted.by_family(queries),
             chains=chains,
             held=held,
+            pinned=wanted.pinned,
+            left=wanted.left(previous, queries, anew),
         )
 
 
@@ -242,10 +243,19 @@ def explain_version(
 
 def held_rows(store: Store, plan: Plan | None) -> HeldRows | None:
     """Return the rows that slices of a plan hold; None before a batch was processed under it."""
+    return _held(store, plan, lambda counters: counters.rows)
+
+
+def held_bytes(store: Store, plan: Plan | None) -> HeldRows | None:
+    """Return the encoded bytes of what slices of a plan hold; None where nobody has counted them."""
+    return _held(store, plan, lambda counters: counters.bytes)
+
+
+def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]) -> HeldRows | None:
     last = store.last_manifest()
     if plan is None or last is None or last.plan_version != plan.version:
         return None
-    return {(s.family, s.join, "a" if s.side == "a" else "b", s.slice): float(s.rows) for s in last.slices}
+    return {(s.family, s.join, "a" if s.side == "a" else "b", s.slice): float(count(s)) for s in last.slices}
 
 
 @contextmanager

@@ -6,17 +6,29 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel
 
 from api.dependencies import Limit, WorkspaceDep
 from api.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
-from api.plan.schemas import PlanFormat, PlanOut, PlanVersionOut, PlanVersionPage, PreviewIn, PreviewOut
+from api.plan.schemas import (
+    PlanFormat,
+    PlanOut,
+    PlanVersionDetail,
+    PlanVersionOut,
+    PlanVersionPage,
+    PreviewIn,
+    PreviewOut,
+    history_of,
+)
 from api.problems import problem_responses
 from api.routes import SluiceRoute
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
+from catalog.plan_history import HistoryEntry
 from catalog.values.plan import Plan
 from planner.preview_document import preview_document
 from planner.render import plan_document, render_dot, render_mermaid
+from service.plan_record import record_in
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)
@@ -39,6 +51,8 @@ _FORMATS: dict[int | str, dict[str, Any]] = {
         "headers": {"ETag": {"schema": {"type": "string"}, "description": "Plan version, for `If-Match`."}},
     }
 }
+
+_VERSION_FORMATS = _FORMATS | {200: _FORMATS[200] | {"model": PlanVersionDetail}}
 
 Format = Annotated[
     PlanFormat,
@@ -85,8 +99,8 @@ def list_versions(
     after: Annotated[int, Query(ge=0, description="Version after which the page starts.", examples=[7])] = 0,
     limit: Limit = 100,
 ) -> PlanVersionPage:
-    """List plan versions, oldest first."""
-    following = [entry for entry in workspace.store.plan_versions() if entry[0] > after]
+    """List plan versions, oldest first: who changed what and why, and the steps from the version before."""
+    following = workspace.store.history(after, limit + 1)
     items = [PlanVersionOut.of(entry) for entry in following[:limit]]
     more = len(following) > limit
     return PlanVersionPage(items=items, next_cursor=str(items[-1].version) if more else None, has_more=more)
@@ -95,16 +109,30 @@ def list_versions(
 @router.get(
     "/versions/{version}",
     summary="Show a plan version",
-    response_model=PlanOut,
-    responses=problem_responses(PlanVersionNotFound, InvalidRequest) | _FORMATS,
+    response_model=PlanVersionDetail,
+    responses=problem_responses(PlanVersionNotFound, InvalidRequest) | _VERSION_FORMATS,
 )
 def show_version(
     version: Annotated[int, Path(ge=1, le=2**31 - 1, description="Plan version.")],
     workspace: WorkspaceDep,
     form: Format = "json",
 ) -> Response:
-    """Show one version of the plan."""
-    return _rendered(workspace, workspace.store.plan_version(version), form)
+    """Show one version of the plan, and what its history keeps.
+
+    The plan itself is dropped some time after another version has taken its place; who changed what, and the
+    steps, stay.
+    """
+    entry = next(iter(workspace.store.history(version - 1, 1)), None)
+    known = entry is not None and entry.version == version
+    try:
+        plan = workspace.store.plan_version(version)
+    except PlanVersionNotFound:
+        if not known or form != "json":
+            raise
+        plan = None
+    if form != "json" and plan is not None:
+        return _rendered(workspace, plan, form)
+    return _json(_detail(workspace, version, plan, entry if known else None), version)
 
 
 def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
@@ -113,6 +141,21 @@ def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
         return Response(render_mermaid(plan) + "\n", media_type=MERMAID, headers=headers)
     if form == "dot":
         return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
-    costed = plan_document(plan, workspace.explain(plan))
-    document = PlanOut.model_validate(costed).model_dump(mode="json")
-    return Response(json.dumps(document, ensure_ascii=False), media_type="application/json", headers=headers)
+    return _json(PlanOut.model_validate(plan_document(plan, workspace.explain(plan))), plan.version)
+
+
+def _detail(
+    workspace: Workspace, version: int, plan: Plan | None, entry: HistoryEntry | None
+) -> PlanVersionDetail:
+    if plan is not None:
+        document = plan_document(plan, workspace.explain(plan))
+    else:
+        strategy = None if entry is None else record_in(entry).strategy
+        document = {"version": version, "strategy": strategy or "mem-opt", "streams": [], "families": []}
+    return PlanVersionDetail.model_validate(document | {"dropped": plan is None} | history_of(entry))
+
+
+def _json(document: BaseModel, version: int) -> Response:
+    headers = {"ETag": f'"{version}"', "Cache-Control": "no-cache"}
+    text = json.dumps(document.model_dump(mode="json"), ensure_ascii=False)
+    return Response(text, media_type="application/json", headers=headers)

@@ -8,8 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.moments import moment
 from api.queries.schemas import QueryIn
+from catalog.plan_history import HistoryEntry
 from catalog.values.plan import Strategy
 from planner.explain import CostModelName
+from service.plan_record import record_in
 from service.preview import NewQuery, PreviewRequest
 from service.statistics_document import ChainDocument, StatisticsDocument
 
@@ -120,17 +122,51 @@ class PreviewOut(BaseModel):
     )
 
 
-class PlanVersionOut(BaseModel):
+class HistoryOut(BaseModel):
+    """Who made a plan version and why, and what it changed."""
+
+    created_at: str | None = Field(description="When it was made.")
+    actor: str | None = Field(description="Who changed the plan: `X-Actor` of the request.")
+    cause: str | None = Field(description="What was changed, in words.")
+    changes: list[dict[str, Any]] = Field(
+        description="Steps from the version before, each with `type`, `family`, `join` and `text`; routes "
+        "and filters as what was `added` and `removed`, like changes of neighbouring slices as one."
+    )
+    changes_left_out: int = Field(description="Steps beyond those that are kept.")
+
+
+class PlanVersionOut(HistoryOut):
     """A plan version in the list of all."""
 
     version: int
-    created_at: str
+    strategy: Strategy | None = Field(description="Strategy of families without one of their own.")
 
     @classmethod
-    def of(cls, entry: tuple[int, int, int]) -> PlanVersionOut:
-        """Return a catalog entry (version, control sequence, µs UTC) as it is answered."""
-        version, _, created_at_us = entry
-        return cls(version=version, created_at=moment(created_at_us))
+    def of(cls, entry: HistoryEntry) -> PlanVersionOut:
+        """Return an entry of the history as it is answered."""
+        return cls(version=entry.version, strategy=record_in(entry).strategy, **history_of(entry))
+
+
+class PlanVersionDetail(PlanOut, HistoryOut):
+    """A plan version with its history."""
+
+    dropped: bool = Field(
+        description="Whether the plan itself is not kept any more: `streams` and `families` are empty then."
+    )
+
+
+def history_of(entry: HistoryEntry | None) -> dict[str, Any]:
+    """Return the fields of `HistoryOut`; None is a version from before there was a history."""
+    if entry is None:
+        return {"created_at": None, "actor": None, "cause": None, "changes": [], "changes_left_out": 0}
+    record = record_in(entry)
+    return {
+        "created_at": moment(entry.created_at_us),
+        "actor": entry.actor,
+        "cause": entry.cause,
+        "changes": list(record.changes),
+        "changes_left_out": record.changes_left_out,
+    }
 
 
 class PlanVersionPage(BaseModel):

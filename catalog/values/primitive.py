@@ -1,74 +1,96 @@
-"""Migration primitives: the steps that lead from one plan version to the next (State-Slice §5.3)."""
+"""Migration primitives: the steps that lead from one plan version to the next (State-Slice §5.3).
+
+    split at t    [s ........ e)   <->   [s .. t) [t .. e)       merge at t
+    extend        [s .. e)         <->   [s .. e) [e .. w)       truncate
+
+A step says what it makes and, for its inverse, what was there before: filters and routes that it replaces, or
+the filter of a slice that goes. Rows are no part of that: those that a truncated slice dropped stay away.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Side = Literal["a", "b"]
 
+#: Lineage bits of which a row needs one to enter a slice; None for every row.
+Keep = tuple[int, ...] | None
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Cut the slice around ``at_us`` into two; its rows move by cross-purge. Inverse: ``Merge``."""
+    """Cut the slice around ``at_us`` into two, the later under ``keep``; rows move by cross-purge."""
 
     family: str
     join: str
     side: Side
     at_us: int
+    keep: Keep = None
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Join the two slices that meet at ``at_us``; their rows are put together. Inverse: ``Split``."""
+    """Join the two slices that meet at ``at_us`` under the filter of the first; rows are put together.
+
+    ``keep`` was the filter of the later one.
+    """
 
     family: str
     join: str
     side: Side
     at_us: int
+    keep: Keep = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Let a chain end later. Inverse: ``Truncate``."""
+    """Let a chain end later: a slice [from_us, to_us) comes."""
 
     family: str
     join: str
     side: Side
     from_us: int
     to_us: int
+    keep: Keep = None
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Let a chain end earlier; rows beyond are purged. The rows do not come back with ``Extend``."""
+    """Let a chain end earlier: its last slice [to_us, from_us) goes with its rows.
+
+    ``keep`` was its filter.
+    """
 
     family: str
     join: str
     side: Side
     from_us: int
     to_us: int
+    keep: Keep = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SetFilter:
-    """Change which rows enter the slice [w_start_us, w_end_us): lineage bits, None for every row."""
+    """Change which rows enter the slice [w_start_us, w_end_us); ``was`` is the filter before."""
 
     family: str
     join: str
     side: Side
     w_start_us: int
     w_end_us: int
-    keep: tuple[int, ...] | None
+    keep: Keep
+    was: Keep = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SetRoutes:
-    """Change the queries that a join's pairs are routed to."""
+    """Change the queries that a join's pairs are routed to; ``was`` are those before."""
 
     family: str
     join: str
     queries: tuple[int, ...]
+    was: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +110,30 @@ class CloseJoin:
 
 
 Primitive = Split | Merge | Extend | Truncate | SetFilter | SetRoutes | OpenJoin | CloseJoin
+
+
+def inverse(step: Primitive) -> Primitive | None:
+    """Return the step that leads back, None where there is none.
+
+    A join that is closed cannot be opened with one step: its slices, filters and routes would be missing.
+
+    >>> inverse(Extend("f", "shared", "a", 10, 30))
+    Truncate(family='f', join='shared', side='a', from_us=30, to_us=10, keep=None)
+    """
+    match step:
+        case Split(family, join, side, at, keep):
+            return Merge(family, join, side, at, keep)
+        case Merge(family, join, side, at, keep):
+            return Split(family, join, side, at, keep)
+        case Extend(family, join, side, start, to, keep):
+            return Truncate(family, join, side, to, start, keep)
+        case Truncate(family, join, side, start, to, keep):
+            return Extend(family, join, side, to, start, keep)
+        case SetFilter(family, join, side, start, to, keep, was):
+            return SetFilter(family, join, side, start, to, was, keep)
+        case SetRoutes(family, join, queries, was):
+            return SetRoutes(family, join, was, queries)
+        case OpenJoin(family, join):
+            return CloseJoin(family, join)
+        case CloseJoin():
+            return None

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.errors import InvariantBroken
+from catalog.values.boundaries import Boundaries
 from catalog.values.plan import Plan, Strategy
 from catalog.values.primitive import (
     CloseJoin,
@@ -20,6 +21,7 @@ from catalog.values.primitive import (
     SetRoutes,
     Split,
     Truncate,
+    inverse,
 )
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build_plan import build_plan
@@ -184,3 +186,55 @@ def test_primitives_lead_from_any_plan_to_any_other(
     assert apply_primitives(shapes(old), diff(old, new)) == shapes(new)
     assert apply_primitives({}, diff(None, new)) == shapes(new)
     assert Shape() not in shapes(new).values()
+
+
+some_boundaries = st.lists(st.sampled_from([1, 7, 10, 15, 25, 40, 90]), unique=True, max_size=4).map(
+    lambda seconds: tuple(sorted(s * SECOND_US for s in seconds))
+)
+pins = st.one_of(st.none(), st.builds(Boundaries, some_boundaries, some_boundaries))
+
+
+@given(
+    some_queries,
+    some_queries,
+    st.sampled_from(STRATEGIES),
+    st.sampled_from(STRATEGIES),
+    pins,
+    pins,
+)
+def test_inverses_in_reverse_order_lead_back(
+    before: list[Query],
+    after: list[Query],
+    one: Strategy,
+    other: Strategy,
+    first: Boundaries | None,
+    second: Boundaries | None,
+) -> None:
+    kept = {q.id: q for q in before}
+    after = [kept.get(q.id, q) for q in after]
+    old = build_plan(before, STREAMS, strategy=one, pinned={} if first is None else {FAMILY: first})
+    new = build_plan(after, STREAMS, old, strategy=other, pinned={} if second is None else {FAMILY: second})
+    for start, target in ((old, new), (None, old)):
+        there = diff(start, target)
+        assert apply_primitives(shapes(start), there) == shapes(target)
+        back = [inverse(step) for step in reversed(there)]
+        # What was closed is gone: steps lead back from the first one that has an inverse on.
+        closed = {(s.family, s.join) for s in there if isinstance(s, CloseJoin)}
+        assert all(
+            (s is None) == isinstance(t, CloseJoin) for s, t in zip(back, reversed(there), strict=True)
+        )
+        found = apply_primitives(shapes(target), [s for s in back if s is not None])
+        assert found == {key: shape for key, shape in shapes(start).items() if key not in closed}
+
+
+@given(some_queries, some_queries, st.sampled_from(STRATEGIES))
+def test_the_inverse_of_an_inverse_is_the_step_itself(
+    before: list[Query], after: list[Query], strategy: Strategy
+) -> None:
+    kept = {q.id: q for q in before}
+    old = plan(before, strategy=strategy)
+    for step in diff(old, plan([kept.get(q.id, q) for q in after], old, strategy)):
+        there = inverse(step)
+        if there is not None:
+            back = inverse(there)
+            assert back is None or astuple(back) == astuple(step)

@@ -1,0 +1,126 @@
+"""Migrations over HTTP: asked for, followed, and what they took."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import anyio
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from api.dependencies import DEFAULT_ACTOR, Actor, IfMatch, Limit, Wait, WorkspaceDep, wait_for_version
+from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
+from api.migrations.schemas import DryRunOut, MigrationIn, MigrationOut, MigrationPage, PolicyOut
+from api.problems import problem_responses
+from api.routes import OnceDep, SluiceRoute
+from catalog.errors import InternalError, InvalidInput, MigrationNotFound, StalePlanVersion, Unavailable
+from service.migration_wanted import UnknownPlanVersion
+from service.migrations import MigrationStatus
+from service.versions import PlanRefused
+
+router = APIRouter(prefix="/migrations", tags=["migrations"], route_class=SluiceRoute)
+
+_ERRORS = (
+    MalformedBody,
+    UnsupportedMediaType,
+    InvalidRequest,
+    InvalidInput,
+    UnknownPlanVersion,
+    PlanRefused,
+    StalePlanVersion,
+    RequestUnderWay,
+    InternalError,
+    Unavailable,
+)
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Migrate the plan",
+    response_model=MigrationOut | DryRunOut,
+    responses=problem_responses(*_ERRORS)
+    | {
+        200: {
+            "model": MigrationOut | DryRunOut,
+            "description": "Active (with `wait`), or what would happen (with `dry_run`).",
+        },
+        202: {"model": MigrationOut, "description": "Logged; active with a batch to come."},
+    },
+)
+async def migrate(
+    body: MigrationIn,
+    workspace: WorkspaceDep,
+    request: Request,
+    response: Response,
+    once: OnceDep,
+    if_match: IfMatch,
+    wait: Wait = 0,
+    actor: Actor = DEFAULT_ACTOR,
+) -> MigrationOut | DryRunOut:
+    """Migrate the running plan in place, between two batches: no restart, no replay, no result lost.
+
+    One request changes strategies, or splits and merges slices that are named by where they meet, or cleans
+    up what departed queries left, or goes back to the strategies and chains of an earlier plan version.
+    Splits and merges pin a family's chain until a strategy is set for it again or a clean-up.
+
+    A version that cannot work is found before it is logged: the answer is a problem, the migration is kept
+    as failed, and the former version goes on.
+    """
+    asked, migrations = body.to_request(), workspace.migrations
+    if body.dry_run:
+        found = await anyio.to_thread.run_sync(partial(migrations.dry_run, asked, if_match=if_match))
+        response.status_code = 200
+        return DryRunOut.of(found)
+    path = request.url.path
+
+    def keep(status: MigrationStatus) -> None:
+        if once is not None:
+            text = MigrationOut.of(status).model_dump_json()
+            once.keep(202, {"content-type": "application/json"} | _headers(path, status), text)
+
+    change = partial(migrations.migrate, asked, actor=actor, if_match=if_match, keep=keep)
+    status = await anyio.to_thread.run_sync(change)
+    response.headers.update(_headers(path, status))
+    version = status.record.plan_version
+    if wait > 0 and version is not None and await wait_for_version(request, version, wait):
+        response.status_code = 200
+        status = await anyio.to_thread.run_sync(migrations.status, status.record.id)
+    return MigrationOut.of(status)
+
+
+def _headers(path: str, status: MigrationStatus) -> dict[str, str]:
+    version = status.record.plan_version
+    return {"location": f"{path}/{status.record.id}", "etag": f'"{version}"'}
+
+
+@router.get("", summary="List migrations", responses=problem_responses(InvalidRequest))
+def list_migrations(
+    workspace: WorkspaceDep,
+    after: Annotated[int, Query(ge=0, description="Id after which the page starts.", examples=[7])] = 0,
+    limit: Limit = 100,
+) -> MigrationPage:
+    """List the migrations that were asked for, oldest first, failed ones included."""
+    found = workspace.migrations.statuses(after, limit + 1)
+    items = [MigrationOut.of(status) for status in found[:limit]]
+    more = len(found) > limit
+    return MigrationPage(items=items, next_cursor=str(items[-1].id) if more else None, has_more=more)
+
+
+@router.get("/policy", summary="Show what plans are chosen for", responses=problem_responses(InvalidRequest))
+def show_policy(workspace: WorkspaceDep) -> PolicyOut:
+    """Show strategies, pinned chains and when chains shrink; `POST /migrations` changes them."""
+    return PolicyOut.of(workspace.migrations.policy())
+
+
+@router.get(
+    "/{id}",
+    summary="Show a migration",
+    responses=problem_responses(MigrationNotFound, InvalidRequest),
+)
+def show_migration(
+    migration_id: Annotated[int, Path(alias="id", ge=1, le=2**31 - 1, description="Id of the migration.")],
+    workspace: WorkspaceDep,
+) -> MigrationOut:
+    """Show how far a migration is, and what it took: its first batch against those before, rows per slice."""
+    return MigrationOut.of(workspace.migrations.status(migration_id))

@@ -1,0 +1,264 @@
+"""Migrations as they are written in requests and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.moments import moment, moment_or_none
+from catalog.values.migration import MigrationOutcome, SliceRows
+from catalog.values.plan import Strategy
+from planner.cost_document import cost_document
+from planner.display import family_text
+from planner.explain import FamilyReport
+from planner.primitive_document import primitive_documents
+from service.migration_document import MigrationDocument
+from service.migrations import DryRun, MigrationStatus, Policy
+
+_SHORT = (
+    "Steps from the plan version before, each with `type`, `family`, `join` and `text`; routes and filters "
+    "as what was `added` and `removed`, like changes of neighbouring slices as one."
+)
+
+
+class MigrationIn(MigrationDocument):
+    """What is to change: strategies, splits and merges, a clean-up or a way back; and `on_leave` with any."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {"strategy": "cpu-opt", "dry_run": True},
+                {"splits": [{"at": "15s"}], "merges": [{"at": "10s", "side": "flights"}]},
+                {"cleanup": True},
+                {"rollback_to": 7},
+                {"on_leave": {"after": "10m"}},
+            ]
+        },
+    )
+
+    dry_run: bool = Field(default=False, description="Answer what would happen, and change nothing.")
+
+
+class SliceOut(BaseModel):
+    """What a slice held at the end of a batch."""
+
+    family: str
+    join: str
+    side: str
+    slice: int = Field(description="Number in the chain, from 1.")
+    window: str | None = Field(description="Its window; null if its plan is not kept any more.")
+    rows: int
+    bytes: int
+
+    @classmethod
+    def of(cls, found: SliceRows) -> Self:
+        """Return a slice as it is answered."""
+        return cls(
+            family=found.family,
+            join=found.join,
+            side=found.side,
+            slice=found.slice,
+            window=found.window,
+            rows=found.rows,
+            bytes=found.bytes,
+        )
+
+
+class TookOut(BaseModel):
+    """What a migration really took."""
+
+    batch: int = Field(description="First batch under its plan version.")
+    batch_plan_version: int = Field(
+        description="Plan version of that batch: a later one, if several came at one boundary."
+    )
+    batch_seconds: float = Field(description="Duration of that batch, from its start to its commit.")
+    median_batch_seconds: float | None = Field(description="Median duration of the batches before.")
+    median_of: int = Field(description="Batches that the median is of.")
+    ratio: float | None = Field(description="Duration of the batch over the median.")
+    slices_before: list[SliceOut] = Field(
+        description="Rows held by the families concerned at the end of the batch before."
+    )
+    slices_after: list[SliceOut] = Field(description="The same at the end of the batch.")
+
+    @classmethod
+    def of(cls, outcome: MigrationOutcome) -> Self:
+        """Return what a migration took as it is answered."""
+        median = outcome.median_seconds
+        return cls(
+            batch=outcome.batch,
+            batch_plan_version=outcome.plan_version,
+            batch_seconds=outcome.seconds,
+            median_batch_seconds=median,
+            median_of=outcome.batches,
+            ratio=round(outcome.seconds / median, 3) if median else None,
+            slices_before=[SliceOut.of(found) for found in outcome.before],
+            slices_after=[SliceOut.of(found) for found in outcome.after],
+        )
+
+
+class FailureOut(BaseModel):
+    """Why a migration failed; the former plan version goes on."""
+
+    code: str
+    detail: str
+
+
+class MigrationOut(BaseModel):
+    """A migration and how far it is."""
+
+    id: int
+    status: Literal["pending", "active", "failed"] = Field(
+        description="`pending` until the first batch under its plan version was committed."
+    )
+    plan_version: int | None = Field(description="Plan version that it made; null if it failed.")
+    actor: str
+    created_at: str
+    active_at: str | None = Field(description="When the first batch was committed.")
+    request: dict[str, Any] = Field(description="What was asked for.")
+    cause: str = Field(description="The same in words, as in the history of plans.")
+    primitives: list[dict[str, Any]] = Field(description=_SHORT)
+    primitives_left_out: int = Field(description="Steps beyond those that are shown.")
+    rows_to_move: int | None = Field(
+        description="Held rows that were expected to change their slice, at most; null if none were counted."
+    )
+    bytes_to_move: int | None = Field(description="Encoded bytes of them.")
+    took: TookOut | None = Field(description="What it really took, once it is active.")
+    error: FailureOut | None
+
+    @classmethod
+    def of(cls, status: MigrationStatus) -> Self:
+        """Return a migration as it is answered."""
+        record, migration = status.record, status.record.migration
+        error = None
+        if migration.error is not None:
+            error = FailureOut(code=migration.error_code or "", detail=migration.error)
+        outcome = migration.outcome
+        return cls(
+            id=record.id,
+            status=status.state,
+            plan_version=record.plan_version,
+            actor=record.actor,
+            created_at=moment(record.created_at_us),
+            active_at=moment_or_none(None if outcome is None else outcome.active_at_us),
+            request=migration.request,
+            cause=migration.cause,
+            primitives=list(migration.primitives),
+            primitives_left_out=migration.primitives_left_out,
+            rows_to_move=migration.rows_to_move,
+            bytes_to_move=migration.bytes_to_move,
+            took=None if outcome is None else TookOut.of(outcome),
+            error=error,
+        )
+
+
+class MigrationPage(BaseModel):
+    """Some migrations, oldest first."""
+
+    items: list[MigrationOut]
+    next_cursor: str | None = Field(description="Send as `after` for the next page; null on the last one.")
+    has_more: bool
+
+
+class CostOut(BaseModel):
+    """What a plan costs, by family and in all; both models price the same expectations."""
+
+    memory_rows: float
+    memory_bytes: float
+    cpu_comparisons_per_s: float = Field(description="By the paper's model.")
+    cpu_s_per_s: float = Field(description="By the calibrated model.")
+    families: dict[str, dict[str, Any]] = Field(
+        description="The same by family, with the terms of both models."
+    )
+
+    @classmethod
+    def of(cls, reports: Iterable[FamilyReport], streams: dict[int, str]) -> Self:
+        """Return the costs of some families as they are answered."""
+        found = {family_text(r.family, streams).title: cost_document(r.cost) for r in reports}
+        names = ("memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s")
+        totals = {name: sum(cost[name] for cost in found.values()) for name in names}
+        return cls(**totals, families=found)
+
+
+class DryRunCostOut(BaseModel):
+    """What the plan costs now and would cost."""
+
+    before: CostOut
+    after: CostOut
+
+
+class DryRunOut(BaseModel):
+    """What a migration would do."""
+
+    dry_run: Literal[True] = True
+    plan_version: int = Field(description="Version that would be made.")
+    previous_version: int = Field(description="Version that it was planned against; 0 for none.")
+    primitives: list[dict[str, Any]] = Field(
+        description="Steps from the plan in force, each with `type`, `family`, `join` and `text`."
+    )
+    rows_to_move: int | None = Field(
+        description="Held rows that would change their slice, at most; null if none have been counted yet "
+        "under the newest plan version."
+    )
+    bytes_to_move: int | None = Field(description="Encoded bytes of them.")
+    cost: DryRunCostOut
+
+    @classmethod
+    def of(cls, found: DryRun) -> Self:
+        """Return a dry run as it is answered."""
+        preview = found.preview
+        streams = {s.id: s.name for s in preview.plan.streams}
+        if preview.previous is not None:
+            streams |= {s.id: s.name for s in preview.previous.streams}
+        return cls(
+            plan_version=preview.plan.version,
+            previous_version=0 if preview.previous is None else preview.previous.version,
+            primitives=primitive_documents(preview.previous, preview.plan, preview.primitives),
+            rows_to_move=_rounded(preview.rows_moved),
+            bytes_to_move=_rounded(preview.bytes_moved),
+            cost=DryRunCostOut(
+                before=CostOut.of(found.before, streams), after=CostOut.of(preview.reports, streams)
+            ),
+        )
+
+
+class AfterOut(BaseModel):
+    """How long chains keep what departed queries left."""
+
+    after_s: float
+
+
+class PolicyOut(BaseModel):
+    """What plans are chosen for now."""
+
+    strategy: Strategy = Field(description="Strategy of families that have none of their own.")
+    family_strategies: dict[str, Strategy]
+    pinned: dict[str, dict[str, list[float]]] = Field(
+        description="By id of the family whose chain was cut by hand: ends of its slices, seconds, per side."
+    )
+    on_leave: Literal["auto", "manual"] | AfterOut = Field(
+        description="When chains give up the boundaries and the length that only departed queries needed."
+    )
+    cleanup_due_at: str | None = Field(description="When a clean-up comes by itself; null if none is due.")
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Return a policy as it is answered."""
+        objective, leave = policy.objective, policy.objective.on_leave
+        return cls(
+            strategy=objective.strategy,
+            family_strategies=dict(objective.family_strategies),
+            pinned={
+                family: {"a": [at / 1e6 for at in ends.a], "b": [at / 1e6 for at in ends.b]}
+                for family, ends in objective.pinned.items()
+            },
+            on_leave=AfterOut(after_s=leave.after_us / 1e6) if leave.policy == "after" else leave.policy,
+            cleanup_due_at=moment_or_none(policy.cleanup_due_us),
+        )
+
+
+def _rounded(number: float | None) -> int | None:
+    return None if number is None else round(number)
