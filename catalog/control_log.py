@@ -2,6 +2,8 @@
 
 It is an input of the job like any stream: an offset names a position in it, and a batch that replays reads
 what it read the first time. Records are appended, never changed, so whatever was read once may be kept.
+Records and plans that no batch can replay are pruned (``catalog.pruning``), but never the newest: numbers of
+records and versions go on from it without gaps.
 """
 
 from __future__ import annotations
@@ -148,6 +150,13 @@ class ControlLogStore(StorePart):
         with self._database.read() as connection:
             return self._plan(connection, version)
 
+    def kept_plan(self, version: int) -> Plan | None:
+        """Return a plan, or None where it is not kept any more (``catalog.pruning``)."""
+        with self._database.read() as connection:
+            if connection.execute(_DOCUMENT, {"version": version}).first() is None:
+                return None
+            return self._plan(connection, version)
+
     def plan_versions(self) -> tuple[tuple[int, int, int], ...]:
         """Return (version, number in the log, wall clock µs UTC) of all plans, by version."""
         with self._database.read() as connection:
@@ -169,6 +178,12 @@ class ControlLogStore(StorePart):
                 return kept
         document = connection.execute(_DOCUMENT, {"version": version}).scalar()
         if document is None:
+            if 0 < version < (connection.execute(_LATEST_VERSION).scalar() or 0):
+                raise PlanVersionNotFound(
+                    f"plan version {version} is not kept any more",
+                    detail="Plans that no batch can replay are pruned.",
+                    hint="GET /api/v1/plan/versions lists those that are kept.",
+                )
             raise PlanVersionNotFound(f"plan version {version} does not exist")
         plan = decode(Plan, document)
         # What a transaction sees of its own may be rolled back, and its version given to another plan.

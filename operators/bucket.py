@@ -17,10 +17,10 @@ from catalog.values.batch import FilterCounters, KeyCounters
 from catalog.values.plan import ControlRecord, FamilyPlan, Plan
 from operators.compiled_family import CompiledFamily, compile_family
 from operators.counters import key_counters
-from operators.entitlement import Term
+from operators.entitlement import MOST_TERMS, Term, settled
 from operators.family_joins import FamilyJoins
 from operators.layout import SIDES
-from operators.migration import migrated
+from operators.migration import Marks, migrated
 from operators.payload import Payload, merged_rows
 from operators.segment import TS, Segment, concat
 from operators.watermark import Watermark
@@ -151,36 +151,60 @@ class Bucket:
         before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
             self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+        # Ids of streams are given once, so one that was removed does not come back.
+        self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
         for family in plan.families:
             former = self.families.get(family.id)
             activated = frozenset(q.id for q in family.queries if q.since_version > before)
-            self.terms[family.id] = self._terms(family, former, activated)
+            self.terms[family.id], marks = self._terms(family, former, activated)
             compiled = self.compile(family, plan)
-            families[family.id] = (
-                FamilyJoins.empty(compiled) if former is None else migrated(former, compiled, activated)
-            )
+            if former is None:
+                families[family.id] = FamilyJoins.empty(compiled)
+            else:
+                ids = {"a": family.stream_a, "b": family.stream_b}
+                watermarks = {side: self.streams[ids[side]].watermark.value_us for side in SIDES}
+                families[family.id] = migrated(former, compiled, activated, marks, watermarks)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         self.families = families
         self.plan = plan
         self.plan_changed = True
 
-    def _terms(self, family: FamilyPlan, former: FamilyJoins | None, activated: frozenset[int]) -> Terms:
+    def _terms(
+        self, family: FamilyPlan, former: FamilyJoins | None, activated: frozenset[int]
+    ) -> tuple[Terms, Marks]:
+        """Return what is held for each query, and which rows get a bit to say so.
+
+        All buckets come to the same terms, since they know the same watermarks and plans: a family is
+        compiled once for all buckets of a worker.
+        """
         ids = {"a": family.stream_a, "b": family.stream_b}
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
+        marks: Marks = {side: {} for side in SIDES}
         for side, other in (("a", "b"), ("b", "a")):
+            opposite = self.streams[ids[other]].watermark.value_us
+            newest = self.streams[ids[side]].watermark.max_event_time_us
+            unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
             for query in family.queries:
                 if query.backfill != "state":
                     continue
-                if query.id in activated:
-                    opposite = self.streams[ids[other]].watermark.value_us
-                    columns = frozenset(query.columns_a if side == "a" else query.columns_b)
-                    found = former.terms_for(side, opposite, columns) if former is not None else ()
-                    terms[side][query.id] = found
-                elif query.id in known[side]:
-                    terms[side][query.id] = known[side][query.id]
-        return terms
+                if query.id not in activated:
+                    window_us = query.w_a_us if side == "a" else query.w_b_us
+                    held = known[side].get(query.id, ())
+                    terms[side][query.id] = tuple(t for t in held if t.reaches(window_us, opposite))
+                    continue
+                columns = frozenset(query.columns_a if side == "a" else query.columns_b)
+                if columns not in unfolded:
+                    found = former.terms_for(side, opposite, newest, columns) if former is not None else ()
+                    unfolded[columns] = found
+                held = unfolded[columns]
+                if len(held) > MOST_TERMS:
+                    mark = settled(query.id, held)
+                    marks[side] |= dict.fromkeys(mark.bits, held)
+                    held = (mark,)
+                terms[side][query.id] = held
+        return terms, marks
 
     def _advance(self, payloads: Sequence[Payload], heartbeats: Sequence[tuple[int, int]]) -> None:
         for payload in payloads:
@@ -190,8 +214,10 @@ class Bucket:
                 stream.rejected_rows += header.rejected_rows
                 stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
         for stream_id, watermark_us in heartbeats:
-            stream = self.streams[stream_id]
-            stream.watermark = stream.watermark.after_heartbeat(watermark_us)
+            # A stream may be removed in the batch that brings its last heartbeat.
+            if stream_id in self.streams:
+                stream = self.streams[stream_id]
+                stream.watermark = stream.watermark.after_heartbeat(watermark_us)
 
     def _late_rows(
         self, payloads: Sequence[Payload], start: Mapping[int, int | None]
@@ -213,7 +239,8 @@ class Bucket:
     ) -> Segment | None:
         """Return the rows of one family side that are not late, sorted by key."""
         filters = family.plan.filters_a if side == "a" else family.plan.filters_b
-        bits = frozenset(f.bit for f in filters)
+        # Their places: PACK and CHAIN have the same plan, the one that the batch's offset names.
+        bits = tuple(f.bit for f in filters)
         parts = []
         for rows in merged_rows(payloads, family.plan.id, side):
             segment = Segment(rows, version, bits)

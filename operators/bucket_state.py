@@ -27,8 +27,9 @@ from operators.layout import SIDES
 from operators.segment import Segment, stored_id
 from operators.watermark import Watermark
 
-#: 1 had one chain per family; plans were encoded differently, too.
-FORMAT = 2
+#: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
+#: bits where the numbers of the filters said, and terms had no end.
+FORMAT = 3
 
 
 class UnknownStateFormat(InternalError):
@@ -96,7 +97,8 @@ def encode_manifest(bucket: Bucket) -> bytes:
             family_id: {
                 side: {
                     str(query_id): [
-                        [sorted(t.bits), t.epoch_min, t.t_min_us, sorted(t.columns)] for t in terms
+                        [sorted(t.bits), t.epoch_min, t.t_min_us, sorted(t.columns), t.t_max_us]
+                        for t in terms
                     ]
                     for query_id, terms in sides[side].items()
                 }
@@ -170,7 +172,10 @@ def load_bucket(
     bucket.terms = {
         family_id: {
             side: {
-                int(query_id): tuple(Term(frozenset(b), e, t, frozenset(c)) for b, e, t, c in terms)
+                int(query_id): tuple(
+                    Term(frozenset(bits), epoch, oldest, frozenset(columns), newest)
+                    for bits, epoch, oldest, columns, newest in terms
+                )
                 for query_id, terms in sides[side].items()
             }
             for side in SIDES

@@ -72,8 +72,9 @@ class Chain:
             self._insert("b", b)
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
+            live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                compact(state, self.join.slack_us)
+                compact(state, self.join.slack_us, live)
 
     def admitted(self, side: str, rows: Segment) -> Segment | None:
         """Return the rows that come to this join; None without any."""

@@ -67,7 +67,7 @@ class FamilyJoins:
         return pairs
 
     def terms_for(
-        self, side: str, opposite_watermark_us: int | None, columns: frozenset[str]
+        self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]
     ) -> tuple[Term, ...]:
         """Unfold which rows of a side this version holds for a query that the next one activates."""
         first = side == "a"
@@ -80,7 +80,7 @@ class FamilyJoins:
             )
             for q in self.family.plan.queries
         ]
-        return held_terms(holders, opposite_watermark_us, columns)
+        return held_terms(holders, opposite_watermark_us, newest_us, columns)
 
     def slices(self) -> Iterator[tuple[str, str, int, SliceState]]:
         """Yield (join id, side, slice index, slice) of every slice, in a set order."""

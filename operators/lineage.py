@@ -1,7 +1,8 @@
 """Lineage: which queries of a family a row may serve.
 
-PACK evaluates every distinct filter once per row and stores one bit each. Queries of a family are numbered by
-their place in the plan; a set of queries is an int with a bit per query. Rows fall into few *classes*, one
+PACK evaluates every distinct filter once per row and stores one bit each; where a filter's bit stands is said
+by the segment (``operators.segment``). Queries of a family are numbered by their place in the plan; a set of
+queries is an int with a bit per query. Rows fall into few *classes*, one
 per set of queries that they can serve, so that every decision about queries is taken per class and not per
 row.
 """
@@ -16,7 +17,7 @@ import numpy as np
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from operators.entitlement import Term, rows_of_terms
 from operators.keys import Bools
-from operators.segment import Segment
+from operators.segment import WORD_BITS, Segment, Words
 
 Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -59,6 +60,63 @@ class RowClasses:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PlacedWord:
+    """The filters in force that stand in one lineage word of some segments.
+
+    Attributes:
+        number: Number of the word.
+        live: Their places in the word, as bits.
+        queries: The queries of each, by place.
+        all_queries: The set of all queries.
+    """
+
+    number: int
+    live: int
+    queries: tuple[tuple[int, int], ...]
+    all_queries: int
+    _masks: dict[int, int] = field(default_factory=dict)
+
+    def classify(self, values: Words) -> RowClasses:
+        """Find the classes of rows with these words."""
+        shift = (self.live & -self.live).bit_length() - 1
+        if self.live >> shift < 1 << DIRECT_BITS:
+            codes = ((values & np.uint64(self.live)) >> np.uint64(shift)).astype(np.int64)
+            present = np.flatnonzero(np.bincount(codes, minlength=1))
+            numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
+            numbering[present] = np.arange(len(present))
+            masks = tuple(self._mask(int(value) << shift) for value in present)
+            codes = numbering[codes]
+        else:
+            distinct, inverse = np.unique(values & np.uint64(self.live), return_inverse=True)
+            masks = tuple(self._mask(int(value)) for value in distinct)
+            codes = inverse.astype(np.int64)
+        return RowClasses(codes if len(masks) > 1 else None, masks or (self._mask(0),))
+
+    def _mask(self, value: int) -> int:
+        known = self._masks.get(value)
+        if known is None:
+            known = self.all_queries
+            for place, queries in self.queries:
+                if not value >> place & 1:
+                    known &= ~queries
+            self._masks[value] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedFilters:
+    """Where the filters in force stand in segments that know the same filters.
+
+    Attributes:
+        candidates: Queries without a filter, or with one that these rows know.
+        words: Words with a filter in force.
+    """
+
+    candidates: int
+    words: tuple[PlacedWord, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SideLineage:
     """Lineage of one side under one plan version.
 
@@ -67,22 +125,27 @@ class SideLineage:
         bits: Each query's filter bit on this side, None without a filter.
         terms: What each ``backfill: state`` query holds from before its activation, by query id.
         columns: Each query's needed columns.
+        live: Lineage bits that this version may ask rows about, also those of who held them before. What a
+            later version asks of rows that rest now follows from these: bits of other filters are dead.
     """
 
     queries: tuple[PlannedQuery, ...]
     bits: tuple[int | None, ...]
     terms: Mapping[int, tuple[Term, ...]]
     columns: tuple[frozenset[str], ...]
-    _word_masks: dict[tuple[int, int], int] = field(default_factory=dict)
+    live: frozenset[int] = field(init=False)
+    # One entry per set of filters that resting rows know: at most one per plan version they came under.
+    _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        held = {bit for terms in self.terms.values() for term in terms for bit in term.bits}
+        live = frozenset(held.union(bit for bit in self.bits if bit is not None))
+        object.__setattr__(self, "live", live)
 
     @property
     def all_queries(self) -> int:
         """The set of all queries."""
         return (1 << len(self.queries)) - 1
-
-    def words(self) -> tuple[int, ...]:
-        """Lineage words with at least one live filter."""
-        return tuple(sorted({bit // 64 for bit in self.bits if bit is not None}))
 
     def classify(self, segment: Segment, kept: frozenset[str]) -> RowClasses:
         """Find the classes of a segment's rows.
@@ -94,45 +157,39 @@ class SideLineage:
         Returns:
             Classes; at least one even without rows.
         """
-        classes = RowClasses(None, (self.all_queries,))
-        for word in self.words():
-            classes = _combine(classes, self._by_word(segment, word))
+        placed = self._places(segment.filters)
+        classes = RowClasses(None, (placed.candidates,))
+        for word in placed.words:
+            classes = _combine(classes, word.classify(segment.lineage_word(word.number)))
         if any(query.since_version > segment.epoch_min for query in self.queries):
             for part in self._by_epoch(segment, kept):
                 classes = _combine(classes, part)
         return classes
 
-    def _by_word(self, segment: Segment, word: int) -> RowClasses:
-        live = 0
-        for bit in self.bits:
-            if bit is not None and bit // 64 == word:
-                live |= 1 << (bit % 64)
-        values = segment.lineage_word(word)
-        if values is None:
-            return RowClasses(None, (self._word_mask(word, 0),))
-        shift = (live & -live).bit_length() - 1
-        if live >> shift < 1 << DIRECT_BITS:
-            codes = ((values & np.uint64(live)) >> np.uint64(shift)).astype(np.int64)
-            present = np.flatnonzero(np.bincount(codes, minlength=1))
-            numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
-            numbering[present] = np.arange(len(present))
-            masks = tuple(self._word_mask(word, int(value) << shift) for value in present)
-            codes = numbering[codes]
-        else:
-            distinct, inverse = np.unique(values & np.uint64(live), return_inverse=True)
-            masks = tuple(self._word_mask(word, int(value)) for value in distinct)
-            codes = inverse.astype(np.int64)
-        return RowClasses(codes if len(masks) > 1 else None, masks or (self._word_mask(word, 0),))
-
-    def _word_mask(self, word: int, value: int) -> int:
-        known = self._word_masks.get((word, value))
+    def _places(self, filters: tuple[int, ...]) -> PlacedFilters:
+        known = self._placed.get(filters)
         if known is None:
-            known = 0
-            for number, bit in enumerate(self.bits):
-                if bit is None or bit // 64 != word or value >> (bit % 64) & 1:
-                    known |= 1 << number
-            self._word_masks[word, value] = known
+            known = self._placed[filters] = self._place(filters)
         return known
+
+    def _place(self, filters: tuple[int, ...]) -> PlacedFilters:
+        places = {bit: place for place, bit in enumerate(filters)}
+        candidates = 0
+        words: dict[int, dict[int, int]] = {}
+        for number, bit in enumerate(self.bits):
+            if bit is None or bit in places:
+                candidates |= 1 << number
+            if bit is not None and bit in places:
+                word, place = divmod(places[bit], WORD_BITS)
+                queries = words.setdefault(word, {})
+                queries[place] = queries.get(place, 0) | 1 << number
+        return PlacedFilters(
+            candidates,
+            tuple(
+                PlacedWord(word, query_set(tuple(queries)), tuple(queries.items()), self.all_queries)
+                for word, queries in sorted(words.items())
+            ),
+        )
 
     def _by_epoch(self, segment: Segment, kept: frozenset[str]) -> list[RowClasses]:
         """Classes by plan version: rows from before a query's activation serve it only if they were held."""
@@ -167,25 +224,6 @@ def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, 
         terms=terms,
         columns=tuple(frozenset(q.columns_a if first else q.columns_b) for q in family.queries),
     )
-
-
-def lineage_words(
-    rows: int, passes: Mapping[int, Bools]
-) -> dict[int, np.ndarray[tuple[int], np.dtype[np.uint64]]]:
-    """Pack evaluated filters into lineage words.
-
-    Args:
-        rows: n.
-        passes: bool[n] per lineage bit.
-
-    Returns:
-        uint64[n] per word that has a filter.
-    """
-    words: dict[int, np.ndarray[tuple[int], np.dtype[np.uint64]]] = {}
-    for bit, passed in sorted(passes.items()):
-        word = words.setdefault(bit // 64, np.zeros(rows, dtype=np.uint64))
-        word |= passed.astype(np.uint64) << np.uint64(bit % 64)
-    return words
 
 
 def query_set(numbers: Sequence[int]) -> int:

@@ -15,7 +15,8 @@ whatever joins the rows rest in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -23,29 +24,49 @@ import pyarrow as pa
 from catalog.values.plan import JoinPlan
 from operators.chain import Chain
 from operators.compiled_family import CompiledFamily
+from operators.entitlement import Term, rows_of_terms
 from operators.expressions import evaluate_filters
 from operators.family_joins import FamilyJoins
+from operators.keys import Bools, Int64s
 from operators.layout import SIDES
 from operators.segment import Segment
 
+#: ``pos`` is ``piece of input << _ROW_BITS | row`` (``service.inputs``).
+_ROW_BITS = 32
+_ROW = (1 << _ROW_BITS) - 1
+#: A table of positions may have so many places per row that is looked up.
+_BITS_PER_ROW = 16
+
 #: A side's segments in one join, each with the start of the slice that holds it.
 Held = list[tuple[int, Segment]]
+#: Per side the lineage bits that mark held rows, with the terms that hold them (``entitlement.settled``).
+Marks = dict[str, dict[int, tuple[Term, ...]]]
+_NO_MARKS: Mapping[str, Mapping[int, Sequence[Term]]] = MappingProxyType({})
+_NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({})
 
 
-def migrated(former: FamilyJoins, family: CompiledFamily, activated: frozenset[int]) -> FamilyJoins:
+def migrated(
+    former: FamilyJoins,
+    family: CompiledFamily,
+    activated: frozenset[int],
+    marks: Mapping[str, Mapping[int, Sequence[Term]]] = _NO_MARKS,
+    watermarks: Mapping[str, int | None] = _NO_WATERMARKS,
+) -> FamilyJoins:
     """Return the joins of the next plan version with the rows that its queries may still use.
 
     Args:
         former: The joins under the version in force.
         family: The family under the next version.
         activated: Ids of the queries that the next version activates.
+        marks: Per side the bits that held rows get, with the terms that hold them.
+        watermarks: Watermark per side at the end of the batch before, None before the first row.
 
     Returns:
         Joins whose rows lie in slices that start no later than the ones they come from.
     """
     following = FamilyJoins.empty(family)
     for side in SIDES:
-        held = _held(former, family, side, activated)
+        held = _held(former, family, side, activated, marks.get(side, {}))
         pool: list[Segment] | None = None
         for chain in following.chains.values():
             source = _continued(former, chain.join.plan, len(following.chains), activated)
@@ -54,8 +75,11 @@ def migrated(former: FamilyJoins, family: CompiledFamily, activated: frozenset[i
                 continue
             if pool is None:
                 pool = _pooled(segment for rows in held.values() for _, segment in rows)
+            passed_us = _passed_us(chain, side, watermarks)
             for segment in pool:
-                _place(chain, side, segment, 0)
+                # What all windows of the join have passed would be purged before it meets anybody.
+                if passed_us is None or segment.t_max > passed_us:
+                    _place(chain, side, segment, 0)
     return following
 
 
@@ -68,6 +92,12 @@ def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: froze
     before = former.chains[join.id].join.plan
     facts = (before.queries, before.partition, before.pulled_up)
     return join.id if facts == (join.queries, join.partition, join.pulled_up) else None
+
+
+def _passed_us(chain: Chain, side: str, watermarks: Mapping[str, int | None]) -> int | None:
+    """Return the event time up to which rows of a side have left the join; None if none has."""
+    opposite_us = watermarks.get("b" if side == "a" else "a")
+    return None if opposite_us is None else opposite_us - chain.slices[side][-1].w_end_us
 
 
 def _take_over(chain: Chain, side: str, held: Held) -> None:
@@ -89,53 +119,122 @@ def _pooled(held: Iterable[Segment]) -> list[Segment]:
     distinct = {id(segment): segment for segment in held}
     # Large ones first, so that few are cut into pieces.
     segments = sorted(distinct.values(), key=len, reverse=True)
-    if not segments:
-        return []
-    _, firsts = np.unique(np.concatenate([s.pos for s in segments]), return_index=True)
-    new = np.zeros(sum(len(s) for s in segments), dtype=np.bool_)
-    new[firsts] = True
-    pool, start = [], 0
-    for segment in segments:
-        own = new[start : start + len(segment)]
-        start += len(segment)
-        if own.any():
-            pool.append(segment if own.all() else segment.filter(own))
+    pool = []
+    for segment, new in zip(segments, first_copies([s.pos for s in segments]), strict=True):
+        if new.any():
+            pool.append(segment if new.all() else segment.filter(new))
     return pool
 
 
+def first_copies(positions: Sequence[Int64s]) -> list[Bools]:
+    """Tell which positions have come in no array before.
+
+    >>> [new.tolist() for new in first_copies([np.array([4, 2]), np.array([2, 7])])]
+    [[True, True], [False, True]]
+
+    Args:
+        positions: int64[n], positions of rows in their source, each once in an array; any order.
+
+    Returns:
+        bool[n] for each.
+    """
+    bounds = [(int(pos.min()), int(pos.max())) for pos in positions if len(pos)]
+    if not bounds:
+        return [np.zeros(0, dtype=np.bool_) for _ in positions]
+    first = min(low for low, _ in bounds) >> _ROW_BITS
+    pieces = (max(high for _, high in bounds) >> _ROW_BITS) - first + 1
+    width = max(int((pos & _ROW).max()) for pos in positions if len(pos)) + 1
+    if pieces * width > _BITS_PER_ROW * sum(map(len, positions)):
+        return _first_copies_by_sorting(positions)
+    # Positions are those of few pieces of input and dense in each (``piece << 32 | row``): a look-up in a
+    # table of all is twenty times as fast as sorting them.
+    seen = np.zeros(pieces * width, dtype=np.bool_)
+    result = []
+    for pos in positions:
+        place = ((pos >> _ROW_BITS) - first) * width + (pos & _ROW)
+        result.append(~seen[place])
+        seen[place] = True
+    return result
+
+
+def _first_copies_by_sorting(positions: Sequence[Int64s]) -> list[Bools]:
+    _, firsts = np.unique(np.concatenate(positions), return_index=True)
+    new = np.zeros(sum(map(len, positions)), dtype=np.bool_)
+    new[firsts] = True
+    return np.split(new, np.cumsum([len(pos) for pos in positions])[:-1])
+
+
 def _held(
-    former: FamilyJoins, family: CompiledFamily, side: str, activated: frozenset[int]
+    former: FamilyJoins,
+    family: CompiledFamily,
+    side: str,
+    activated: frozenset[int],
+    marks: Mapping[int, Sequence[Term]],
 ) -> Mapping[str, Held]:
     """Return what each former join holds of a side, with the filters that its rows did not know.
 
     All copies of a row get the same answers, so that it does not matter which of them is taken.
     """
-    known: dict[int, Segment] = {}
-    held: dict[str, Held] = {}
-    for join_id, chain in former.chains.items():
-        rows = held[join_id] = []
-        for state in chain.slices[side]:
-            for segment in state.segments:
-                if id(segment) not in known:
-                    known[id(segment)] = _with_new_filters(segment, family, side, activated)
-                rows.append((state.w_start_us, known[id(segment)]))
-    return held
+    states = {join_id: chain.slices[side] for join_id, chain in former.chains.items()}
+    before = {id(s): s for slices in states.values() for state in slices for s in state.segments}
+    layout, live = family.layouts[side], family.lineages[side].live
+    marked = [_with_marks(segment, layout.kept(segment), marks) for segment in before.values()]
+    # What is written anew anyhow forgets what only departed queries asked, or rows that stay for ever would
+    # gather the filters of all who ever came.
+    known = {
+        id(segment): found if found is segment else found.slimmed(live)
+        for segment, found in zip(
+            before.values(), _with_new_filters(marked, family, side, activated), strict=True
+        )
+    }
+    return {
+        join_id: [(state.w_start_us, known[id(s)]) for state in slices for s in state.segments]
+        for join_id, slices in states.items()
+    }
+
+
+def _with_marks(segment: Segment, kept: frozenset[str], marks: Mapping[int, Sequence[Term]]) -> Segment:
+    """Mark the rows that are held; where none is, no bit says the same as an unset one."""
+    for bit, terms in marks.items():
+        rows = rows_of_terms(segment, terms, kept)
+        if rows.any():
+            segment = segment.with_bit(bit, rows)
+    return segment
 
 
 def _with_new_filters(
-    segment: Segment, family: CompiledFamily, side: str, activated: frozenset[int]
-) -> Segment:
-    """Evaluate on old rows the filters of queries that may use them and that these rows do not know."""
+    segments: Sequence[Segment], family: CompiledFamily, side: str, activated: frozenset[int]
+) -> list[Segment]:
+    """Evaluate on old rows the filters of queries that may use them and that these rows do not know.
+
+    Of all segments at once that lack the same filters: a call of the evaluator takes milliseconds, whatever
+    the number of rows.
+    """
     filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}
+    bits = [
+        query.filter_a if side == "a" else query.filter_b
+        for query in family.plan.queries
+        if query.id in activated and query.backfill == "state"
+    ]
+    wanted = dict.fromkeys(bit for bit in bits if bit is not None)
+    if not wanted:
+        return list(segments)
     layout = family.layouts[side]
-    kept = layout.kept(segment)
-    for query in family.plan.queries:
-        bit = query.filter_a if side == "a" else query.filter_b
-        if query.id not in activated or query.backfill != "state" or bit is None:
-            continue
-        if bit not in segment.known_bits and set(filters[bit].columns) <= kept:
-            # The event time is there for a filter that reads no column: the table must have the rows.
-            names = {layout.event_time, *filters[bit].columns}
-            table = pa.table({name: layout.read(segment, name) for name in sorted(names)})
-            segment = segment.with_bit(bit, evaluate_filters(table, [filters[bit].sql])[0])
-    return segment
+    lacking: dict[tuple[int, ...], list[int]] = {}
+    for number, segment in enumerate(segments):
+        kept = layout.kept(segment)
+        missing = [b for b in wanted if b not in segment.known_bits and set(filters[b].columns) <= kept]
+        if missing:
+            lacking.setdefault(tuple(missing), []).append(number)
+    result = list(segments)
+    for lacked, numbers in lacking.items():
+        # The event time is there for filters that read no column: the table must have the rows.
+        names = {layout.event_time}.union(*(filters[b].columns for b in lacked))
+        parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
+        table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
+        answers = evaluate_filters(table, [filters[b].sql for b in lacked])
+        ends = np.cumsum([len(segments[n]) for n in numbers])
+        for bit, passes in zip(lacked, answers, strict=True):
+            for number, own in zip(numbers, np.split(passes, ends[:-1]), strict=True):
+                result[number] = result[number].with_bit(bit, own)
+    return result

@@ -21,9 +21,8 @@ from catalog.values.stream import Stream
 from operators.expressions import evaluate_filters
 from operators.keys import Bools, Int64s, bucket_of, join_key
 from operators.layout import SIDES, SideLayout, side_layout
-from operators.lineage import lineage_words
 from operators.payload import Payload, StreamHeader
-from operators.segment import COLUMN, KEY, LINEAGE, POS, TS
+from operators.segment import COLUMN, KEY, LINEAGE, POS, TS, lineage_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +35,7 @@ class PackedSide:
 
     @property
     def filters(self) -> dict[int, str]:
-        """Filter text per lineage bit."""
+        """Filter text per lineage bit, by their places in the words: ascending, as in the plan."""
         planned = self.family.filters_a if self.side == "a" else self.family.filters_b
         return {f.bit: f.sql for f in planned}
 
@@ -134,15 +133,21 @@ class Packer:
         self, part: PackedSide, table: pa.Table, ts: Int64s, passes: Mapping[str, Bools]
     ) -> list[pa.RecordBatch]:
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
-        words = lineage_words(len(ts), {bit: passes[text] for bit, text in part.filters.items()})
+        words = lineage_words(len(ts), [passes[text] for text in part.filters.values()])
         if not part.takes_all:
             some = np.zeros(len(ts), dtype=np.bool_)
-            for word in words.values():
+            for word in words:
                 some |= word != 0
             valid &= some
-        names = [KEY, TS, POS, *(f"{LINEAGE}{w}" for w in words), *(COLUMN + n for n in part.layout.stored)]
+        names = [
+            KEY,
+            TS,
+            POS,
+            *(f"{LINEAGE}{w}" for w in range(len(words))),
+            *(COLUMN + n for n in part.layout.stored),
+        ]
         columns = [pa.array(key), pa.array(ts), _chunk(table.column("_pos"))]
-        columns += [pa.array(word) for word in words.values()]
+        columns += [pa.array(word) for word in words]
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
         bucket = bucket_of(key, self.buckets)

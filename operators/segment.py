@@ -6,14 +6,22 @@
      8     ..
 
 ``_epoch`` is the plan version under which a row was processed; while it is the same for all rows it stays in
-the metadata. ``_l<word>`` are the lineage words (64 distinct filters each); ``known bits`` in the metadata
-are the filters that were evaluated on these rows, so that a missing bit is not mistaken for a failed one.
+the metadata. ``_l<word>`` are the lineage words, 64 places each; ``filters`` in the metadata says which
+filter stands in which place:
+
+    filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17, of all others nothing is known
+
+A filter's number (``PlannedFilter.bit``) is given once and grows for ever; places are given anew with every
+plan version, densely, and mean nothing outside their segment. So the bits of filters that have gone are used
+again at once, and no row can pass a filter that it never met: neither resting, nor backfilled, nor replayed
+does a word part from the numbers it was written with. A row's words grow with the filters in force, not with
+those that ever were.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,13 +31,17 @@ import pyarrow.compute as pc
 from catalog.errors import InternalError
 from operators.keys import Bools, Int64s
 
+Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
+
 KEY, TS, POS, EPOCH = "_key", "_ts", "_pos", "_epoch"
 LINEAGE = "_l"
+#: Places in a lineage word.
+WORD_BITS = 64
 COLUMN = "c."
 #: Stands between a stored id and the time bounds of a cut.
 CUT = "@"
-#: Version of the encoding, kept in every segment so that a later one can still read it.
-FORMAT = 1
+#: Version of the encoding, kept in every segment. In 1 a filter's number was its place.
+FORMAT = 2
 
 
 class CorruptSegment(InternalError):
@@ -48,7 +60,7 @@ class Segment:
         ts: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.
         epoch: Plan version of all rows, or None where rows carry their own (``_epoch``).
-        known_bits: Lineage bits that were evaluated on these rows.
+        filters: Numbers of the filters that were evaluated on these rows, by their place in the words.
         t_min: Smallest event time (0 without rows).
         t_max: Largest event time (0 without rows).
         epoch_min: Smallest plan version of a row.
@@ -59,7 +71,7 @@ class Segment:
 
     rows: pa.RecordBatch
     epoch: int | None
-    known_bits: frozenset[int]
+    filters: tuple[int, ...]
     id: str = ""
     stored_bytes: int = 0
     key: Int64s = field(init=False)
@@ -90,6 +102,11 @@ class Segment:
         """Names of the stream columns kept."""
         return frozenset(n[len(COLUMN) :] for n in self.rows.schema.names if n.startswith(COLUMN))
 
+    @property
+    def known_bits(self) -> frozenset[int]:
+        """Lineage bits evaluated on these rows: a missing one must not be taken for a failed one."""
+        return frozenset(self.filters)
+
     def epochs(self) -> Int64s:
         """Return the plan version of every row, int64[n]."""
         if self.epoch is not None:
@@ -97,17 +114,17 @@ class Segment:
         epochs: Int64s = self.rows.column(EPOCH).to_numpy()
         return epochs
 
-    def lineage_word(self, word: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]] | None:
-        """Return lineage bits 64*word ... 64*word+63 of every row, or None where none was evaluated."""
-        name = f"{LINEAGE}{word}"
-        return self.rows.column(name).to_numpy() if name in self.rows.schema.names else None
+    def lineage_word(self, word: int) -> Words:
+        """Return places 64*word ... 64*word+63 of every row; the word must have a filter."""
+        values: Words = self.rows.column(f"{LINEAGE}{word}").to_numpy()
+        return values
 
     def has_bit(self, bit: int) -> Bools:
-        """Tell which rows pass the filter of that lineage bit, bool[n]."""
-        word = self.lineage_word(bit // 64)
-        if word is None:
+        """Tell which rows pass the filter of that lineage bit, bool[n]; none where it was not evaluated."""
+        if bit not in self.filters:
             return np.zeros(len(self), dtype=np.bool_)
-        passes: Bools = (word >> np.uint64(bit % 64)) & np.uint64(1) != 0
+        word, place = divmod(self.filters.index(bit), WORD_BITS)
+        passes: Bools = (self.lineage_word(word) >> np.uint64(place)) & np.uint64(1) != 0
         return passes
 
     def column(self, name: str) -> pa.Array | None:
@@ -137,30 +154,56 @@ class Segment:
 
     def take(self, index: Int64s) -> Segment:
         """Return the rows at an ascending index, as a segment not stored yet."""
-        return Segment(self.rows.take(pa.array(index)), self.epoch, self.known_bits)
+        return Segment(self.rows.take(pa.array(index)), self.epoch, self.filters)
 
     def with_bit(self, bit: int, passes: Bools) -> Segment:
-        """Return the same rows with one more filter evaluated."""
-        number, name = bit // 64, f"{LINEAGE}{bit // 64}"
-        old = self.lineage_word(number)
-        word = np.zeros(len(self), dtype=np.uint64) if old is None else old.copy()
-        word |= passes.astype(np.uint64) << np.uint64(bit % 64)
-        names, arrays = list(self.rows.schema.names), list(self.rows.columns)
-        if old is None:
-            names.append(name)
-            arrays.append(pa.array(word))
-        else:
-            arrays[names.index(name)] = pa.array(word)
-        rows = pa.RecordBatch.from_arrays(arrays, names=names)
-        return Segment(rows, self.epoch, self.known_bits | {bit})
+        """Return the same rows with one more filter evaluated, in the next place."""
+        number, place = divmod(len(self.filters), WORD_BITS)
+        words = [self.lineage_word(word) for word in range(number)]
+        added = passes.astype(np.uint64) << np.uint64(place)
+        words.append(self.lineage_word(number) | added if place else added)
+        return self._with_words((*self.filters, bit), words)
+
+    def knowing(self, bits: Collection[int]) -> Segment:
+        """Return the same rows with what they know of other filters forgotten."""
+        return self.placed(tuple(bit for bit in self.filters if bit in bits))
+
+    def slimmed(self, live: Collection[int]) -> Segment:
+        """Return the same rows with dead filters forgotten, if that makes them narrower."""
+        known = sum(bit in live for bit in self.filters)
+        return self.knowing(live) if _words(known) < _words(len(self.filters)) else self
+
+    def placed(self, filters: tuple[int, ...]) -> Segment:
+        """Return the same rows with these filters, all of them known, in this order, and no others."""
+        if filters == self.filters:
+            return self
+        places = {bit: place for place, bit in enumerate(self.filters)}
+        # Filters that move together, from one word to another and equally far, move at once.
+        moves: dict[tuple[int, int, int], int] = {}
+        for new, bit in enumerate(filters):
+            (from_word, from_place), (to_word, to_place) = (divmod(p, WORD_BITS) for p in (places[bit], new))
+            move = (from_word, to_word, to_place - from_place)
+            moves[move] = moves.get(move, 0) | 1 << from_place
+        words = [np.zeros(len(self), dtype=np.uint64) for _ in range(_words(len(filters)))]
+        for (from_word, to_word, by), mask in moves.items():
+            moved = self.lineage_word(from_word) & np.uint64(mask)
+            words[to_word] |= moved << np.uint64(by) if by >= 0 else moved >> np.uint64(-by)
+        return self._with_words(filters, words)
+
+    def _with_words(self, filters: tuple[int, ...], words: Sequence[Words]) -> Segment:
+        names = [name for name in self.rows.schema.names if not name.startswith(LINEAGE)]
+        arrays = [self.rows.column(name) for name in names]
+        names += [f"{LINEAGE}{number}" for number in range(len(words))]
+        rows = pa.RecordBatch.from_arrays([*arrays, *(pa.array(word) for word in words)], names=names)
+        return Segment(rows, self.epoch, filters)
 
     def stored_as(self, segment_id: str, stored_bytes: int) -> Segment:
         """Return the same segment under its name in the state store."""
         return replace(self, id=segment_id, stored_bytes=stored_bytes)
 
     def encode(self) -> bytes:
-        """Return the stored form: one Arrow IPC stream with format, epoch and known bits as metadata."""
-        facts = {"format": FORMAT, "epoch": self.epoch, "bits": sorted(self.known_bits)}
+        """Return the stored form: one Arrow IPC stream with format, epoch and filters as metadata."""
+        facts = {"format": FORMAT, "epoch": self.epoch, "filters": self.filters}
         schema = self.rows.schema.with_metadata({"sluice": json.dumps(facts)})
         return encode_rows(self.rows.replace_schema_metadata(schema.metadata))
 
@@ -178,14 +221,14 @@ class Segment:
         try:
             rows = decode_rows(data)
             facts = json.loads((rows.schema.metadata or {})[b"sluice"])
-            version, epoch, bits = facts["format"], facts["epoch"], facts["bits"]
+            version = facts["format"]
         except (pa.ArrowInvalid, OSError, EOFError, KeyError, ValueError) as error:
             raise CorruptSegment(f'segment "{segment_id}" cannot be read', detail=str(error)) from error
         if version != FORMAT:
             raise CorruptSegment(f'segment "{segment_id}" has format {version}, this version reads {FORMAT}')
-        known_bits = frozenset(int(bit) for bit in bits)
         base, _, bounds = segment_id.partition(CUT)
-        stored = cls(rows.replace_schema_metadata(None), epoch, known_bits, base, len(data))
+        filters = tuple(facts["filters"])
+        stored = cls(rows.replace_schema_metadata(None), facts["epoch"], filters, base, len(data))
         return stored if not bounds else stored.cut(*(int(bound) for bound in bounds.split(":")))
 
 
@@ -198,25 +241,57 @@ def stored_id(segment_id: str) -> str:
     return segment_id.partition(CUT)[0]
 
 
-def concat(segments: Iterable[Segment]) -> Segment:
-    """Merge segments with the same columns and known bits into one, sorted by (key, position)."""
+def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> Segment:
+    """Merge segments that are ``mergeable`` into one, sorted by (key, position).
+
+    Args:
+        segments: At least one.
+        live: Lineage bits that somebody may still ask about; of the others nothing need stay. None keeps all.
+    """
     parts = list(segments)
     if len(parts) == 1:
         return parts[0]
+    filters = parts[0].filters
+    if any(part.filters != filters for part in parts):
+        filters = tuple(bit for bit in filters if live is None or bit in live)
+        parts = [part.placed(filters) for part in parts]
     epochs = {part.epoch for part in parts}
     epoch = epochs.pop() if len(epochs) == 1 else None
     batches = [part.rows if epoch is not None else _with_epochs(part) for part in parts]
     names = batches[0].schema.names
     rows = pa.concat_batches([batch.select(names) for batch in batches])
     order = np.lexsort((rows.column(POS).to_numpy(), rows.column(KEY).to_numpy()))
-    return Segment(rows.take(pa.array(order)), epoch, parts[0].known_bits)
+    return Segment(rows.take(pa.array(order)), epoch, filters)
 
 
-def mergeable(one: Segment, other: Segment) -> bool:
-    """Tell whether two segments keep the same columns and know the same filters."""
-    return one.known_bits == other.known_bits and set(one.rows.schema.names) - {EPOCH} == set(
-        other.rows.schema.names
-    ) - {EPOCH}
+def mergeable(one: Segment, other: Segment, live: Collection[int] | None = None) -> bool:
+    """Tell whether two segments keep the same columns and know the same filters, of ``live`` if given."""
+    if one.columns != other.columns:
+        return False
+    if one.filters == other.filters:
+        return True
+    return not any(live is None or bit in live for bit in one.known_bits ^ other.known_bits)
+
+
+def lineage_words(rows: int, passes: Sequence[Bools]) -> list[Words]:
+    """Pack the answers of filters into lineage words.
+
+    Args:
+        rows: n.
+        passes: bool[n] per filter, by place.
+
+    Returns:
+        uint64[n] per ``WORD_BITS`` filters.
+    """
+    words = [np.zeros(rows, dtype=np.uint64) for _ in range(_words(len(passes)))]
+    for place, passed in enumerate(passes):
+        words[place // WORD_BITS] |= passed.astype(np.uint64) << np.uint64(place % WORD_BITS)
+    return words
+
+
+def _words(filters: int) -> int:
+    """Return the number of lineage words of so many filters."""
+    return -(-filters // WORD_BITS)
 
 
 def encode_rows(rows: pa.RecordBatch) -> bytes:

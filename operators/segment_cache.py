@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,10 +89,18 @@ class SegmentCache:
             partial.write_bytes(data)
             partial.replace(self.directory / segment_id)
 
-    def drop(self, segment_id: str) -> None:
-        """Forget a stored segment that no slice holds any more, with its cuts and its file."""
-        for name in [name for name in self._entries if stored_id(name) == segment_id]:
+    def retain(self, prefix: str, held: Collection[str]) -> None:
+        """Forget what a bucket does not hold any more, also what it dropped in batches of other workers.
+
+        Args:
+            prefix: Beginning of the ids of all segments of the bucket.
+            held: Stored ids of those that it holds.
+        """
+        for name in [n for n in self._entries if n.startswith(prefix) and stored_id(n) not in held]:
             self._bytes -= self._entries.pop(name).segment.stored_bytes
+
+    def unpublish(self, segment_id: str) -> None:
+        """Remove the node's file of a stored segment that no slice holds any more."""
         if self.directory is not None:
             with contextlib.suppress(OSError):
                 (self.directory / segment_id).unlink()

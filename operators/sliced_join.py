@@ -18,6 +18,7 @@ moves as a whole, a wider one is split at the boundary.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from catalog.values.query import UNBOUNDED_US
@@ -93,10 +94,15 @@ def purge(state: SliceState, watermark_us: int, slack_us: int) -> list[Segment]:
     return leaving
 
 
-def compact(state: SliceState, slack_us: int) -> None:
+def compact(state: SliceState, slack_us: int, live: Collection[int] | None = None) -> None:
     """Merge runs of small neighbouring segments as long as the merged span stays within the slack.
 
     What never leaves the chain has no boundary to straddle: in an unbounded slice only size stops a merge.
+
+    Args:
+        state: The slice; its segments change.
+        slack_us: Longest span of a merged segment.
+        live: Lineage bits that somebody may still ask about; filters that have gone hold no merge up.
     """
     if len(state.segments) < COMPACTION_FANIN:
         return
@@ -114,7 +120,7 @@ def compact(state: SliceState, slack_us: int) -> None:
         ):
             result.append(small.pop())
         if len(small) >= COMPACTION_FANIN:
-            result.append(concat(small))
+            result.append(concat(small, live))
         else:
             result.extend(small)
         run.clear()
@@ -123,7 +129,7 @@ def compact(state: SliceState, slack_us: int) -> None:
         if run:
             t_min = run[0].t_min
             t_max = max(s.t_max for s in run)
-            if max(t_max, segment.t_max) - t_min > slack_us or not mergeable(run[0], segment):
+            if max(t_max, segment.t_max) - t_min > slack_us or not mergeable(run[0], segment, live):
                 close()
         run.append(segment)
     if run:

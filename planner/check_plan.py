@@ -15,6 +15,7 @@ from catalog.values.stream import Stream
 from planner.check_joins import check_joins
 from planner.errors import InvalidPlan
 from planner.families import SIDES, SideName, family_id, side_filter, side_filters, side_stream
+from planner.filters import first_bit
 
 _T = TypeVar("_T", int, str)
 
@@ -75,7 +76,7 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
     _ascending(sorted(f.sql for f in filters), f"{where}: predicates")
     used = {bit for q in family.queries if (bit := side_filter(q, side)) is not None}
     _require(used == {f.bit for f in filters}, f"{where}: not the bits that its queries use")
-    free = dict(plan.next_bit).get(f"{family.id}/{side}", 0)
+    free = first_bit(dict(plan.next_bit), f"{family.id}/{side}")
     _require(all(0 <= f.bit < free for f in filters), f"{where}: a bit is not below next_bit {free}")
 
 
@@ -87,7 +88,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     _require(not lost, f"streams {sorted(lost)} were used before and are gone")
     free = dict(plan.next_bit)
     for scope, bit in previous.next_bit:
-        _require(free.get(scope, 0) >= bit, f"next_bit of {scope} went back")
+        _require(first_bit(free, scope) >= bit, f"next_bit of {scope} went back")
     before = {f.id: f for f in previous.families}
     for family in plan.families:
         for side in SIDES:
@@ -110,7 +111,7 @@ def _check_bits_kept(
 ) -> None:
     where = f'family "{family.id}", filters of {side}'
     old = {f.sql: f.bit for f in side_filters(before, side).values()} if before is not None else {}
-    first = next_bit.get(f"{family.id}/{side}", 0)
+    first = first_bit(next_bit, f"{family.id}/{side}")
     for planned in side_filters(family, side).values():
         if planned.sql in old:
             _require(planned.bit == old[planned.sql], f"{where}: {planned.sql} changed its bit")

@@ -1,14 +1,22 @@
 """Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
 
 Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
-Invariant: a bit means one filter for ever. Rows rest in the state with the lineage they got when they came,
-so a bit given to another filter later would let old rows pass a filter that they never met.
+Invariant: a bit's number means one filter for ever, in every row, plan, stored segment and replayed batch.
+Rows rest in the state with the lineage they got when they came, so a number given to another filter later
+would let old rows pass a filter that they never met. Numbers are therefore never taken back; *places* in the
+lineage words are, by each segment for itself (``operators.segment``), so a number costs nobody anything.
+
+    next_bit   ("*", 40)  ("s1s2-52383a8d/a", 17)  ("s1s2-52383a8d/b", 3)
+
+A scope (family and side) counts for itself. When its family leaves the plan its count goes into that of "*",
+from which scopes that come later start: a family that comes back starts beyond all that it ever gave, also
+where a bucket never saw the version in which it was gone.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -22,7 +30,7 @@ def assign_bits(
 ) -> tuple[tuple[PlannedFilter, ...], int]:
     """Give every wanted filter its lineage bit.
 
-    A filter of the previous plan keeps its bit; new ones take the next bits in the order of their texts. A
+    A filter of the previous plan keeps its number; new ones take the next bits in the order of their texts. A
     filter that had left and comes back is a new one: rows that came in between do not carry its bit.
 
     Args:
@@ -43,6 +51,39 @@ def assign_bits(
         filters.append(PlannedFilter(next_bit, sql, wanted[sql]))
         next_bit += 1
     return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
+
+
+#: Scope of all families that are not in the plan.
+ANY_SCOPE = "*"
+
+
+def first_bit(next_bit: Mapping[str, int], scope: str) -> int:
+    """Return the first number never given yet in a scope.
+
+    >>> first_bit({"*": 40, "s1s2-52383a8d/a": 17}, "s1s2-52383a8d/a")
+    17
+    >>> first_bit({"*": 40}, "s1s3-52383a8d/a"), first_bit({}, "s1s3-52383a8d/a")
+    (40, 0)
+    """
+    return next_bit.get(scope, next_bit.get(ANY_SCOPE, 0))
+
+
+def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """Return the counts of the families of a plan; those of all others become one.
+
+    Args:
+        next_bit: First number never given yet, by scope.
+        families: Ids of the plan's families.
+
+    Returns:
+        Counts by scope, sorted.
+
+    >>> kept_counts({"*": 4, "f/a": 9, "f/b": 2, "g/a": 7}, {"g"})
+    (('*', 9), ('g/a', 7))
+    """
+    kept = {scope: bit for scope, bit in next_bit.items() if scope.rpartition("/")[0] in families}
+    gone = max((bit for scope, bit in next_bit.items() if scope not in kept), default=0)
+    return tuple(sorted((kept | {ANY_SCOPE: gone}).items() if gone else kept.items()))
 
 
 #: Filters that each filter implies, by bit: a row that passes the one passes the others.

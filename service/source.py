@@ -136,6 +136,9 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = dict(start)
         # A position is named once it has moved; until then the stream stands at its initial one.
         end |= {str(i): p for i, p in admitted.items() if p != positions[i] or str(i) in start}
+        if plan is not None:
+            # A removed stream's id never comes back; batches that may replay have their own offsets.
+            end = {key: p for key, p in end.items() if not key.isdigit() or int(key) in positions}
         end |= {"batch": batch + 1, "control": control}
         return dict(sorted(end.items()))
 

@@ -1,6 +1,7 @@
-"""What happens beside the job while a service runs: new files are listed, idle streams get their heartbeats.
+"""What happens beside the job while a service runs.
 
-Both end in the catalog, in order and durably, before any batch can name them.
+New files are listed and idle streams get their heartbeats; both end in the catalog, in order and durably,
+before any batch can name them. Whatever else is to be done now and then (``ticks``) is called besides.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ class Watcher:
         store: Catalog.
         interval_s: Seconds between two looks.
         now_us: Wall clock, µs UTC.
+        ticks: Called with the wall clock at the end of each look.
     """
 
     store: Store
     interval_s: float
     now_us: Callable[[], int] = wall_clock_us
+    ticks: tuple[Callable[[int], object], ...] = ()
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -49,11 +52,13 @@ class Watcher:
             self._thread.join()
 
     def look(self) -> None:
-        """List new files and beat for idle streams, once."""
+        """List new files, beat for idle streams and do what else is to be done now and then, once."""
         for stream in self.store.streams():
             if isinstance(stream.source, FilesSource):
                 list_files(self.store, stream, settle_s=self.interval_s)
         self._beat()
+        for tick in self.ticks:
+            tick(self.now_us())
 
     def _run(self) -> None:
         while not self._stop.wait(self.interval_s):

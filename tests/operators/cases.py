@@ -25,7 +25,7 @@ from planner.build_plan import STRATEGIES, build_plan
 from planner.costs.paper_model import PaperModel
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
-from tests.operators.queries import FILTERS, RESIDUALS, Key, Row, a_query, a_stream, a_table
+from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
 
 #: The same commit gives the same verdict everywhere; ``test_soak.py`` looks for new cases.
 REPEATABLE = settings(
@@ -62,7 +62,7 @@ _ROW_CODES = 8 * 5 * 12 * 3 * 4 * 3 * 9 * 4
 
 _windows = st.sampled_from(WINDOWS_US)
 _columns = st.sampled_from(((), ("v",), ("w",), ("k", "v"), ("m", "ts"), ("k", "m", "ts", "v", "w")))
-_few_filters = st.lists(st.sampled_from(sorted(FILTERS)), max_size=4, unique=True)
+_few_filters = st.lists(st.sampled_from(FILTERS_OF_ALL), max_size=4, unique=True)
 #: Mostly none: every probed pair of segments costs a call of the evaluator.
 _few_residuals: st.SearchStrategy[list[str]] = st.one_of(
     st.just([]), st.just([]), st.lists(st.sampled_from(sorted(RESIDUALS)), max_size=2, unique=True)
@@ -136,7 +136,7 @@ def run(case: Case, rewrite: Callable[[Plan], Plan] = lambda plan: plan) -> Outc
     runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
     plans: list[Plan] = []
     for step in case.steps:
-        changes = _plans(step, case, plans[-1] if plans else None)
+        changes = plan_versions(step, case, plans[-1] if plans else None)
         plans += changes
         _feed(runner, step, [rewrite(plan) for plan in changes], plans[-1])
     return Outcome(runner.results, runner.late, runner)
@@ -155,7 +155,7 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
     sources: dict[tuple[int, int], Row] = {}
     expected: Counter[tuple[int, int, int]] = Counter()
     for step in case.steps:
-        changes = _plans(step, case, plans[-1] if plans else None)
+        changes = plan_versions(step, case, plans[-1] if plans else None)
         plans += changes
         flowing = [s.id for s in plans[-1].streams]
         rows = step.by_stream(flowing)
@@ -169,13 +169,13 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
             raise AssertionError(f"{where}: missing {dict(missing)}, surplus {dict(surplus)}")
         assert _filled(runner.late) == _filled(oracle.late), where
         for output in outputs:
-            _check_values(output, plans[-1], oracle.queries, sources, oracle.batch - 1)
+            check_values(output, plans[-1], oracle.queries, sources, oracle.batch - 1)
         if inspect is not None:
             inspect(runner, oracle)
     return Outcome(runner.results, runner.late, runner)
 
 
-def _plans(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
+def plan_versions(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
     """Return the plan versions that take effect before a batch."""
     plans: list[Plan] = []
     for queries in (step.between, step.queries):
@@ -195,7 +195,7 @@ def _filled(late: Mapping[int, set[int]]) -> dict[int, set[int]]:
     return {stream_id: positions for stream_id, positions in late.items() if positions}
 
 
-def _check_values(
+def check_values(
     output: BatchOutput,
     plan: Plan,
     queries: Sequence[Query],

@@ -77,7 +77,7 @@ class Runner:
             One output per bucket.
         """
         payloads = self._packed(rows, plans, heartbeats)
-        outputs = [bucket.process(given) for bucket, given in zip(self.state, payloads, strict=True)]
+        outputs = self.processed(payloads)
         for output in outputs:
             self._count(output)
         if plans:
@@ -90,6 +90,10 @@ class Runner:
             self.state = [self._reloaded(number, bucket) for number, bucket in enumerate(self.state)]
         self.batch += 1
         return outputs
+
+    def processed(self, payloads: Sequence[list[Payload]]) -> list[BatchOutput]:
+        """Run every bucket on its payloads; ``tests.operators.durable`` does it with crashes."""
+        return [bucket.process(given) for bucket, given in zip(self.state, payloads, strict=True)]
 
     def state_rows(self, family_id: str, side: str, join_id: str | None = None) -> list[set[int]]:
         """Return the positions of the rows that each slice of a chain holds, over all buckets.

@@ -6,6 +6,7 @@ the oracle, so that neither is derived from the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,6 +61,12 @@ def _compared(test: Callable[[int, int], bool], x: object, y: object) -> bool:
     return left is not None and right is not None and test(left, right)
 
 
+def _beyond_one(value: object) -> bool:
+    """NaN is greater than any number."""
+    assert value is None or isinstance(value, float)
+    return value is not None and (math.isnan(value) or value > 1)
+
+
 FILTERS = {
     f.sql: f
     for f in (
@@ -70,7 +77,17 @@ FILTERS = {
         Filter('"v" + "w" > 4', ("v", "w"), lambda r: _compared(lambda x, y: x + y > 4, r["v"], r["w"])),
         Filter('TRY(1 // NULLIF("w", 0)) = 1', ("w",), lambda r: r["w"] == 1),
         Filter("1 = 0", (), lambda r: False),
+        Filter('"x" > 1', ("x",), lambda r: _beyond_one(r["x"])),
     )
+}
+
+#: Filters over columns that every stream has.
+FILTERS_OF_ALL = sorted(sql for sql, f in FILTERS.items() if "x" not in f.columns)
+#: Any number of filters, each another one; ``FILTERS`` has them, too.
+UPPER_BOUNDS = tuple(f'"v" < {90 - n}' for n in range(60))
+FILTERS |= {
+    sql: Filter(sql, ("v",), lambda r, bound=90 - n: _compared(lambda x, y: x < y, r["v"], bound))  # type: ignore[misc]
+    for n, sql in enumerate(UPPER_BOUNDS)
 }
 
 RESIDUALS = {

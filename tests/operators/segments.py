@@ -10,8 +10,7 @@ import pyarrow as pa
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Stream
-from operators.lineage import lineage_words
-from operators.segment import COLUMN, EPOCH, KEY, LINEAGE, POS, TS, Segment
+from operators.segment import COLUMN, EPOCH, KEY, LINEAGE, POS, TS, Segment, lineage_words
 from planner.build_plan import build_plan
 from tests.operators.queries import a_stream
 
@@ -33,22 +32,23 @@ def a_segment(
         rows: (key, event time) by key.
         epoch: Plan version of all rows; None with ``epochs``.
         epochs: Plan version per row.
-        bits: Filter answers per lineage bit.
+        bits: Filter answers per lineage bit, in the order of their places.
         columns: Kept stream columns.
         first_pos: Position of the first row; the others follow.
     """
     passes = {bit: np.array(answers, dtype=np.bool_) for bit, answers in (bits or {}).items()}
+    words = lineage_words(len(rows), list(passes.values()))
     arrays: dict[str, pa.Array] = {
         KEY: pa.array([key for key, _ in rows], pa.int64()),
         TS: pa.array([ts for _, ts in rows], pa.int64()),
         POS: pa.array(range(first_pos, first_pos + len(rows)), pa.int64()),
     }
-    arrays |= {f"{LINEAGE}{w}": pa.array(word) for w, word in lineage_words(len(rows), passes).items()}
+    arrays |= {f"{LINEAGE}{number}": pa.array(word) for number, word in enumerate(words)}
     arrays |= {COLUMN + name: values for name, values in (columns or {}).items()}
     if epochs:
         arrays[EPOCH] = pa.array(epochs, pa.int64())
         epoch = None
-    return Segment(pa.RecordBatch.from_pydict(arrays), epoch, frozenset(passes))
+    return Segment(pa.RecordBatch.from_pydict(arrays), epoch, tuple(passes))
 
 
 def a_plan(*queries: Query, previous: Plan | None = None, streams: Mapping[int, Stream] = STREAMS) -> Plan:

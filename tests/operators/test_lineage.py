@@ -8,8 +8,8 @@ import pytest
 
 from operators import lineage
 from operators.entitlement import Term
-from operators.lineage import RowClasses, SideLineage, lineage_words, side_lineage
-from operators.segment import Segment
+from operators.lineage import RowClasses, SideLineage, side_lineage
+from operators.segment import Segment, lineage_words
 from tests.operators.queries import a_query
 from tests.operators.segments import a_family, a_segment
 
@@ -43,9 +43,19 @@ def test_a_row_serves_the_queries_whose_filter_it_passes_and_those_without() -> 
     assert sets_of(a_lineage([0, None, 1]), segment) == [{1, 2, 3}, {2, 3}, {2}]
 
 
-def test_filters_may_lie_far_apart_and_in_several_words() -> None:
-    segment = a_segment([(1, 0), (1, 0)], bits={0: [True, False], 63: [False, True], 64: [True, True]})
-    assert sets_of(a_lineage([0, 63, 64, None]), segment) == [{1, 3, 4}, {2, 3, 4}]
+def test_numbers_may_lie_far_apart() -> None:
+    segment = a_segment([(1, 0), (1, 0)], bits={0: [True, False], 63: [False, True], 10**12: [True, True]})
+    assert len([name for name in segment.rows.schema.names if name.startswith("_l")]) == 1
+    assert sets_of(a_lineage([0, 63, 10**12, None]), segment) == [{1, 3, 4}, {2, 3, 4}]
+
+
+def test_each_segment_has_its_own_places() -> None:
+    side = a_lineage([7, 90])
+    assert sets_of(side, a_segment([(1, 0)], bits={7: [True], 90: [False]})) == [{1}]
+    assert sets_of(side, a_segment([(1, 0)], bits={90: [False], 7: [True]})) == [{1}]
+    # A filter that has gone stood where another one stands in younger rows.
+    assert sets_of(side, a_segment([(1, 0)], bits={3: [True], 90: [True]})) == [{2}]
+    assert side.live == {7, 90}
 
 
 def test_a_hundred_filters_keep_their_own_answers() -> None:
@@ -57,7 +67,8 @@ def test_a_hundred_filters_keep_their_own_answers() -> None:
 
 def test_very_many_classes_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "MAX_CLASSES", 3)
-    answers = {bit: [bool(row >> n & 1) for row in range(8)] for n, bit in enumerate((0, 64, 128))}
+    answers = {bit: [False] * 8 for bit in range(129)}
+    answers |= {bit: [bool(row >> n & 1) for row in range(8)] for n, bit in enumerate((0, 64, 128))}
     segment = a_segment([(1, 0)] * 8, bits=answers)
     assert sets_of(a_lineage([0, 64, 128]), segment) == [
         {n + 1 for n in range(3) if r >> n & 1} for r in range(8)
@@ -110,8 +121,9 @@ def test_rows_that_serve_a_query_of_the_other_set_are_left_out() -> None:
 
 
 def test_words_hold_sixty_four_filters_each() -> None:
-    words = lineage_words(2, {63: np.array([True, False]), 64: np.array([False, True])})
-    assert {word: values.tolist() for word, values in words.items()} == {0: [2**63, 0], 1: [0, 1]}
+    none = [np.zeros(2, dtype=np.bool_)] * 63
+    words = lineage_words(2, [*none, np.array([True, False]), np.array([False, True])])
+    assert [word.tolist() for word in words] == [[2**63, 0], [0, 1]]
 
 
 def test_each_side_has_its_own_filters() -> None:

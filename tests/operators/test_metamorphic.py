@@ -10,8 +10,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice, Strategy
+from catalog.values.plan import Plan, Strategy
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, Step, cases, run
+from tests.operators.chains import rechained
 
 
 @settings(REPEATABLE, max_examples=50)
@@ -70,40 +71,4 @@ def test_the_strategy_does_not_change_results(case: Case, strategy: Strategy) ->
 @settings(REPEATABLE, max_examples=100)
 @given(cases(activations=True, family=0), st.integers(0, 1000))
 def test_any_chain_of_slices_gives_the_same_results(case: Case, seed: int) -> None:
-    def rechained(plan: Plan) -> Plan:
-        order = random.Random(seed + plan.version)
-        return replace(plan, families=tuple(_with_any_chain(family, order) for family in plan.families))
-
-    assert run(case, rechained).results == run(case).results
-
-
-def _with_any_chain(family: FamilyPlan, order: random.Random) -> FamilyPlan:
-    """Merge slices of every join, and cut others where no query ends."""
-    return replace(family, joins=tuple(_rechained(family, join, order) for join in family.joins))
-
-
-def _rechained(family: FamilyPlan, join: JoinPlan, order: random.Random) -> JoinPlan:
-    queries = [q for q in family.queries if q.id in join.queries]
-    return replace(
-        join,
-        chain_a=a_chain(queries, "a", _boundaries([q.w_a_us for q in queries], order)),
-        chain_b=a_chain(queries, "b", _boundaries([q.w_b_us for q in queries], order)),
-    )
-
-
-def _boundaries(windows: Sequence[int], order: random.Random) -> list[int]:
-    inner = {w for w in windows if order.random() < 0.5} | set(
-        order.choices(range(1, 40), k=order.randrange(3))
-    )
-    return [*sorted(w for w in inner if w < max(windows)), max(windows)]
-
-
-def a_chain(queries: Sequence[PlannedQuery], side: str, ends: Sequence[int]) -> tuple[Slice, ...]:
-    """Return the slices with these ends, contiguous from 0."""
-    slices = []
-    for start, end in itertools.pairwise([0, *ends]):
-        reaching = [q for q in queries if (q.w_a_us if side == "a" else q.w_b_us) > start]
-        bits = [q.filter_a if side == "a" else q.filter_b for q in reaching]
-        keep = None if None in bits else tuple(sorted({bit for bit in bits if bit is not None}))
-        slices.append(Slice(start, end, tuple(sorted(q.id for q in reaching)), keep))
-    return tuple(slices)
+    assert run(case, lambda plan: rechained(plan, seed)).results == run(case).results

@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from operators.layout import SIDES
+from operators.migration import first_copies
 from operators.segment import Segment
 from planner.build_plan import build_plan
 from tests.operators.cases import ALL_STRATEGIES
@@ -175,3 +179,21 @@ def test_a_filter_evaluated_on_held_rows_stays_known_to_all_copies() -> None:
     change(runner, with_new, "mem-opt")
     runner.step(rows_of_b(65))
     assert {a for q, a, b in runner.results if (q, b) == (4, 65)} == {3, 4, 5, 6}
+
+
+@given(
+    pieces=st.lists(st.lists(st.integers(0, 40), unique=True, max_size=30), min_size=1, max_size=6),
+    apart=st.sampled_from([1, 7, 10**6]),
+    first=st.integers(0, 2**30),
+)
+def test_rows_of_several_joins_are_found_once_however_their_positions_lie(
+    pieces: list[list[int]], apart: int, first: int
+) -> None:
+    positions = [
+        np.array([(first + row % 3 * apart << 32) + row // 3 for row in rows], dtype=np.int64)
+        for rows in pieces
+    ]
+    seen: set[int] = set()
+    for pos, new in zip(positions, first_copies(positions), strict=True):
+        assert new.tolist() == [p not in seen for p in pos.tolist()]
+        seen |= set(pos.tolist())

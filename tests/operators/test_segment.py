@@ -109,7 +109,7 @@ def test_every_truncated_form_is_refused() -> None:
 
 def test_other_bytes_are_refused() -> None:
     rows = a_segment([(1, 10)]).rows
-    unknown = rows.replace_schema_metadata({"sluice": '{"format": 99, "epoch": 1, "bits": []}'})
+    unknown = rows.replace_schema_metadata({"sluice": '{"format": 99, "epoch": 1, "filters": []}'})
     for data in (
         b"not a segment",
         encode_rows(rows),
@@ -117,7 +117,7 @@ def test_other_bytes_are_refused() -> None:
     ):
         with pytest.raises(CorruptSegment, match="cannot be read"):
             Segment.decode(data)
-    with pytest.raises(CorruptSegment, match="has format 99, this version reads 1"):
+    with pytest.raises(CorruptSegment, match="has format 99, this version reads 2"):
         Segment.decode(encode_rows(unknown))
     with pytest.raises(CorruptSegment, match="cannot be read"):
         Segment.decode(encode_rows(rows.replace_schema_metadata({"sluice": "{}"})))

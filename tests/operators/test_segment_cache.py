@@ -78,13 +78,28 @@ def test_a_broken_or_missing_file_falls_back_to_the_state_store(tmp_path: Path) 
 
 def test_a_dropped_segment_is_gone_everywhere(tmp_path: Path) -> None:
     store, cache = Store(), SegmentCache(10 * SIZE, tmp_path)
-    cache.publish("x", DATA)
-    cache.get("x", store.read)
-    cache.drop("x")
-    cache.drop("x")
+    cache.publish("c.0.1.0", DATA)
+    cache.get("c.0.1.0", store.read)
+    cache.get("c.0.1.0@0:15", store.read)
+    for _ in range(2):
+        cache.retain("c.0.", ())
+        cache.unpublish("c.0.1.0")
     assert list(tmp_path.iterdir()) == []
-    cache.get("x", store.read)
-    assert store.reads == 1
+    cache.get("c.0.1.0", store.read)
+    cache.get("c.0.1.0@0:15", store.read)
+    assert store.reads == 2
+
+
+def test_a_bucket_forgets_only_what_it_dropped_itself() -> None:
+    store, cache = Store(), SegmentCache(10 * SIZE)
+    names = ("c.0.1.0", "c.0.2.0@0:15", "c.0.3.0", "c.1.1.0", "c.10.1.0")
+    for name in names:
+        cache.get(name, store.read)
+    cache.retain("c.0.", {"c.0.2.0", "c.0.9.0"})
+    before = store.reads
+    for name in names:
+        cache.get(name, store.read)
+    assert store.reads - before == 2
 
 
 def test_a_vanished_directory_costs_only_speed(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from catalog.values.plan import FamilyPlan, Plan, Strategy
 from operators.layout import SIDES
 from planner.build_plan import build_plan
 from tests.operators.cases import REPEATABLE, Case, Step, cases, check
+from tests.operators.chains import a_chain
 from tests.operators.handovers import handovers
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of, side_of
 from tests.operators.queries import Row, a_query, a_stream, a_table
-from tests.operators.test_metamorphic import a_chain
 
 #: The theorems are about Mem-Opt's chain.
 MEM_OPT: tuple[Strategy, ...] = ("mem-opt",)

@@ -1,0 +1,67 @@
+"""Churn leaks nothing: after many adds and removes a service has what one has that never changed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.service.churn import Figures, measure
+
+#: Tables that say how much happened, not how much there is: one short record per change, the numbers given.
+RECORDS = {"plan_history", "counters"}
+#: A batch's manifest names the slices that it ran, also those of queries that have gone since.
+MANIFESTS = "batches"
+PART = 0.05
+BATCHES = 30
+
+
+def assert_alike(churned: Figures, fresh: Figures, part: float = PART) -> None:
+    """Assert that nothing of the churned service is more than ``part`` above the fresh one."""
+    for name, rows in fresh.rows.items():
+        if name not in RECORDS:
+            assert churned.rows[name] <= rows * (1 + part), f"rows of {name}"
+            if name != MANIFESTS:
+                assert churned.text_bytes[name] <= fresh.text_bytes[name] * (1 + part), f"bytes of {name}"
+    for figure in ("state_bytes", "manifest_bytes", "plan_bytes", "segments", "filters", "words", "terms"):
+        assert getattr(churned, figure) <= getattr(fresh, figure) * (1 + part), figure
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Figures:
+    """What a service has whose queries never changed."""
+    return measure(0, BATCHES, tmp_path_factory.mktemp("fresh"))
+
+
+def test_three_hundred_changes_leave_nothing(tmp_path: Path, fresh: Figures) -> None:
+    churned = measure(300, BATCHES, tmp_path)
+    assert_alike(churned, fresh)
+    assert churned.results == fresh.results
+    assert all(fresh.results.values())
+    assert fresh.rows["control_log"] == fresh.rows["plans"] == 1
+
+
+def test_what_leads_to_kept_results_is_all_that_stays(tmp_path: Path, fresh: Figures) -> None:
+    churned = measure(60, BATCHES, tmp_path, give_results=True)
+    assert churned.results == fresh.results
+    assert churned.rows["control_log"] == churned.rows["plans"] == 1
+    gone = churned.rows["queries"] - fresh.rows["queries"]
+    assert gone == churned.rows["query_totals"] - fresh.rows["query_totals"] > 0
+    for figure in ("state_bytes", "segments", "filters", "words", "terms"):
+        assert getattr(churned, figure) <= getattr(fresh, figure) * (1 + PART), figure
+
+
+@pytest.mark.slow
+def test_five_thousand_changes_leave_nothing_in_memory_either() -> None:
+    found = []
+    for changes in (5000, 0):
+        command = [sys.executable, "-m", "tests.service.churn", f"--changes={changes}", "--batches=250"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1800)
+        found.append(Figures(**json.loads(answer.stdout)))
+    churned, fresh = found
+    assert_alike(churned, fresh)
+    assert churned.rss_bytes <= fresh.rss_bytes * (1 + PART)
+    assert churned.results == fresh.results
