@@ -7,10 +7,11 @@
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
+#   make bench-migration      plans that change under load; writes docs/bench
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench bench-paper bench-sketches bench-calibration golden format clean
+.PHONY: help setup demo test test-slow lint bench bench-paper bench-sketches bench-calibration bench-migration golden format clean
 
 BIN := .venv/bin
 STAMP := .venv/setup.stamp
@@ -50,8 +51,9 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# Two test files at a time; tests of a file share what they start.
 test: lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: lint
 	@$(BIN)/python -m pytest -m "not bench"
@@ -67,6 +69,9 @@ bench-sketches: setup
 
 bench-calibration: setup
 	@$(BIN)/python -m tests.bench.calibration
+
+bench-migration: setup
+	@$(BIN)/python -m tests.bench.migration $(ARGS)
 
 golden: setup
 	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py --rewrite-goldens

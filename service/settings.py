@@ -48,6 +48,12 @@ class Settings(BaseSettings):
             environment.
         cost_model: Model whose CPU cost decides where a strategy weighs costs.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
+        adaptive: Whether families of strategy ``cpu-opt`` are planned anew when statistics have moved.
+        adaptive_interval_s: Least time between two such plans, wall clock.
+        adaptive_min_gain: Part of the running chain's cost that another one must save.
+        adaptive_horizon_s: Event time within which what is saved must pay for the migration.
+        adaptive_max_age_s: Age from which statistics are not acted upon, wall clock.
+        adaptive_min_batches: Batches with input that statistics must rest on.
         log_level: Least level that is logged.
         log_format: ``text``, or ``json`` for one object per line.
     """
@@ -71,6 +77,12 @@ class Settings(BaseSettings):
     family_strategies: dict[str, Strategy] = Field(default_factory=dict)
     cost_model: Literal["paper", "calibrated"] = "calibrated"
     c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    adaptive: bool = True
+    adaptive_interval_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    adaptive_min_gain: float = Field(default=0.05, ge=0, lt=1)
+    adaptive_horizon_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    adaptive_max_age_s: float = Field(default=300.0, gt=0, allow_inf_nan=False)
+    adaptive_min_batches: int = Field(default=10, ge=2, le=50)
     log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
     log_format: str = Field(default="text", pattern=r"^(text|json)$")
 

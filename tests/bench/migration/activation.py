@@ -1,0 +1,73 @@
+"""How many batches, and how much time, until a query that was added or removed is active, or has gone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from catalog.store import Store
+from tests.api.running_service import WAIT_S
+from tests.bench.migration.load import Load
+from tests.bench.migration.service_under_load import STEP_S, LoadedService
+
+#: An added or removed query is to be active within so many batches.
+TARGET_BATCHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """A change of one query.
+
+    Attributes:
+        kind: ``add``, ``add, backfill state`` or ``remove``.
+        batches: Batches from the last one committed when the answer came to the one that carries the change:
+            1 is the next one to be committed, which may well have been running already.
+        request_s: From request to answer.
+        active_s: From answer to the commit of that batch.
+    """
+
+    kind: str
+    batches: int
+    request_s: float
+    active_s: float
+
+
+def activations(loaded: LoadedService, load: Load, changes: int) -> list[Activated]:
+    """Add and remove queries one after another, each once the one before is active.
+
+    Args:
+        loaded: A service under load.
+        load: Its load.
+        changes: How many changes.
+    """
+    measured = []
+    for number in range(changes):
+        name, cql = f"timed{number // 2}", load.coming_and_going(number // 2)
+        began_s = time.monotonic()
+        if number % 2:
+            kind, version = "remove", loaded.remove(name)
+        else:
+            backfill = "state" if number % 4 else "none"
+            kind = "add" if backfill == "none" else "add, backfill state"
+            version = loaded.add(name, cql, backfill)
+        answered_s, answered_us = time.monotonic(), time.time_ns() // 1000
+        last = loaded.last_batch
+        batch, committed_us = _wait(loaded.store, version)
+        measured.append(
+            Activated(kind, batch - last, answered_s - began_s, max(committed_us - answered_us, 0) / 1e6)
+        )
+    return measured
+
+
+def _wait(store: Store, version: int) -> tuple[int, int]:
+    """Return batch and commit (wall clock, µs) of the first batch under a plan version.
+
+    Raises:
+        RuntimeError: None came for a minute.
+    """
+    deadline_s = time.monotonic() + WAIT_S
+    while (found := store.first_batch_of_version(version)) is None:
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"plan version {version} was not in force within {WAIT_S} s")
+        time.sleep(STEP_S)
+    return found

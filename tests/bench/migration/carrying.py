@@ -1,0 +1,140 @@
+"""What the batch that carries a migration takes, against the batches beside it.
+
+Two ways, the same plans and rows: through Spark, from commit to commit, where everything counts; and in this
+process, where the time can be split into phases and profiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.store import Store
+from service.data_dir import open_data_dir
+from service.engine import Engine
+from service.settings import Settings
+from tests.bench.migration.changes import Step, steps
+from tests.bench.migration.load import Load
+from tests.bench.migration.pipeline import Phases, Pipeline
+
+#: Batches between two changes: enough for a median, and for what a migration leaves behind to show.
+GAP = 6
+#: The batch with a migration is to take at most so many times the median batch.
+TARGET = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A batch that carried a change.
+
+    Attributes:
+        kind: The change.
+        batch_s: What the batch took.
+        before_s: Median of the batches before it, back to the change before.
+        after_s: Median of the batches after it, up to the next change.
+        next_s: What the batch after it took.
+        state_rows: Rows held after it.
+        slices: Slices of all joins and both sides after it.
+    """
+
+    kind: str
+    batch_s: float
+    before_s: float
+    after_s: float
+    next_s: float
+    state_rows: int
+    slices: int
+
+    @property
+    def ratio(self) -> float:
+        """Against the dearer of the two plans it stands between: another strategy's batches are its own."""
+        return self.batch_s / max(self.before_s, self.after_s)
+
+
+def carried(
+    load: Load, changes: Sequence[Step], at: Sequence[int], batch_s: Sequence[float], rows: Sequence[int]
+) -> list[Carried]:
+    """Sum up a run.
+
+    Args:
+        load: The load.
+        changes: The first plan, then every change.
+        at: Batch of each.
+        batch_s: What every batch took.
+        rows: Rows held after every batch.
+    """
+    starts = [load.batches_to_fill, *(number + 1 for number in at[1:])]
+    ends = [*at[1:], len(batch_s)]
+    medians = [statistics.median(batch_s[a:b]) for a, b in zip(starts, ends, strict=True)]
+    return [
+        Carried(
+            kind=step.kind,
+            batch_s=batch_s[number],
+            before_s=medians[turn - 1],
+            after_s=medians[turn],
+            next_s=batch_s[number + 1],
+            state_rows=rows[number],
+            slices=sum(len(j.chain_a) + len(j.chain_b) for f in step.plan.families for j in f.joins),
+        )
+        for turn, (step, number) in enumerate(zip(changes, at, strict=True))
+        if turn
+    ]
+
+
+def scheduled(load: Load, gap: int) -> tuple[list[Step], list[int], int]:
+    """Return the changes, the batch of each (the first plan comes in batch 0), and the number of batches."""
+    count = len(list(steps(load)))
+    at = [0, *(load.batches_to_fill + gap + turn * (gap + 1) for turn in range(count - 1))]
+    batches = at[-1] + 1 + gap
+    return list(steps(load, batches)), at, batches
+
+
+def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
+    """Run all changes in one Spark job, scripted so that no planning runs beside it."""
+    changes, at, batches = scheduled(load, gap)
+    with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
+        directory = open_data_dir(Path(root))
+        store = Store.open(directory.catalog_url)
+        settings = Settings(
+            data_dir=Path(root), cores=cores, buckets=cores, max_rows_per_batch=load.max_rows_per_batch
+        )
+        engine = Engine(settings, directory, store, bounded=True)
+        engine.acquire()
+        try:
+            for stream in load.streams(batches).values():
+                store.add_stream(stream)
+            with store.transaction():
+                for step, number in zip(changes, at, strict=True):
+                    store.append_control(plan=step.plan, at_batch=number)
+            engine.run()
+            engine.stop()
+            manifests = store.manifests(0, batches)
+        finally:
+            engine.close()
+            store.close()
+    ends = [m.committed_at_us / 1e6 for m in manifests]
+    # From commit to commit; the first batch, which starts Spark's workers, is not looked at.
+    batch_s = [0.0, *(end - start for start, end in itertools.pairwise(ends))]
+    return carried(load, changes, at, batch_s, [m.state_rows for m in manifests])
+
+
+def in_process(load: Load, buckets: int = 2, gap: int = GAP) -> tuple[list[Carried], list[Phases]]:
+    """Run all changes without Spark; batches are counted in CPU seconds of one core."""
+    changes, at, batches = scheduled(load, gap)
+    carries = dict(zip(at, changes, strict=True))
+    with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
+        streams = tuple(load.streams(batches).values())
+        pipeline = Pipeline(streams, load.batch_s, Path(root), buckets)
+        try:
+            phases = [
+                pipeline.step(carries[number].plan if number in carries else None)
+                for number in range(batches)
+            ]
+        finally:
+            pipeline.close()
+    measured = carried(load, changes, at, [p.total_s for p in phases], [p.state_rows for p in phases])
+    return measured, phases

@@ -1,0 +1,118 @@
+"""The migration benchmark at small sizes: that it runs and counts right; times are for a quiet machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.bench.migration.__main__ import main
+from tests.bench.migration.activation import activations
+from tests.bench.migration.carrying import Carried, in_process, through_spark
+from tests.bench.migration.changes import TURNS, steps
+from tests.bench.migration.load import Load
+from tests.bench.migration.report import read_report, write_report
+from tests.bench.migration.service_under_load import loaded_service
+from tests.bench.migration.throughput import ORDER, STANDING, alternate, standing_queries
+from tests.bench.migration.versions_cost import version_cost
+
+#: 60,000 rows of state, three batches of them.
+SMALL = Load().sized(longest_s=1.2, queries=8)
+#: Batches between two changes.
+GAP = 2
+
+
+def kinds() -> list[str]:
+    return [step.kind for step in steps(SMALL)][1:]
+
+
+def test_every_kind_of_change_is_there() -> None:
+    found = list(steps(SMALL))
+    assert [step.plan.version for step in found] == list(range(1, len(found) + 1))
+    assert {f"to {strategy}" for strategy in TURNS} < {step.kind for step in found}
+    assert {"add", "add, backfill state", "remove", "split", "merge"} < {step.kind for step in found}
+
+
+def test_every_batch_with_a_change_is_measured_without_spark() -> None:
+    measured, phases = in_process(SMALL, gap=GAP)
+    check(measured)
+    assert all(phase.chain_s > 0 for phase in phases)
+
+
+@pytest.mark.spark
+def test_every_batch_with_a_change_is_measured_in_the_job() -> None:
+    check(through_spark(SMALL, cores=2, gap=GAP))
+
+
+def check(measured: list[Carried]) -> None:
+    assert [c.kind for c in measured] == kinds()
+    assert all(c.batch_s > 0 for c in measured)
+    by_kind = {c.kind: c for c in measured}
+    shared = SMALL.state_rows
+    # Chunks are cut by number, not by rows: what is held varies by a batch.
+    assert by_kind["to mem-opt"].state_rows == pytest.approx(shared, rel=0.4)
+    assert by_kind["to unshared"].state_rows > by_kind["to mem-opt"].state_rows
+    assert by_kind["merge"].slices < by_kind["split"].slices
+
+
+@pytest.mark.spark
+def test_changes_are_counted_in_a_running_service(tmp_path: Path) -> None:
+    with loaded_service(tmp_path, SMALL, standing_queries(SMALL)) as loaded:
+        activated = activations(loaded, SMALL, 6)
+        stretches = alternate(loaded, SMALL, 4.0)
+        running = loaded.service.ok("GET", "/queries?limit=1000", 200)["items"]
+    assert [a.kind for a in activated] == ["add", "remove", "add, backfill state", "remove", "add", "remove"]
+    assert all(a.batches >= 1 for a in activated)
+    assert tuple(s.kind for s in stretches) == ORDER
+    assert all(s.rows > 0 for s in stretches)
+    assert all((s.changes > 0) == (s.kind == "changes") for s in stretches)
+    going = [q for q in running if q["name"].startswith("going")]
+    assert abs(len(going) - STANDING) <= 1
+
+
+def test_the_report_is_written_of_all_parts(tmp_path: Path) -> None:
+    carried, phases = in_process(SMALL, gap=GAP)
+    measured = {
+        "versions": [asdict(version_cost(8, repeats=2))],
+        "process": {"carried": [asdict(c) for c in carried], "phases": [asdict(p) for p in phases]},
+        "carrying": [[asdict(c) for c in carried]] * 3,
+        "activation": [
+            {"kind": kind, "batches": batches, "request_s": 0.01, "active_s": 0.7}
+            for kind, batches in (("add", 1), ("remove", 2), ("add", 3))
+        ],
+        "throughput": [
+            {
+                "kind": kind,
+                "seconds": 10.0,
+                "rows": 900 if kind == "changes" else 1000,
+                "batches": 10,
+                "changes": 30 if kind == "changes" else 0,
+                "versions": 12,
+                "median_batch_s": 0.9,
+                "median_request_s": 0.02,
+                "late_s": 0.0,
+            }
+            for kind in ORDER
+        ],
+        "quick": True,
+        "machine": "a machine",
+    }
+    text = write_report(tmp_path, measured)
+    assert "**2 of 3 were\nactive within 2 batches.**" in text
+    assert "**10.0% of the throughput at rest**" in text
+    assert all(f"| {kind} |" in text for kind in kinds())
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "migration.md",
+        "migration.json",
+        "migration-activation.png",
+        "migration-carrying.png",
+    }
+    assert read_report(tmp_path) == measured
+
+
+@pytest.mark.bench
+@pytest.mark.spark
+@pytest.mark.timeout(7200)
+def test_migration_at_full_size() -> None:
+    main(part=None, out=Path("docs/bench"), quick=False, report_only=False, runs=3, minutes=10.0, cores=2)
