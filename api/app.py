@@ -9,9 +9,11 @@ import anyio
 from fastapi import APIRouter, FastAPI
 
 from api import problems
+from api.changes.endpoints import router as changes_router
 from api.dependencies import MAX_WAITING_REQUESTS
 from api.engine.endpoints import router as engine_router
 from api.health.endpoints import router as health_router
+from api.migrations.endpoints import router as migrations_router
 from api.openapi import describe
 from api.plan.endpoints import preview_router
 from api.plan.endpoints import router as plan_router
@@ -64,9 +66,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         streams_router,
         validate_router,
         queries_router,
+        changes_router,
         results_router,
         preview_router,
         plan_router,
+        migrations_router,
         statistics_router,
         engine_router,
         health_router,

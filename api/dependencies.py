@@ -73,6 +73,19 @@ def get_if_match(
 
 IfMatch = Annotated[int | None, Depends(get_if_match)]
 
+#: Who changes something, for the history of plans.
+DEFAULT_ACTOR = "anonymous"
+Actor = Annotated[
+    str,
+    Header(
+        alias="X-Actor",
+        max_length=100,
+        min_length=1,
+        description="Who changes the plan, for its history.",
+        examples=["ops@example.org"],
+    ),
+]
+
 
 async def wait_for_version(request: Request, version: int, wait_s: float) -> bool:
     """Wait until a plan version is in force, without holding up other requests.

@@ -17,8 +17,8 @@ takes effect at a micro-batch boundary, without a restart of the job.
 * **Errors** are problem details (RFC 9457) with a stable `type`, a `hint` and, in `errors`, where the fault
   is.
 * **Mutations** take an `Idempotency-Key`: repeated under it within a day, a request gets the first answer
-  again. For events this guards against a lost answer, not against a crash of the service between storing
-  and answering.
+  again. For changes of queries that holds also after a crash of the service between change and answer; for
+  other mutations the key guards against a lost answer alone.
 * **Changes of the plan** take `If-Match` with the plan version they were made for, and `wait` in seconds.
 * **Collections** page with `after` and `limit`; `next_cursor` is the next `after`.
 * **Values**: timestamps are ISO 8601 with `Z` and microseconds, decimals are strings, and the doubles that

@@ -43,6 +43,7 @@ from catalog.errors import (
     StalePlanVersion,
     Unavailable,
 )
+from service.changes import InvalidChanges
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,9 @@ class Problem(BaseModel):
     explanation: str | None = Field(default=None, description="Facts, in sentences.")
     hint: str | None = Field(default=None, description="What to write or do instead.")
     instance: str = Field(description="Path of the request.")
+    plan_version: int | None = Field(
+        default=None, description="Current plan version, where the request was made for another one."
+    )
     errors: list[Fault] = Field(default_factory=list, description="What is wrong where.")
 
 
@@ -121,6 +125,7 @@ def problem(error: SluiceError, instance: str) -> Problem:
         explanation=error.detail,
         hint=error.hint,
         instance=instance,
+        plan_version=error.plan_version if isinstance(error, StalePlanVersion) else None,
         errors=_faults(error),
     )
 
@@ -218,6 +223,8 @@ def _faults(error: SluiceError) -> list[Fault]:
             )
             for fault in error.faults
         ]
+    if isinstance(error, InvalidChanges):
+        return [fault for each in error.errors for fault in _faults(each)]
     location = error.location
     if location is None:
         return [_described(error)] if error.path else []

@@ -149,9 +149,14 @@ class StreamInUse(Conflict):
 
 
 class StalePlanVersion(Conflict):
-    """``If-Match`` names another plan version than the current one."""
+    """``If-Match`` names another plan version than the current one.
+
+    Attributes:
+        plan_version: The current one, where the error says it.
+    """
 
     code = "stale-plan-version"
+    plan_version: int | None = None
 
 
 class FencedOut(Unavailable):
@@ -164,6 +169,12 @@ class PlanVersionNotFound(NotFound):
     """No plan of that version."""
 
     code = "plan-version-not-found"
+
+
+class MigrationNotFound(NotFound):
+    """No migration of that id."""
+
+    code = "migration-not-found"
 
 
 class InputNotFound(NotFound):

@@ -22,6 +22,9 @@ from catalog.database import BUSY_TIMEOUT_S, Database
 from catalog.errors import CatalogDown, CatalogVersionMismatch
 from catalog.idempotency import IdempotencyStore
 from catalog.inputs import InputStore
+from catalog.migration_records import MigrationStore
+from catalog.plan_history import PlanHistoryStore
+from catalog.pruning import PruningStore
 from catalog.queries import QueryStore
 from catalog.routes import RouteStore
 from catalog.settings import SettingStore
@@ -33,6 +36,9 @@ class Store(
     StreamStore,
     QueryStore,
     ControlLogStore,
+    PlanHistoryStore,
+    MigrationStore,
+    PruningStore,
     InputStore,
     BatchStore,
     RouteStore,

@@ -191,7 +191,8 @@ class ChainProcessor(StatefulProcessor):
         held = store_segments(bucket, SegmentIds(self._options.checkpoint_id, number, batch), put)
         for segment_id in sorted(former - held):
             self._segments.removeKey((segment_id,))
-            worker.cache.drop(segment_id)
+            worker.cache.unpublish(segment_id)
+        worker.cache.retain(f"{self._options.checkpoint_id}.{number}.", held)
         self._manifest.update((encode_manifest(bucket),))
         version = bucket.plan.version if bucket.plan is not None else 0
         if bucket.plan_changed and bucket.plan is not None:

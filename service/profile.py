@@ -328,7 +328,11 @@ def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, 
             (side, bit) in found[family].filters for family, side, bit in bits if family in found
         ):
             break
-        for family_id, names in _names(store.plan_version(version)).items():
+        plan = store.kept_plan(version)
+        if plan is None:
+            # Pruned, and older ones with it. What is in force has its names in newer plans.
+            break
+        for family_id, names in _names(plan).items():
             known = found.get(family_id, names)
             found[family_id] = FamilyNames(names.streams, {**names.filters, **known.filters})
     return found

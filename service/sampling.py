@@ -305,7 +305,7 @@ def _row_bytes(table: pa.Table, question: _Width, stream: Stream) -> float:
     for name in question.stored:
         arrays[COLUMN + name] = head.column(name).combine_chunks().take(pa.array(index))
     batch = pa.table(arrays).combine_chunks().to_batches()[0]
-    return len(Segment(batch, 1, frozenset()).encode()) / rows
+    return len(Segment(batch, 1, ()).encode()) / rows
 
 
 def _measure(answers: Mapping[_Question, _Answer], question: _Question) -> Measure | None:

@@ -8,38 +8,47 @@ it there at the next batch boundary. Nothing here touches Spark but through the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from catalog.clock import wall_clock_us
-from catalog.errors import StalePlanVersion
 from catalog.store import Store
-from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.change import (
+    AddQuery,
+    Change,
+    PauseQuery,
+    RemoveQuery,
+    ResumeQuery,
+    UpdateQuery,
+)
+from catalog.values.plan import Plan
 from catalog.values.query import Backfill, Query
-from catalog.values.query_record import QueryRecord
-from catalog.values.statistics import Profile
 from catalog.values.stream import FilesSource, HttpSource, Stream
-from operators.dry_run import dry_run
 from planner.bind import bind
-from planner.build_plan import build_plan
 from planner.explain import FamilyReport
 from planner.preview import Preview
+from service.adaptive import Adaptive, AdaptivePolicy
 from service.calibration import calibration_of
+from service.changes import Changed, Wanted, apply_changes, one, several
 from service.data_dir import DataDir, open_data_dir
 from service.engine import Engine, EngineStatus
+from service.failpoints import reached
 from service.inputs.errors import NotAnHttpStream
 from service.inputs.files import list_files
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
 from service.inputs.sample import CatalogRows
 from service.inputs.validate import resolve_source, validate_source
-from service.objective import Objective
+from service.migrations import Migrations
+from service.objective import Objective, take_settings
 from service.preview import PreviewRequest, Statistician, explain_version, preview_change
+from service.pruning import Pruner
+from service.query_status import QueryStatus, query_statuses
 from service.results import ResultReader
 from service.settings import Settings
 from service.statistics import Statistics, read_statistics
+from service.versions import Versions
 from service.watcher import Watcher
 
 
@@ -59,29 +68,22 @@ class AppendReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStatus:
-    """What is wanted of a query and what is.
+class Outcome:
+    """What a change of queries came to.
 
     Attributes:
-        query: The bound query.
-        desired: What was asked for last.
-        desired_at_us: When, µs UTC.
-        observed: What the job does.
-        observed_at_us: Since when, µs UTC.
-        plan_version: Version in which the desired state takes effect.
-        complete_from_us: Wall clock from which results are complete, µs UTC, where rows from before are
-            missing; None when nothing is missing or the query is not active yet.
-        results: Result rows so far.
+        version: Plan version that brings it; the newest one if all of it was in effect already.
+        statuses: The changed queries, in the order of the changes.
+        effective: Whether anything was not in effect already.
     """
 
-    query: Query
-    desired: Literal["running", "removed"]
-    desired_at_us: int
-    observed: Literal["pending", "running", "removed"]
-    observed_at_us: int
-    plan_version: int
-    complete_from_us: int | None
-    results: int
+    version: int
+    statuses: tuple[QueryStatus, ...]
+    effective: bool
+
+
+#: Called in the transaction of a change with what it came to, to keep something with it.
+Keep = Callable[[Outcome], None]
 
 
 @dataclass(slots=True)
@@ -98,9 +100,10 @@ class Workspace:
     events: EventLog = field(init=False)
     results: ResultReader = field(init=False)
     engine: Engine = field(init=False)
+    migrations: Migrations = field(init=False)
     _inputs: Inputs = field(init=False)
-    _objective: Objective = field(init=False)
     _statistician: Statistician = field(init=False)
+    _versions: Versions = field(init=False)
     _watcher: Watcher = field(init=False)
 
     def start(self) -> None:
@@ -120,11 +123,22 @@ class Workspace:
         self.events = EventLog(self.data_dir.events_db)
         self.results = ResultReader(self.store, self.data_dir.results)
         self._inputs = Inputs(self.store, self.events)
-        self._objective = Objective.of_settings(self.settings)
         rows = CatalogRows(self.store, self.events)
         self._statistician = Statistician(self.store, rows, self.settings.bucket_count)
+        objective = Objective.of_settings(self.settings)
+        self._versions = Versions(self.store, self._statistician, objective)
+        self.migrations = Migrations(self._versions)
         self._take_objective()
-        self._watcher = Watcher(self.store, self.settings.list_interval_ms / 1000)
+        adaptive = Adaptive(self.store, self._versions, AdaptivePolicy.of_settings(self.settings))
+        self._watcher = Watcher(
+            self.store,
+            self.settings.list_interval_ms / 1000,
+            ticks=(
+                self.migrations.tick,
+                Pruner(self.store).look,
+                *((adaptive.look,) if self.settings.adaptive else ()),
+            ),
+        )
         self._watcher.start()
         self.engine.start()
 
@@ -171,7 +185,7 @@ class Workspace:
             if previous is not None and any(s.id == stream.id for s in previous.streams):
                 # A stream that was used keeps flowing; this is the version in which it stops.
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
-                self._replan(replace(previous, streams=flowing))
+                self._replan(replace(previous, streams=flowing), f"remove stream {name}")
 
     def append_events(self, name: str, events: Sequence[object]) -> AppendReceipt:
         """Keep posted events, all or none.
@@ -195,43 +209,70 @@ class Workspace:
         """
         return bind(cql, {s.name: s for s in self.store.streams()}, name=name, backfill=backfill)
 
+    def change(
+        self,
+        changes: Sequence[Change],
+        *,
+        actor: str = "service",
+        if_match: int | None = None,
+        keep: Keep | None = None,
+    ) -> Outcome:
+        """Make all changes of a list, as one plan version, or none.
+
+        Args:
+            changes: At most one of each query, in any order.
+            actor: Who changes, for the history.
+            if_match: Plan version that must be the newest one; None takes any.
+            keep: Called in the transaction, with what the changes came to.
+
+        Raises:
+            StalePlanVersion: The newest plan is not ``if_match``.
+            InvalidChanges: Several changes cannot be made.
+            SluiceError: One change cannot be made; its ``path`` says which.
+        """
+        return self._apply(several(changes), actor, if_match, keep)
+
+    def change_one(
+        self,
+        change: Change,
+        *,
+        actor: str = "service",
+        if_match: int | None = None,
+        keep: Keep | None = None,
+    ) -> Outcome:
+        """Make one change; saying again what is in effect is success.
+
+        Raises:
+            StalePlanVersion: The newest plan is not ``if_match``.
+            QueryNotFound: No query that runs or is paused has that name.
+            NameTaken: One that is to be added has the name of another one.
+            InvalidInput: Its text or parts cannot be meant.
+        """
+        return self._apply(one(change), actor, if_match, keep)
+
     def add_query(
-        self, name: str, cql: str, *, backfill: Backfill = "none", if_match: int | None = None
+        self, name: str, cql: str, *, backfill: Backfill = "none", actor: str = "service"
     ) -> QueryStatus:
-        """Add a query to the shared plan.
+        """Add a query to the shared plan; raises as ``change_one``."""
+        return self.change_one(AddQuery(name, cql, backfill), actor=actor).statuses[0]
 
-        Raises:
-            NameTaken: A running query has that name.
-            StalePlanVersion: The newest plan is not ``if_match``.
-            InvalidInput: The text cannot be meant.
-        """
-        draft = self.validate(cql, name=name, backfill=backfill)
-        if self._objective.weighs_costs():
-            # Sampling reads files: what it finds is kept, so that it does not hold up others below.
-            self._statistician.profile([*(r.query for r in self.store.queries()), draft])
-        with self.store.transaction():
-            previous = self._expect(if_match)
-            bound = replace(
-                self.validate(cql, name=name, backfill=backfill), id=self.store.reserve_query_id()
-            )
-            version = 1 if previous is None else previous.version + 1
-            self.store.add_query(bound, version)
-            self._replan(previous)
-        return self.query_status(name)
+    def update_query(
+        self, name: str, cql: str, *, backfill: Backfill = "state", actor: str = "service"
+    ) -> QueryStatus:
+        """Give a query another text: it leaves and enters at one boundary; raises as ``change_one``."""
+        return self.change_one(UpdateQuery(name, cql, backfill), actor=actor).statuses[0]
 
-    def remove_query(self, name: str, *, if_match: int | None = None) -> QueryStatus:
-        """Remove a query; it gets everything up to the batch before.
+    def remove_query(self, name: str, *, actor: str = "service") -> QueryStatus:
+        """Remove a query; it gets everything up to the batch before; raises as ``change_one``."""
+        return self.change_one(RemoveQuery(name), actor=actor).statuses[0]
 
-        Raises:
-            QueryNotFound: No running query has that name.
-            StalePlanVersion: The newest plan is not ``if_match``.
-        """
-        with self.store.transaction():
-            previous = self._expect(if_match)
-            version = 1 if previous is None else previous.version + 1
-            record = self.store.remove_query(name, version)
-            self._replan(previous)
-        return self._status(record)
+    def pause_query(self, name: str, *, actor: str = "service") -> QueryStatus:
+        """Take a query out of the plan until it is resumed; raises as ``change_one``."""
+        return self.change_one(PauseQuery(name), actor=actor).statuses[0]
+
+    def resume_query(self, name: str, *, backfill: Backfill = "state", actor: str = "service") -> QueryStatus:
+        """Take a paused query into the plan again; raises as ``change_one``."""
+        return self.change_one(ResumeQuery(name, backfill), actor=actor).statuses[0]
 
     def preview(self, request: PreviewRequest) -> Preview:
         """Return what a change would do; nothing is changed.
@@ -241,21 +282,20 @@ class Workspace:
             NameTaken: A query to be added has the name of another one.
         """
         calibration = calibration_of(self.store)
-        return preview_change(self.store, self._statistician, self._objective, calibration, request)
+        return preview_change(self.store, self._statistician, self._versions.objective, calibration, request)
 
     def explain(self, plan: Plan) -> dict[str, FamilyReport]:
         """Return what the families of a plan version cost, by what is known now."""
         calibration = calibration_of(self.store)
-        return explain_version(self.store, self._statistician, self._objective, calibration, plan)
+        return explain_version(self.store, self._statistician, self._versions.objective, calibration, plan)
 
     def query_status(self, name: str) -> QueryStatus:
         """Return the status of a query, removed ones included (the newest of that name)."""
-        return self._status(self.store.newest_query(name))
+        return query_statuses(self.store, (self.store.newest_query(name),))[0]
 
     def query_statuses(self) -> tuple[QueryStatus, ...]:
-        """Return the status of every query that is wanted."""
-        totals = self.store.query_totals()
-        return tuple(self._status(record, totals) for record in self.store.queries())
+        """Return the status of every query that is wanted, running or paused."""
+        return query_statuses(self.store, (*self.store.queries(), *self.store.paused_queries()))
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
         """Wait until a plan version is in force; return whether it is."""
@@ -282,81 +322,29 @@ class Workspace:
         self.engine.stop()
         self.engine.start()
 
-    def _expect(self, if_match: int | None) -> Plan | None:
-        previous = self.store.latest_plan()
-        current = 0 if previous is None else previous.version
-        if if_match is not None and if_match != current:
-            raise StalePlanVersion(
-                f"the plan version is {current}, not {if_match}",
-                detail="The plan has changed since it was read.",
-                hint="Read GET /api/v1/plan again and repeat the change with its version.",
-            )
-        return previous
+    def _apply(self, wanted: Wanted, actor: str, if_match: int | None, keep: Keep | None) -> Outcome:
+        def outcome(changed: Changed) -> Outcome:
+            return Outcome(changed.version, query_statuses(self.store, changed.records), changed.effective)
+
+        def kept(changed: Changed) -> None:
+            if keep is not None:
+                keep(outcome(changed))
+
+        changed = apply_changes(self._versions, wanted, actor=actor, if_match=if_match, keep=kept)
+        reached("after-change", changed.version, str(self.data_dir.engine_lock))
+        return outcome(changed)
 
     def _take_objective(self) -> None:
-        """Plan anew if the newest plan was chosen for other strategies than the settings name now."""
+        """Plan anew if the settings name other strategies than at the last start, or the plan has others."""
         with self.store.transaction():
+            overruled = take_settings(self.store, self._versions.base)
+            objective = self._versions.objective
             latest = self.store.latest_plan()
             queries = [record.query for record in self.store.queries()]
-            if latest is not None and not self._objective.is_of(latest, queries):
-                self._replan(latest)
+            if latest is not None and (overruled or not objective.is_of(latest, queries)):
+                self._replan(latest, f"strategy {objective.strategy} by settings")
 
-    def _replan(self, previous: Plan | None) -> Plan:
+    def _replan(self, previous: Plan | None, cause: str) -> Plan:
         """Plan all wanted queries and put the new version into the control log."""
         queries = [record.query for record in self.store.queries()]
-        streams = {s.id: s for s in self.store.streams()}
-        objective = self._objective
-        plan = build_plan(
-            queries,
-            streams,
-            previous,
-            strategy=objective.strategy,
-            family_strategies=objective.by_family(queries),
-            profile=self._statistician.profile(queries) if objective.weighs_costs() else Profile(),
-            model=objective.models(calibration_of(self.store)).deciding,
-        )
-        dry_run(previous, plan)
-        self.store.append_control(plan=plan)
-        return plan
-
-    def _status(self, record: QueryRecord, totals: dict[int, int] | None = None) -> QueryStatus:
-        results = (self.store.query_totals() if totals is None else totals).get(record.query.id, 0)
-        added = self.store.first_batch_of_version(record.added_version)
-        removed = None
-        if record.removed_version is not None:
-            removed = self.store.first_batch_of_version(record.removed_version)
-        observed: Literal["pending", "running", "removed"] = "pending"
-        observed_at_us = record.created_at_us
-        if removed is not None:
-            observed, observed_at_us = "removed", removed[1]
-        elif added is not None:
-            observed, observed_at_us = "running", added[1]
-        return QueryStatus(
-            query=record.query,
-            desired="running" if record.running else "removed",
-            desired_at_us=record.removed_at_us or record.created_at_us,
-            observed=observed,
-            observed_at_us=observed_at_us,
-            plan_version=record.removed_version or record.added_version,
-            complete_from_us=added[1] if added is not None and self._misses_rows(record) else None,
-            results=results,
-        )
-
-    def _misses_rows(self, record: QueryRecord) -> bool:
-        """Tell whether rows from before the activation were not asked for or lack columns."""
-        if record.query.backfill == "none":
-            return True
-        family = _family_of(self.store.plan_version(record.added_version), record.query.id)
-        if record.added_version == 1 or family is None:
-            return True
-        before = next(
-            (f for f in self.store.plan_version(record.added_version - 1).families if f.id == family.id), None
-        )
-        if before is None:
-            return True
-        kept_a, kept_b = set(before.columns_a), set(before.columns_b)
-        return not (set(record.query.a.columns) <= kept_a and set(record.query.b.columns) <= kept_b)
-
-
-def _family_of(plan: Plan, query_id: int) -> FamilyPlan | None:
-    return next((f for f in plan.families if any(q.id == query_id for q in f.queries)), None)
+        return self._versions.append(queries, previous, calibration_of(self.store), cause=cause)

@@ -14,8 +14,9 @@ speaks of batches; everything else is one SQL join per query:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import duckdb
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tests.workload_spec import QuerySpec, SideName, WorkloadSpec, text
+from tests.workload_spec import QuerySpec, SideName, Step, WorkloadSpec, text
 
 Files = Mapping[str, Sequence[pa.Table]]
 FamilySide = Literal["a", "b"]
@@ -110,6 +111,51 @@ def _family(workload: WorkloadSpec, query: QuerySpec) -> tuple[FamilyKey, bool]:
     return (min(left, right), max(left, right), key), swapped
 
 
+@dataclass(slots=True)
+class _Names:
+    """What each name means as a script goes on, and each stay of a query in the plan: from, until.
+
+    An update is leave-and-enter at one boundary, and so are a pause and its resumption at two.
+    """
+
+    running: dict[str, int] = field(default_factory=dict)
+    paused: dict[str, QuerySpec] = field(default_factory=dict)
+    stays: list[tuple[QuerySpec, int, int | None]] = field(default_factory=list)
+
+    def enter(self, query: QuerySpec, batch: int) -> None:
+        self.running[query.name] = len(self.stays)
+        self.stays.append((query, batch, None))
+
+    def leave(self, name: str, batch: int) -> QuerySpec:
+        number = self.running.pop(name)
+        query, since, _ = self.stays[number]
+        self.stays[number] = (query, since, batch)
+        return query
+
+    def change(self, step: Step, batch: int) -> None:
+        if step.add is not None:
+            self.enter(step.add, batch)
+        elif step.remove is not None:
+            if self.paused.pop(step.remove, None) is None:
+                self.leave(step.remove, batch)
+        elif step.update is not None:
+            if step.update.name in self.paused:
+                self.paused[step.update.name] = step.update
+            else:
+                self.leave(step.update.name, batch)
+                self.enter(step.update, batch)
+        elif step.pause is not None:
+            self.paused[step.pause] = self.leave(step.pause, batch)
+        elif step.resume is not None:
+            self.enter(replace(self.paused.pop(step.resume), backfill="state"), batch)
+
+    def streams(self) -> Iterator[str]:
+        """Yield the streams of the queries that run."""
+        for number in self.running.values():
+            query = self.stays[number][0]
+            yield from (query.left.stream, query.right.stream)
+
+
 def replay(workload: WorkloadSpec, files: Files) -> History:
     """Simulate batches, plan changes, watermarks and lateness.
 
@@ -122,26 +168,23 @@ def replay(workload: WorkloadSpec, files: Files) -> History:
     """
     first: dict[str, int] = {}
     batches = {s.name: -(-len(files[s.name]) // s.max_files_per_batch) for s in workload.streams}
-    added: list[tuple[QuerySpec, int]] = [(q, 0) for q in workload.queries]
-    removed: dict[str, int] = {}
+    names = _Names()
     for query in workload.queries:
+        names.enter(query, 0)
         first |= {query.left.stream: 0, query.right.stream: 0}
     n = 0
     while any(n < start + batches[name] for name, start in first.items()):
         for step in (s for s in workload.script if s.at_batch == n):
-            if step.add is not None:
-                added.append((step.add, n))
-                for name in (step.add.left.stream, step.add.right.stream):
-                    first.setdefault(name, n)
-            elif step.remove is not None:
-                removed[step.remove] = n
+            names.change(step, n)
+            for name in names.streams():
+                first.setdefault(name, n)
         n += 1
     if any(s.at_batch == n for s in workload.script):
         raise UndecidedError(f"a change at batch {n} comes right after the last input")
     lives = []
-    for number, (query, at) in enumerate(added):
+    for number, (query, at, until) in enumerate(names.stays):
         family, swapped = _family(workload, query)
-        lives.append(Life(number, query, at, removed.get(query.name), swapped, family))
+        lives.append(Life(number, query, at, until, swapped, family))
     streams = {
         s.name: _stream_history(workload, s.name, files[s.name], first[s.name], n)
         for s in workload.streams
@@ -217,24 +260,36 @@ class Oracle:
                     check_columns(self.history, life, side)
                     self._hold(life, side)
 
+    def lives(self, name: str) -> tuple[Life, ...]:
+        """Return the stays of a name in the plan, one after the other."""
+        return tuple(x for x in self.history.lives if x.query.name == name)
+
     def queries(self) -> Iterator[str]:
         """Yield the names of all queries that were ever in force."""
-        for life in self.history.lives:
-            yield life.query.name
+        yield from dict.fromkeys(life.query.name for life in self.history.lives)
+
+    def revisions(self, name: str) -> list[pa.Table]:
+        """Return a query's results in order: selected columns, then ``_event_time``.
+
+        An update may change the columns: one table for each run of stays with the same ones.
+        """
+        tables = [self.pairs(x).drop_columns(["_batch", "_pos_a", "_pos_b"]) for x in self.lives(name)]
+        return runs_of_one_schema(tables)
 
     def results(self, name: str) -> pa.Table:
-        """Return a query's results in order: selected columns, then ``_event_time``."""
-        return self.pairs(name).drop_columns(["_batch", "_pos_a", "_pos_b"])
+        """Return the results of a query whose columns never changed, in order."""
+        (table,) = self.revisions(name)
+        return table
 
     def counts(self) -> dict[str, int]:
         """Return the number of results of every query."""
-        return {name: self.pairs(name).num_rows for name in self.queries()}
+        return {name: sum(self.pairs(x).num_rows for x in self.lives(name)) for name in self.queries()}
 
     def distinct_pairs(self) -> int:
         """Return how many pairs are joined at all: what a shared result store holds."""
         families: dict[FamilyKey, set[tuple[int, int]]] = {}
         for life in self.history.lives:
-            pairs = self.pairs(life.query.name)
+            pairs = self.pairs(life)
             both = zip(pairs["_pos_a"].to_pylist(), pairs["_pos_b"].to_pylist(), strict=True)
             families.setdefault(life.family, set()).update(both)
         return sum(len(f) for f in families.values())
@@ -263,8 +318,8 @@ class Oracle:
             return own
         return f"({own} OR {prefix}_pos IN (SELECT _pos FROM held_{life.number}_{side}))"
 
-    def pairs(self, name: str) -> pa.Table:
-        life = next(x for x in self.history.lives if x.query.name == name)
+    def pairs(self, life: Life) -> pa.Table:
+        """Return the results of one stay with their batch and positions, in order."""
         query = life.query
         prefix: dict[SideName, str] = {"l": "l.", "r": "r."}
         a, b = life.written("a"), life.written("b")
@@ -289,6 +344,11 @@ class Oracle:
             f"WHERE ({' OR '.join(windows)}) AND {' AND '.join(where)} "
             "ORDER BY _batch, _event_time, _pos_a, _pos_b"
         ).to_arrow_table()
+
+
+def runs_of_one_schema(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Put neighbouring tables of the same columns together."""
+    return [pa.concat_tables(run) for _, run in itertools.groupby(tables, key=lambda table: table.schema)]
 
 
 _SIDES: tuple[FamilySide, FamilySide] = ("a", "b")

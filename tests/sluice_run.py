@@ -16,7 +16,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.oracle import Oracle
+from tests.oracle import Oracle, runs_of_one_schema
 
 Mode = Literal["per-query", "shared"]
 
@@ -90,11 +90,20 @@ def run(
     return finish(start(workload, out, mode=mode, buckets=buckets, environment=environment))
 
 
-def per_query_results(out: Path, query: str) -> pa.Table:
-    """Return the rows of ``DIR/<query>/*.parquet`` in the order in which they were written."""
+def per_query_revisions(out: Path, query: str) -> list[pa.Table]:
+    """Return the rows of ``DIR/<query>/*.parquet`` in the order in which they were written.
+
+    One table, or several if an update changed the columns.
+    """
     parts = sorted((out / query).glob("*.parquet"))
     assert parts, f"no file in {out / query}"
-    return pa.concat_tables([pq.read_table(p) for p in parts])
+    return runs_of_one_schema([pq.read_table(p) for p in parts])
+
+
+def per_query_results(out: Path, query: str) -> pa.Table:
+    """Return the rows of a query whose columns never changed, in the order in which they were written."""
+    (table,) = per_query_revisions(out, query)
+    return table
 
 
 def shared_results(out: Path, query: str) -> pa.Table:
@@ -116,12 +125,13 @@ def assert_equals_oracle(outcome: Run, out: Path, oracle: Oracle, mode: Mode) ->
     assert outcome.returncode == 0, f"{seed}: exit {outcome.returncode}\n{outcome.stderr[-6000:]}"
     summary, history = outcome.summary, oracle.history
     wrong: list[str] = []
-    for life in history.lives:
-        name = life.query.name
-        found = per_query_results(out, name) if mode == "per-query" else shared_results(out, name)
-        if difference := table_difference(found, oracle.results(name), ordered=mode == "per-query"):
-            force = f"batches {life.added} to {life.removed}, backfill {life.query.backfill}"
-            wrong.append(f"{name} ({force}): {difference}\n    {life.query.cql()}")
+    for name in oracle.queries():
+        found = per_query_revisions(out, name) if mode == "per-query" else [shared_results(out, name)]
+        if difference := _differences(found, oracle.revisions(name), ordered=mode == "per-query"):
+            wrong.append(f"{name}: {difference}")
+            for life in oracle.lives(name):
+                force = f"batches {life.added} to {life.removed}, backfill {life.query.backfill}"
+                wrong.append(f"    {force}: {life.query.cql()}")
     assert not wrong, f"{seed}, {history.batches} batches:\n" + "\n".join(wrong)
     assert summary["results"] == oracle.counts(), seed
     counters = {"input_rows": history.input_rows, "late_rows": history.late_rows, "batches": history.batches}
@@ -130,6 +140,13 @@ def assert_equals_oracle(outcome: Run, out: Path, oracle: Oracle, mode: Mode) ->
     assert summary["strategy"] == strategies[-1]
     if mode == "shared" and "unshared" not in strategies:  # joins of their own make pairs of their own
         assert stored_pairs(out) == oracle.distinct_pairs(), seed
+
+
+def _differences(found: list[pa.Table], expected: list[pa.Table], *, ordered: bool) -> str:
+    if len(found) != len(expected):
+        return f"{len(found)} revisions instead of {len(expected)}"
+    pairs = zip(found, expected, strict=True)
+    return "; ".join(d for one, other in pairs if (d := table_difference(one, other, ordered=ordered)))
 
 
 def table_difference(found: pa.Table, expected: pa.Table, *, ordered: bool) -> str:

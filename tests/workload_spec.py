@@ -266,20 +266,37 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change of plan at a batch boundary: exactly one of ``add``, ``remove`` and ``migrate``."""
+    """A change of plan at a batch boundary: exactly one of the attributes besides ``at_batch``.
+
+    Attributes:
+        at_batch: Batch before which it takes effect.
+        add: A query that comes.
+        remove: Name of one that goes for good.
+        migrate: Strategy to go over to.
+        update: What its name means from now on; held rows take part, but for ``backfill: none``.
+        pause: Name of one that leaves the plan for a while.
+        resume: Name of one that comes back; held rows take part.
+    """
 
     at_batch: int
     add: QuerySpec | None = None
     remove: str | None = None
     migrate: Strategy | None = None
+    update: QuerySpec | None = None
+    pause: str | None = None
+    resume: str | None = None
 
     def document(self) -> dict[str, object]:
         """Return the step as plain values, for YAML."""
+        at: dict[str, object] = {"at_batch": self.at_batch}
         if self.add is not None:
-            return {"at_batch": self.at_batch, "add": _entry(self.add)}
+            return at | {"add": _entry(self.add)}
+        if self.update is not None:
+            return at | {"update": _entry(self.update, usual="state")}
         if self.migrate is not None:
-            return {"at_batch": self.at_batch, "migrate": {"strategy": self.migrate}}
-        return {"at_batch": self.at_batch, "remove": self.remove}
+            return at | {"migrate": {"strategy": self.migrate}}
+        names = {"remove": self.remove, "pause": self.pause, "resume": self.resume}
+        return at | {action: name for action, name in names.items() if name is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +326,9 @@ class WorkloadSpec:
         return next(s for s in self.streams if s.name == name)
 
     def all_queries(self) -> tuple[QuerySpec, ...]:
-        """Return the first queries and every added one."""
-        return self.queries + tuple(s.add for s in self.script if s.add is not None)
+        """Return the first queries and every one that a step brings."""
+        brought = [s.add or s.update for s in self.script]
+        return self.queries + tuple(query for query in brought if query is not None)
 
     def document(self) -> dict[str, object]:
         """Return the workload file as plain values, for YAML."""
@@ -336,9 +354,9 @@ class WorkloadSpec:
         )
 
 
-def _entry(query: QuerySpec) -> dict[str, str]:
+def _entry(query: QuerySpec, usual: Backfill = "none") -> dict[str, str]:
     entry = {"name": query.name, "cql": query.cql()}
-    return entry | {"backfill": query.backfill} if query.backfill != "none" else entry
+    return entry | {"backfill": query.backfill} if query.backfill != usual else entry
 
 
 def _short(us: int) -> str:

@@ -100,6 +100,12 @@ def _window(rng: np.random.Generator, span_us: int) -> int | None:
     return int(rng.choice([1, 2, 5, 12, 25, 60])) * max(span_us // 100_000, 1) * 1000
 
 
+#: Left and right stream, and key columns as (left, right).
+Family = tuple[StreamSpec, StreamSpec, tuple[tuple[str, str], ...]]
+#: Filters by stream and side, of which queries take some.
+FilterPools = dict[tuple[str, SideName], list[Expr]]
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """How large a random workload is, about.
@@ -119,32 +125,41 @@ class Size:
     files: tuple[int, int] = (3, 8)
 
 
-class _Maker:
-    """Makes one workload from one seed."""
+class Maker:
+    """Makes one workload from one seed.
 
-    def __init__(self, seed: int, directory: Path, size: Size) -> None:
+    Args:
+        seed: The only source of randomness.
+        directory: Where the streams' files will be.
+        size: How large it is to be.
+        wide: Every query keeps every column, so that the design decides every backfill.
+    """
+
+    def __init__(self, seed: int, directory: Path, size: Size, *, wide: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
         self.seed = seed
         self.directory = directory
         self.size = size
         self.span_us = int(self.rng.choice([10, 100, 3600])) * SECOND_US
-        self.wide = bool(self.rng.random() < 0.6)  # every column kept, so that backfill is decided
+        self.wide = bool(self.rng.random() < 0.6) or wide
         self.streams: list[StreamSpec] = []
         self.files: dict[str, list[pa.Table]] = {}
 
     def make(self) -> WorkloadSpec:
-        rng = self.rng
+        """Make streams, files, queries and a script in which queries come and go."""
         queries, steps = self.size.queries, self.size.steps
+        families, pools = self.streams_and_families()
+        made = [self.query(f"q{i + 1}", families, pools) for i in range(queries)]
+        spec = WorkloadSpec(tuple(self.streams), tuple(made[: max(1, queries - steps)]), seed=self.seed)
+        return self._scripted(spec, made[max(1, queries - steps) :])
+
+    def streams_and_families(self) -> tuple[list[Family], FilterPools]:
+        """Make the streams and their files; return the families of queries and their filters."""
+        rng = self.rng
         for name in "ABC"[: int(rng.integers(2, 4))]:
             self._add_stream(name)
         families = [self._family() for _ in range(int(rng.integers(1, 4)))]
-        pools = {(s.name, side): _filter_pool(rng, side) for s in self.streams for side in _SIDES}
-        made = [
-            self._query(f"q{i + 1}", families[int(rng.integers(len(families)))], pools)
-            for i in range(queries)
-        ]
-        spec = WorkloadSpec(tuple(self.streams), tuple(made[: max(1, queries - steps)]), seed=self.seed)
-        return self._scripted(spec, made[max(1, queries - steps) :])
+        return families, {(s.name, side): _filter_pool(rng, side) for s in self.streams for side in _SIDES}
 
     def _add_stream(self, name: str) -> None:
         rng = self.rng
@@ -164,7 +179,7 @@ class _Maker:
         )
         self.streams.append(spec)
 
-    def _family(self) -> tuple[StreamSpec, StreamSpec, tuple[tuple[str, str], ...]]:
+    def _family(self) -> Family:
         rng = self.rng
         left, right = (self.streams[int(i)] for i in rng.integers(0, len(self.streams), 2))
         if left is right and rng.random() < 0.6:  # self-joins, but not everywhere
@@ -177,23 +192,14 @@ class _Maker:
             key = [*key, ("k_big", "k_big")]
         return left, right, tuple(dict.fromkeys(key))
 
-    def _query(
-        self,
-        name: str,
-        family: tuple[StreamSpec, StreamSpec, tuple[tuple[str, str], ...]],
-        pools: dict[tuple[str, SideName], list[Expr]],
-    ) -> QuerySpec:
+    def query(self, name: str, families: Sequence[Family], pools: FilterPools) -> QuerySpec:
+        """Make a query of one of the families."""
         rng = self.rng
-        left, right, key = family
+        left, right, key = families[int(rng.integers(len(families)))]
         if left is not right and rng.random() < 0.3:  # the same family, written the other way round
             left, right, key = right, left, tuple((y, x) for x, y in key)
-        w_l = _window(rng, self.span_us)
-        w_r = w_l if rng.random() < 0.5 else _window(rng, self.span_us)
-        w_l, w_r = self._bounded(left, right, key, w_l, w_r)
-        filters = [
-            tuple(f for f in pools[(s.name, side)] if rng.random() < 0.3) if rng.random() < 0.7 else ()
-            for s, side in zip((left, right), _SIDES, strict=True)
-        ]
+        w_l, w_r = self._windows(left, right, key)
+        filters = self._filters(left.name, right.name, pools)
         columns = [c for c in left.columns if c != "id"]
         query = QuerySpec(
             name=name,
@@ -204,6 +210,34 @@ class _Maker:
             residual=_residuals(rng),
         )
         return replace(query, form=self._form(query))
+
+    def revised(self, query: QuerySpec, pools: FilterPools) -> QuerySpec:
+        """Make another query of the same name, family and columns: windows, filters and residual are new."""
+        left, right = (next(s for s in self.streams if s.name == query.side(x).stream) for x in _SIDES)
+        w_l, w_r = self._windows(left, right, query.key)
+        filters = self._filters(left.name, right.name, pools)
+        revised = replace(
+            query,
+            left=replace(query.left, window_us=w_l, filters=filters[0]),
+            right=replace(query.right, window_us=w_r, filters=filters[1]),
+            residual=_residuals(self.rng),
+            backfill="state" if self.rng.random() < 0.85 else "none",
+        )
+        return replace(revised, form=self._form(revised))
+
+    def _windows(
+        self, left: StreamSpec, right: StreamSpec, key: tuple[tuple[str, str], ...]
+    ) -> tuple[int | None, int | None]:
+        w_l = _window(self.rng, self.span_us)
+        w_r = w_l if self.rng.random() < 0.5 else _window(self.rng, self.span_us)
+        return self._bounded(left, right, key, w_l, w_r)
+
+    def _filters(self, left: str, right: str, pools: FilterPools) -> list[tuple[Expr, ...]]:
+        rng = self.rng
+        return [
+            tuple(f for f in pools[(name, side)] if rng.random() < 0.3) if rng.random() < 0.7 else ()
+            for name, side in zip((left, right), _SIDES, strict=True)
+        ]
 
     def _form(self, query: QuerySpec) -> Form:
         forms: list[Form] = ["range", "join", "istream"]
@@ -298,7 +332,7 @@ def make_workload(
     Returns:
         The description and each stream's tables in file order.
     """
-    maker = _Maker(seed, directory, size)
+    maker = Maker(seed, directory, size)
     spec = _under(maker.make(), maker.files, strategies)
     write_workload(spec, maker.files, directory)
     return spec, maker.files

@@ -23,7 +23,8 @@ class PlannedFilter:
     """A distinct filter of one side of a family.
 
     Attributes:
-        bit: Bit of the row's lineage that tells whether the row passes; never reused in a family.
+        bit: Number of the bit of a row's lineage that tells whether the row passes; given once in a family
+            and never again. Where the bit stands, each segment says for itself.
         sql: Canonical predicate over the stream's columns.
         columns: Columns it reads.
     """
@@ -142,6 +143,8 @@ class FamilyPlan:
         queries: Queries by id.
         strategy: Objective that chose the joins.
         joins: Joins by id; together they answer every query, each pair in exactly one join per query.
+        given: Its one chain has boundaries that its strategy did not choose: pinned ones, or those that
+            departed queries left.
     """
 
     id: str
@@ -156,6 +159,7 @@ class FamilyPlan:
     queries: tuple[PlannedQuery, ...]
     strategy: Strategy
     joins: tuple[JoinPlan, ...]
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +171,8 @@ class Plan:
         strategy: Objective of families that have none of their own.
         streams: Every stream a query has used so far, by id (once used, a stream keeps flowing).
         families: By id.
-        next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; kept
-            for departed families too, so that no bit is ever reused.
+        next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; the largest
+            of departed families under ``"*"``, so that no bit is ever given again.
     """
 
     version: int

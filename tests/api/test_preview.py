@@ -66,8 +66,10 @@ def test_a_preview_names_the_steps_of_a_change(running: RunningService) -> None:
     body = {"add": [{"name": "pv_q3", "cql": cql(20)}], "remove": ["pv_q2"]}
     answer = running.ok("POST", "/plan:preview", 200, json=body)
     assert [step["text"] for step in answer["primitives"]] == [
+        "split pv_a at 20s",
         "truncate pv_a from 30s to 20s",
         "set filter of pv_a [10s, 20s): every row",
+        "split pv_b at 20s",
         "truncate pv_b from 30s to 20s",
         "set routes to pv_q1, pv_q3",
     ]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 METHODS = ("get", "post", "put", "patch", "delete")
 
 #: Values for path parameters that name nothing.
-NOTHING = {"name": "no_such_thing", "version": "999999"}
+NOTHING = {"name": "no_such_thing", "version": "999999", "id": "999999"}
 
 Operation = tuple[str, str, dict[str, Any]]
 
@@ -44,6 +44,13 @@ def json_schema(operation: dict[str, Any]) -> dict[str, Any] | None:
     return found
 
 
+def example(document: dict[str, Any], operation: dict[str, Any]) -> Any:
+    """A body that fits the route's schema, where the document shows one."""
+    name = (json_schema(operation) or {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+    examples = document["components"]["schemas"].get(name, {}).get("examples")
+    return examples[0] if examples else [{}]
+
+
 def check_problem(
     service: RunningService, method: str, path: str, status: int, **request: Any
 ) -> dict[str, Any]:
@@ -69,7 +76,7 @@ def test_every_route_answers_an_unknown_name_with_a_problem(
     for method, path, operation in operations(document):
         if "{" not in path or method == "PUT":
             continue  # PUT makes what the path names.
-        body = {"json": [{}]} if "requestBody" in operation else {}
+        body = {"json": example(document, operation)} if "requestBody" in operation else {}
         problem = check_problem(service, method, filled(path), 404, **body)
         assert problem["code"].endswith("-not-found")
         assert "404" in operation["responses"], f"{method} {path} does not document 404"

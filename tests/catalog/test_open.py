@@ -20,7 +20,7 @@ from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUr
 from catalog.migrations import configuration
 from catalog.store import Store
 from catalog.tables import SCHEMA_REVISION, metadata
-from tests.catalog.examples import plan, stream
+from tests.catalog.examples import add_query, plan, stream
 
 
 def test_the_migrations_make_the_tables(store: Store, url: str) -> None:
@@ -128,7 +128,9 @@ def test_a_catalog_of_a_later_version_is_left_alone(url: str, tmp_path: Path, mi
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.commit()
     connection.close()
-    with pytest.raises(CatalogVersionMismatch, match='schema "9999", this version of Sluice needs "0002"'):
+    with pytest.raises(
+        CatalogVersionMismatch, match=f'schema "9999", this version of Sluice needs "{SCHEMA_REVISION}"'
+    ):
         Store.open(url, migrate=migrate)
 
 
@@ -143,9 +145,10 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
         old = json.loads(document)
         for family in old["families"]:
             (join,) = family.pop("joins")
-            del family["strategy"]
+            del family["strategy"], family["given"]
             family |= {"chain_a": join["chain_a"], "chain_b": join["chain_b"]}
         connection.execute("UPDATE plans SET document = ? WHERE version = ?", (json.dumps(old), version))
+    _undo_changes_and_history(connection)
     connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.commit()
 
@@ -153,8 +156,41 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
         pass
     with Store.open(url) as store:
         assert [store.plan_version(1), store.latest_plan()] == plans
-    assert dict(connection.execute("SELECT version, document FROM plans")) == documents
+        assert [(e.version, e.cause) for e in store.history()] == [
+            (1, "before the history began"),
+            (2, "before the history began"),
+        ]
+    # Fields that came later are not in them: they have their defaults.
+    made = {version: text.replace(',"given":false', "") for version, text in documents.items()}
+    assert dict(connection.execute("SELECT version, document FROM plans")) == made
     connection.close()
+
+
+def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -> None:
+    with Store.open(url) as store:
+        a, b = store.add_stream(stream("A")), store.add_stream(stream("B"))
+        for name in ("q1", "q2"):
+            add_query(store, name, a, b)
+        removed = store.remove_query("q1", 2).query
+    connection = sqlite3.connect(tmp_path / "catalog.db")
+    _undo_changes_and_history(connection)
+    connection.execute("UPDATE alembic_version SET version_num = '0002'")
+    connection.commit()
+    connection.close()
+
+    with Store.open(url) as store:
+        found = [(r.series, r.left_by, r.missing) for r in store.all_queries()]
+        assert found == [(1, "remove", ("*",)), (2, None, ("*",))]
+        assert store.newest_query("q1").query == removed
+
+
+def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
+    """Take off what migration 0003 puts on."""
+    connection.execute("DROP INDEX ix_queries_series")
+    for column in ("series", "left_by", "missing"):
+        connection.execute(f"ALTER TABLE queries DROP COLUMN {column}")
+    for table in ("plan_history", "migrations"):
+        connection.execute(f"DROP TABLE {table}")
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,27 @@ def test_a_name_given_again_means_the_newest_query(store: Store, batches: Batche
     connection = views(tmp_path / "out")
     assert connection.execute("SELECT twice FROM q2").fetchall() == [(4,)]
     assert connection.execute('SELECT k FROM "q2@2"').fetchall() == [(1,)]
+
+
+def test_the_view_of_an_updated_query_has_its_whole_series(
+    store: Store, batches: Batches, tmp_path: Path
+) -> None:
+    batches.commit([pair(BOTH, 1, 1)])
+    (q2,) = (record.query for record in store.queries() if record.query.name == "q2")
+    for version, outputs in (
+        (2, q2.outputs),
+        (3, (Output("twice", 'a."k" * 2', "bigint"),)),
+        (4, q2.outputs),
+    ):
+        store.leave_query(store.query("q2").query.id, version, "update")
+        following = replace(q2, id=store.reserve_query_id(), outputs=outputs)
+        store.add_query(following, version, series=q2.id)
+        batches.routes = {20 + version: (following.id,)}
+        batches.commit([pair(20 + version, 1, version)])
+    export_shared(store, batches.results_dir, tmp_path / "out")
+    connection = views(tmp_path / "out")
+    assert connection.execute("SELECT k FROM q2 ORDER BY k").fetchall() == [(1,), (2,), (4,)]
+    assert connection.execute('SELECT twice FROM "q2@4"').fetchall() == [(6,)]
 
 
 def test_files_that_no_manifest_names_are_deleted(store: Store, batches: Batches, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,49 @@ def test_outputs_may_bear_the_names_of_the_order_columns(world: World) -> None:
     world.batches.routes = dict(world.batches.routes) | {14: (q3.id,)}
     world.batches.commit([pair(14, 1, 0, 0, 1), pair(14, 2, 1, 0, 2)])
     assert world.values(q3) == [-1, -2]
+
+
+def updated(world: World, query: Query, route: int, *outputs: Output) -> Query:
+    """Let a query of q1's series follow another, with other outputs if some are given."""
+    version = query.id + 1
+    world.store.leave_query(query.id, version, "update")
+    following = replace(query, id=world.store.reserve_query_id(), outputs=outputs or query.outputs)
+    world.store.add_query(following, version, series=world.q1.id)
+    world.batches.routes = dict(world.batches.routes) | {route: (following.id,)}
+    return following
+
+
+def test_results_of_a_name_are_those_of_its_whole_series(world: World) -> None:
+    world.batches.commit([pair(ONLY_Q1, 1, 0, 0, 1), pair(ONLY_Q1, 2, 1, 1, 2)])
+    second = updated(world, world.q1, 14)
+    world.batches.commit([pair(14, 3, 2, 2, 3)])
+    world.batches.commit([pair(14, 4, 3, 3, 4)])
+    third = updated(world, second, 15, Output("k", 'a."k"', "bigint"), Output("w", 'b."v"', "double"))
+    world.batches.commit([pair(15, 5, 4, 4, 5)])
+    assert world.values(world.q1) == [1, 2, 3, 4, 5]
+    assert world.reader.count(world.q1.id) == 5
+    for limit in range(1, 6):
+        values, after = [], None
+        while world.reader.has_more(world.q1.id, after):
+            page = world.reader.page(world.q1.id, after, limit)
+            values += page.table.column(0).to_pylist()
+            assert page.has_more == (len(values) < 5)
+            after = page.next_cursor
+        assert values == [1, 2, 3, 4, 5]
+    assert third.id == world.store.series_ids(world.q1.id)[-1]
+
+
+def test_a_page_ends_where_an_update_changed_the_columns(world: World) -> None:
+    world.batches.commit([pair(ONLY_Q1, 1, 0, 0, 1)])
+    updated(world, world.q1, 14, Output("k", 'a."k"', "string"))
+    world.batches.commit([pair(14, 2, 1, 1, 2)])
+    first = world.reader.page(world.q1.id, None, 10)
+    assert (first.table.column_names, first.has_more) == (["k", "w", "_event_time"], True)
+    second = world.reader.page(world.q1.id, first.next_cursor, 10)
+    assert (second.table.column_names, second.has_more) == (["k", "_event_time"], False)
+    assert second.table.column(0).to_pylist() == ["2"]
+    last = world.reader.page(world.q1.id, second.next_cursor, 10)
+    assert [output.type for output in last.columns] == ["string"], "an empty page has the newest columns"
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1", "1.2.3", "-1.0", "1.0 ", "999999999999999999999.0"])

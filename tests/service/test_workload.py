@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import InvalidInput
+from catalog.values.migration_steps import OnLeave
 from catalog.values.stream import Column, FilesSource, GeneratorSource, HttpSource
 from service.workload import bind_workload, check_sources, load_workload
 
@@ -105,10 +106,51 @@ script:
     bind_workload(workload)
 
     assert (workload.strategy, workload.family_strategies) == ("pullup", {"B.k = A.k": "unshared"})
-    assert [(step.action, step.strategy, step.family_strategies) for step in workload.script] == [
-        ("migrate", "cpu-opt", {}),
-        ("migrate", None, {"A.k = B.k": "pushdown"}),
+    found = [step.migration for step in workload.script if step.migration is not None]
+    assert [(m.strategy, m.family_strategies) for m in found] == [
+        ("cpu-opt", {}),
+        (None, {"A.k = B.k": "pushdown"}),
     ]
+
+
+def test_a_migration_can_split_merge_clean_up_and_say_when_chains_shrink(tmp_path: Path) -> None:
+    text = """\
+script:
+  - {at_batch: 1, migrate: {splits: [{at: 15s}], merges: [{at: 10s, side: A}]}}
+  - {at_batch: 2, migrate: {on_leave: manual}}
+  - {at_batch: 3, migrate: {cleanup: true}}
+"""
+    workload = load_workload(write(tmp_path, STREAMS + QUERIES + text))
+    first, second, third = (step.migration for step in workload.script)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [(s.kind, s.at_us, s.side) for _, s in first.steps] == [
+        ("merge", 10_000_000, "A"),
+        ("split", 15_000_000, None),
+    ]
+    assert (second.on_leave, third.cleanup) == (OnLeave("manual"), True)
+
+
+@pytest.mark.parametrize(
+    ("migration", "message", "text"),
+    [
+        ("{splits: [{at: soon}]}", '"soon" is not a length of time', "soon"),
+        ("{splits: [{at: 5s, on: 5s}]}", 'key "on" is not known here', "on"),
+        ("{cleanup: true, strategy: pullup}", "a migration cannot be about strategies and cleanup", "{"),
+        ("{on_leave: sometimes}", 'on_leave: expected "auto", "manual" or', "sometimes"),
+    ],
+)
+def test_a_migration_that_cannot_be_meant_is_located(
+    tmp_path: Path, migration: str, message: str, text: str
+) -> None:
+    script = f"script:\n  - {{at_batch: 1, migrate: {migration}}}\n"
+    with pytest.raises(InvalidInput) as caught:
+        load_workload(write(tmp_path, STREAMS + QUERIES + script))
+    assert message in caught.value.primary
+    location = caught.value.location
+    assert location is not None
+    assert location.text.splitlines()[location.line - 1][location.column - 1 :].startswith(text)
 
 
 def test_queries_are_bound_in_the_order_in_which_they_enter(tmp_path: Path) -> None:
@@ -175,7 +217,7 @@ script:
         (
             STREAMS + QUERIES + "script: [{at_batch: 1}]\n",
             (13, 10),
-            "a script step needs exactly one of add, remove and migrate",
+            "a script step needs exactly one of add, update, remove, pause, resume and migrate",
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {}}]\n",
@@ -194,8 +236,28 @@ script:
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, update: {name: q1}}]\n",
-            (13, 24),
-            "script step update is not supported yet",
+            (13, 32),
+            'key "cql" is missing',
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, update: {name: q2, cql: x}}]\n",
+            (13, 39),
+            'query "q2" is not running at batch 1',
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, pause: q1}, {at_batch: 2, pause: q1}]\n",
+            (13, 57),
+            'query "q1" is not running at batch 2',
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, resume: q1}]\n",
+            (13, 32),
+            'query "q1" is not paused at batch 1',
+        ),
+        (
+            STREAMS + QUERIES + "script: [{at_batch: 1, pause: q1, resume: q1}]\n",
+            (13, 10),
+            "a script step needs exactly one of add, update, remove, pause, resume and migrate",
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, remove:}]\n",

@@ -25,9 +25,7 @@ def test_the_rules_are_the_operators_rules() -> None:
 
 def _batch(times: np.ndarray) -> Segment:
     rows = {KEY: np.zeros(len(times), dtype=np.int64), TS: times, POS: np.arange(len(times))}
-    return Segment(
-        pa.RecordBatch.from_pydict({name: pa.array(v) for name, v in rows.items()}), 1, frozenset()
-    )
+    return Segment(pa.RecordBatch.from_pydict({name: pa.array(v) for name, v in rows.items()}), 1, ())
 
 
 def _counted(ends_s: Sequence[float], batch_s: float, slack_s: float) -> list[float]:
