@@ -81,7 +81,7 @@ def workload(directory: Path) -> tuple[WorkloadSpec, dict[str, list[pa.Table]]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("mode", ["per-query", "shared"])
+@pytest.mark.parametrize("mode", ["per-query", pytest.param("shared", marks=pytest.mark.slow)])
 def test_a_script_of_updates_pauses_and_resumes_equals_the_oracle(mode: Mode, tmp_path: Path) -> None:
     spec, files = workload(tmp_path)
     write_workload(spec, files, tmp_path)

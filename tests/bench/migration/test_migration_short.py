@@ -40,6 +40,7 @@ def test_every_batch_with_a_change_is_measured_without_spark() -> None:
     assert all(phase.chain_s > 0 for phase in phases)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_every_batch_with_a_change_is_measured_in_the_job() -> None:
     check(through_spark(SMALL, cores=2, gap=GAP))
