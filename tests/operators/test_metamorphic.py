@@ -60,7 +60,7 @@ def test_the_order_of_queries_in_the_plan_does_not_change_results(case: Case, se
     assert run(case, shuffled).results == run(case).results
 
 
-@settings(REPEATABLE, max_examples=150)
+@settings(REPEATABLE, max_examples=100)
 @given(cases(activations=True), st.sampled_from(ALL_STRATEGIES))
 def test_the_strategy_does_not_change_results(case: Case, strategy: Strategy) -> None:
     """One strategy from beginning to end, against versions that go from strategy to strategy."""

@@ -8,19 +8,19 @@ from tests.operators.cases import REPEATABLE, Case, cases, check
 from tests.operators.handovers import handovers
 
 
-@settings(REPEATABLE, max_examples=400)
+@settings(REPEATABLE, max_examples=250)
 @given(cases())
 def test_results_and_late_rows_are_those_of_nested_loops(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=300)
+@settings(REPEATABLE, max_examples=200)
 @given(cases(activations=True, family=0))
 def test_queries_that_come_and_go_get_what_they_are_entitled_to(case: Case) -> None:
     check(case)
 
 
-@settings(REPEATABLE, max_examples=500)
+@settings(REPEATABLE, max_examples=200)
 @given(handovers())
 def test_held_rows_are_handed_on_from_query_to_query(case: Case) -> None:
     check(case)
