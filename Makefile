@@ -53,7 +53,7 @@ lint: setup
 
 # Two test files at a time; tests of a file share what they start.
 test: lint
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: lint
 	@$(BIN)/python -m pytest -m "not bench"
