@@ -33,7 +33,7 @@ def kill_one_then_finish(directory: Path, victim: Victim, batch: int, seed: int)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("victim", ["python", "jvm"])
+@pytest.mark.parametrize("victim", ["python", pytest.param("jvm", marks=pytest.mark.slow)])
 def test_one_process_killed_and_restarted_at_once(victim: Victim, tmp_path: Path) -> None:
     kill_one_then_finish(tmp_path, victim, 2, seed=6)
 

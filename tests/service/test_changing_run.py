@@ -80,8 +80,9 @@ def workload(directory: Path) -> tuple[WorkloadSpec, dict[str, list[pa.Table]]]:
     return WorkloadSpec(streams, (q1, q2), script), files
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("mode", ["per-query", pytest.param("shared", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["per-query", "shared"])
 def test_a_script_of_updates_pauses_and_resumes_equals_the_oracle(mode: Mode, tmp_path: Path) -> None:
     spec, files = workload(tmp_path)
     write_workload(spec, files, tmp_path)
