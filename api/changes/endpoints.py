@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -56,9 +57,7 @@ async def change_queries(
     make = partial(workspace.change, changes, actor=actor, if_match=if_match, keep=keep)
     outcome = await anyio.to_thread.run_sync(make)
     statuses = await settled(request, response, outcome, wait, done=200)
-    return ChangesOut(
-        plan_version=outcome.version, queries=[QueryOut.of_status(status) for status in statuses]
-    )
+    return _answer(replace(outcome, statuses=statuses))
 
 
 def _answer(outcome: Outcome) -> ChangesOut:

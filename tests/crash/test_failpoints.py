@@ -26,6 +26,13 @@ def die_then_finish(directory: Path, deaths: list[tuple[str, int]], mode: Mode, 
     assert_equals_oracle(outcome, out, Oracle(spec, files), mode)
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(("point", "batch", "mode"), [("after-state-commit", 3, "per-query")])
+def test_killed_run_ends_with_the_same_results(point: str, batch: int, mode: Mode, tmp_path: Path) -> None:
+    die_then_finish(tmp_path, [(point, batch)], mode)
+
+
 @pytest.mark.spark
 def test_run_killed_after_results_and_then_before_the_next_offsets(tmp_path: Path) -> None:
     die_then_finish(tmp_path, [("after-result-commit", 2), ("before-offset-log", 3)], "shared")

@@ -86,7 +86,7 @@ FILTERS_OF_ALL = sorted(sql for sql, f in FILTERS.items() if "x" not in f.column
 #: Any number of filters, each another one; ``FILTERS`` has them, too.
 UPPER_BOUNDS = tuple(f'"v" < {90 - n}' for n in range(60))
 FILTERS |= {
-    sql: Filter(sql, ("v",), lambda r, bound=90 - n: _compared(lambda x, y: x < y, r["v"], bound))  # type: ignore[misc]
+    sql: Filter(sql, ("v",), lambda r, bound=90 - n: _compared(lambda x, y: x < y, r["v"], bound))  # type: ignore[misc]  # a lambda's default
     for n, sql in enumerate(UPPER_BOUNDS)
 }
 

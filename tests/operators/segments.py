@@ -10,7 +10,8 @@ import pyarrow as pa
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Stream
-from operators.segment import COLUMN, EPOCH, KEY, LINEAGE, POS, TS, Segment, lineage_words
+from operators.row_codec import KEY, POS, TS
+from operators.segment import COLUMN, EPOCH, LINEAGE, Segment, lineage_words
 from planner.build_plan import build_plan
 from tests.operators.queries import a_stream
 

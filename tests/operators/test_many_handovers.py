@@ -12,7 +12,7 @@ import pytest
 
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
-from operators.entitlement import MOST_TERMS, SETTLED_BITS
+from operators.entitlement import MOST_TERMS, SETTLED_BITS, Term
 from planner.build_plan import build_plan
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.durable import Crash
@@ -41,7 +41,7 @@ def generations(world: World, count: int, strategy: Strategy, crash: Crash = "ne
     return most
 
 
-def terms_of_a(world: World) -> dict[int, tuple[object, ...]]:
+def terms_of_a(world: World) -> dict[int, tuple[Term, ...]]:
     return {
         query_id: terms
         for sides in world.runner.state[0].terms.values()
@@ -58,12 +58,7 @@ def test_reasons_stay_few_and_right_over_twenty_generations(strategy: Strategy) 
     world = World(STREAMS)
     most = generations(world, 20, strategy)
     assert MOST_TERMS // 2 < most <= MOST_TERMS
-    assert any(
-        bit >= SETTLED_BITS
-        for terms in terms_of_a(world).values()
-        for t in terms
-        for bit in t.bits  # type: ignore[attr-defined]
-    )
+    assert any(bit >= SETTLED_BITS for terms in terms_of_a(world).values() for t in terms for bit in t.bits)
 
 
 def test_settled_rows_survive_crashes() -> None:

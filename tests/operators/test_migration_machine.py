@@ -7,7 +7,7 @@ every batch. ``test_stack_differential`` has more rows and families per case; th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -209,8 +209,8 @@ class Lifecycle(RuleBasedStateMachine):
         self.names += 1
         return self.names
 
-    def _pick(self, names: Sequence[int] | object, which: int) -> int:
-        ordered = sorted(names)  # type: ignore[call-overload]
+    def _pick(self, names: Iterable[int], which: int) -> int:
+        ordered = sorted(names)
         name: int = ordered[which % len(ordered)]
         return name
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from operators.segment import CorruptSegment, Segment, concat, encode_rows, mergeable
+from operators.row_codec import encode_rows
+from operators.segment import CorruptSegment, Segment, concat, mergeable
 from tests.operators.segments import a_segment
 
 
@@ -117,7 +118,7 @@ def test_other_bytes_are_refused() -> None:
     ):
         with pytest.raises(CorruptSegment, match="cannot be read"):
             Segment.decode(data)
-    with pytest.raises(CorruptSegment, match="has format 99, this version reads 2"):
+    with pytest.raises(CorruptSegment, match="has format 99, this version reads 3"):
         Segment.decode(encode_rows(unknown))
     with pytest.raises(CorruptSegment, match="cannot be read"):
         Segment.decode(encode_rows(rows.replace_schema_metadata({"sluice": "{}"})))

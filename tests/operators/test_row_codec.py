@@ -1,0 +1,54 @@
+"""Rows as bytes and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.row_codec import KEY, POS, TS, decode_rows, encode_rows
+from tests.operators.cases import REPEATABLE
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+#: Runs of numbers that fit 32 bits around any place, at the borders of both widths too, and runs that do not.
+numbers = st.one_of(
+    st.lists(st.integers(LOWEST, HIGHEST), max_size=6),
+    st.tuples(
+        st.integers(LOWEST, HIGHEST - 2**32),
+        st.lists(st.sampled_from([0, 1, 77, 2**31, 2**32 - 1, 2**32]), min_size=1, max_size=6),
+    ).map(lambda run: [run[0] + step for step in run[1]]),
+)
+
+
+def rows_of(key: list[int]) -> pa.RecordBatch:
+    arrays = [pa.array(key, pa.int64())] * 3 + [pa.array([str(k) for k in key]), pa.array(key, pa.int64())]
+    return pa.RecordBatch.from_arrays(arrays, names=[KEY, TS, POS, "c.text", "c.number"])
+
+
+@settings(REPEATABLE, max_examples=100)
+@given(numbers)
+def test_any_numbers_come_back(key: list[int]) -> None:
+    rows = rows_of(key).replace_schema_metadata({"of": "the caller"})
+    found = decode_rows(encode_rows(rows))
+    assert found.equals(rows)
+    assert found.schema.equals(rows.schema, check_metadata=True)
+
+
+def test_a_part_of_a_batch_takes_no_more_than_its_rows() -> None:
+    rows = rows_of(list(range(10_000)))
+    assert len(encode_rows(rows.slice(2_000, 10))) < 2_500
+
+
+def test_close_numbers_take_four_bytes_each() -> None:
+    far = np.arange(1_700_000_000_000_000, 1_700_000_000_010_000)
+    rows = pa.RecordBatch.from_arrays([pa.array(far)] * 3, names=[KEY, TS, POS])
+    assert len(encode_rows(rows)) < 12 * len(far) + 1_000
+
+
+def test_a_stream_without_a_batch_is_an_error() -> None:
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, pa.schema([])).close()
+    with pytest.raises(EOFError, match="before its record batch"):
+        decode_rows(sink.getvalue())
