@@ -22,7 +22,8 @@ from operators.family_joins import FamilyJoins
 from operators.layout import SIDES
 from operators.migration import Marks, migrated
 from operators.payload import Payload, merged_rows
-from operators.segment import TS, Segment, concat
+from operators.row_codec import TS
+from operators.segment import Segment, concat
 from operators.watermark import Watermark
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +19,7 @@ from catalog.arrow_types import arrow_type
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 #: Key types whose int64 form gives the column back, so that it need not be stored besides.
 RECOVERABLE = ("boolean", "int", "bigint", "date", "timestamp")
@@ -99,6 +101,7 @@ def recover_column(key: Int64s, kind: str) -> pa.Array:
     return values.cast(arrow_type(kind))
 
 
+@numba.njit(nogil=True, cache=True)
 def bucket_of(key: Int64s, buckets: int) -> Int64s:
     """Assign each key to one of ``buckets`` hash buckets.
 
@@ -109,20 +112,29 @@ def bucket_of(key: Int64s, buckets: int) -> Int64s:
     Returns:
         int64[n] in [0, buckets).
     """
-    if buckets == 1:
-        return np.zeros(len(key), dtype=np.int64)
-    return (mix(key.view(np.uint64)) % np.uint64(buckets)).astype(np.int64)
+    bucket = np.zeros(len(key), dtype=np.int64)
+    if buckets > 1:
+        for row in range(len(key)):
+            bucket[row] = _scrambled(np.uint64(key[row])) % np.uint64(buckets)
+    return bucket
 
 
-def mix(values: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+@numba.njit(nogil=True, cache=True)
+def mix(values: Words) -> Words:
     """Scramble 64-bit values (finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA 2014, Fig. 15)."""
-    x = values.copy()
+    mixed = np.empty_like(values)
+    for row in range(len(values)):
+        mixed[row] = _scrambled(values[row])
+    return mixed
+
+
+@numba.njit(nogil=True, cache=True)
+def _scrambled(x: np.uint64) -> np.uint64:
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(27)
     x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return x
+    return x ^ (x >> np.uint64(31))
 
 
 def _decimal_digits(kind: str) -> int:

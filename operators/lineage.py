@@ -16,8 +16,8 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from operators.entitlement import Term, rows_of_terms
-from operators.keys import Bools
-from operators.segment import WORD_BITS, Segment, Words
+from operators.keys import Bools, Words
+from operators.segment import WORD_BITS, Segment
 
 Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
 

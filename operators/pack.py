@@ -10,40 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.batch import FilterCounters
-from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
 from catalog.values.stream import Stream
 from operators.expressions import evaluate_filters
 from operators.keys import Bools, Int64s, bucket_of, join_key
 from operators.layout import SIDES, SideLayout, side_layout
 from operators.payload import Payload, StreamHeader
-from operators.segment import COLUMN, KEY, LINEAGE, POS, TS, lineage_words
+from operators.row_codec import KEY, POS, TS
+from operators.segment import COLUMN, LINEAGE, lineage_words
+from operators.sort_kernel import sort_into_buckets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedSide:
-    """One side of a family as PACK sees it."""
+    """One side of a family as PACK sees it: its distinct filters, however many queries have them.
 
-    family: FamilyPlan
+    Attributes:
+        family: Id of the family.
+        side: ``a`` or ``b``.
+        layout: Columns of the side.
+        filters: Filters by their places in the words: by bit, as in the plan.
+        takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
+    """
+
+    family: str
     side: str
     layout: SideLayout
-
-    @property
-    def filters(self) -> dict[int, str]:
-        """Filter text per lineage bit, by their places in the words: ascending, as in the plan."""
-        planned = self.family.filters_a if self.side == "a" else self.family.filters_b
-        return {f.bit: f.sql for f in planned}
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether some query takes every row of this side, or a join does (selection pull-up)."""
-        filters = [q.filter_a if self.side == "a" else q.filter_b for q in self.family.queries]
-        return None in filters or any(join.pulled_up for join in self.family.joins)
+    filters: tuple[PlannedFilter, ...]
+    takes_all: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,10 +65,8 @@ class Packer:
         """Return the columns that must be read of the input."""
         names = {self.stream.event_time}
         for part in self.sides:
-            planned = part.family.filters_a if part.side == "a" else part.family.filters_b
-            names |= (
-                {name for f in planned for name in f.columns} | set(part.layout.key) | set(part.layout.stored)
-            )
+            names |= {name for f in part.filters for name in f.columns}
+            names |= {*part.layout.key, *part.layout.stored}
         return frozenset(names)
 
     def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
@@ -107,7 +106,7 @@ class Packer:
         for part in self.sides:
             for bucket, packed in enumerate(self._pack_side(part, table, ts, passes)):
                 if packed.num_rows:
-                    rows[bucket][part.family.id, part.side] = packed
+                    rows[bucket][part.family, part.side] = packed
         payloads = [Payload(order, batch, (header,), (), rows[b]) for b in range(self.buckets)]
         counting = self.stream.id % self.buckets
         filters = self._count(len(ts), passes)
@@ -115,7 +114,7 @@ class Packer:
         return payloads
 
     def _evaluate(self, table: pa.Table) -> dict[str, Bools]:
-        texts = sorted({text for part in self.sides for text in part.filters.values()})
+        texts = sorted({f.sql for part in self.sides for f in part.filters})
         return dict(zip(texts, evaluate_filters(table, texts), strict=True))
 
     def _count(self, rows: int, passes: Mapping[str, Bools]) -> tuple[FilterCounters, ...]:
@@ -124,16 +123,16 @@ class Packer:
             return ()
         passed = {text: int(np.count_nonzero(answers)) for text, answers in passes.items()}
         return tuple(
-            FilterCounters(part.family.id, part.side, bit, rows, passed[text])
+            FilterCounters(part.family, part.side, f.bit, rows, passed[f.sql])
             for part in self.sides
-            for bit, text in part.filters.items()
+            for f in part.filters
         )
 
     def _pack_side(
         self, part: PackedSide, table: pa.Table, ts: Int64s, passes: Mapping[str, Bools]
     ) -> list[pa.RecordBatch]:
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
-        words = lineage_words(len(ts), [passes[text] for text in part.filters.values()])
+        words = lineage_words(len(ts), [passes[f.sql] for f in part.filters])
         if not part.takes_all:
             some = np.zeros(len(ts), dtype=np.bool_)
             for word in words:
@@ -150,14 +149,10 @@ class Packer:
         columns += [pa.array(word) for word in words]
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
-        bucket = bucket_of(key, self.buckets)
-        packed = []
-        for number in range(self.buckets):
-            index = np.flatnonzero(valid & (bucket == number) if self.buckets > 1 else valid)
-            # Positions ascend in the table, so a stable sort by key is a sort by (key, position).
-            index = index[np.argsort(key[index], kind="stable")]
-            packed.append(whole.take(pa.array(index)))
-        return packed
+        # Positions ascend in the table: in the order of (key, row) rows are sorted by (key, position).
+        order, starts = sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
+        ordered = whole.take(pa.array(order))
+        return [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
 
 
 def packer(plan: Plan, stream: Stream, buckets: int) -> Packer:
@@ -168,8 +163,15 @@ def packer(plan: Plan, stream: Stream, buckets: int) -> Packer:
         ids = {"a": family.stream_a, "b": family.stream_b}
         for side in SIDES:
             if ids[side] == stream.id:
-                sides.append(PackedSide(family, side, side_layout(family, side, streams[stream.id])))
+                sides.append(_packed_side(family, side, side_layout(family, side, streams[stream.id])))
     return Packer(stream, tuple(sides), buckets)
+
+
+def _packed_side(family: FamilyPlan, side: str, layout: SideLayout) -> PackedSide:
+    first = side == "a"
+    filters = [q.filter_a if first else q.filter_b for q in family.queries]
+    takes_all = None in filters or any(join.pulled_up for join in family.joins)
+    return PackedSide(family.id, side, layout, family.filters_a if first else family.filters_b, takes_all)
 
 
 def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:

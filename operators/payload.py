@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, field
 import pyarrow as pa
 
 from catalog.values.batch import FilterCounters
-from operators.segment import decode_rows, encode_rows
+from operators.row_codec import decode_rows, encode_rows
 
 _LENGTH = struct.Struct("<I")
 #: Rows begin at a multiple of so many bytes, as Arrow lays out its buffers: their columns are views of the
@@ -93,7 +93,7 @@ class Payload:
 
     @classmethod
     def decode(cls, data: bytes) -> Payload:
-        """Read a payload; its rows stay views of ``data``."""
+        """Read a payload; columns of its rows may be views of ``data``."""
         (length,) = _LENGTH.unpack_from(data)
         start = _LENGTH.size + length
         header = json.loads(data[_LENGTH.size : start])

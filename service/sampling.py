@@ -31,7 +31,8 @@ from operators.expressions import evaluate_filters
 from operators.join_selectivity import KeySketch
 from operators.keys import join_key
 from operators.layout import side_layout
-from operators.segment import COLUMN, KEY, LINEAGE, POS, TS, Segment
+from operators.row_codec import KEY, POS, TS
+from operators.segment import COLUMN, LINEAGE, Segment
 from planner.families import SIDES, SideName, families
 from service.inputs.sample import RowSample, SampleSource
 

@@ -16,6 +16,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from catalog.codec import encode
 from catalog.errors import InternalError
 from catalog.store import Store
 from catalog.values.plan import Plan
+from catalog.values.stream import Stream
 from operators.pack import Packer, control_payloads, packer
 from operators.payload import Payload
 from service.failpoints import reached
@@ -37,6 +39,9 @@ from service.inputs.read import read_partition
 
 FORMAT_NAME = "sluice"
 SCHEMA = "bucket int, payload binary"
+
+#: Packers kept per worker: one per stream of the plan in force.
+PACKERS_KEPT = 16
 
 Offset = dict[str, int]
 
@@ -98,10 +103,12 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bucket_keys = tuple(int(key) for key in options["bucket_keys"].split(","))
         self._store: Store | None = None
         self._inputs: Inputs | None = None
+        # Pickled packers per stream of one plan version: few batches bring another one.
+        self._packers: tuple[int, dict[int, bytes]] = (0, {})
 
     def __getstate__(self) -> dict[str, Any]:
         # The catalog belongs to the driver's side; workers get what they need in their partition.
-        return {**self.__dict__, "_store": None, "_inputs": None}
+        return {**self.__dict__, "_store": None, "_inputs": None, "_packers": (0, {})}
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first batch."""
@@ -158,7 +165,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = self._late_bounds(batch)
         before, after = _positions(plan, start), _positions(plan, end)
         for stream in plan.streams:
-            compiled = pickle.dumps(packer(plan, stream, len(self._bucket_keys)))
+            compiled = self._pickled_packer(plan, stream)
             for piece in inputs.partitions(stream, before[stream.id], after[stream.id]):
                 result.append(
                     PackPartition(
@@ -197,6 +204,14 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._inputs = Inputs(self._store, EventLog(self._options["events_db"]))
         return self._store, self._inputs
 
+    def _pickled_packer(self, plan: Plan, stream: Stream) -> bytes:
+        if self._packers[0] != plan.version:
+            self._packers = (plan.version, {})
+        known = self._packers[1]
+        if stream.id not in known:
+            known[stream.id] = pickle.dumps(packer(plan, stream, len(self._bucket_keys)))
+        return known[stream.id]
+
     def _late_bounds(self, batch: int) -> dict[int, int | None]:
         """Return the watermarks at the start of a batch, as recorded in the manifest of the one before."""
         if batch == 0:
@@ -215,8 +230,14 @@ def _positions(plan: Plan, offset: Offset) -> dict[int, int]:
     return {s.id: offset.get(str(s.id), s.initial_position) for s in plan.streams}
 
 
-def _pack(partition: PackPartition) -> list[Any]:
-    compiled: Packer = pickle.loads(partition.packer)
+@lru_cache(maxsize=PACKERS_KEPT)
+def _unpickled(packer: bytes) -> Packer:
+    unpickled: Packer = pickle.loads(packer)
+    return unpickled
+
+
+def _pack(partition: PackPartition) -> list[Payload]:
+    compiled = _unpickled(partition.packer)
     bound = partition.late_bound_us
     table = read_partition(compiled.stream, partition.piece, columns=sorted(compiled.columns()))
     if bound is not None and compiled.may_have_late_rows(table, bound):

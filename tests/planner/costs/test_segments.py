@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from operators import compiled_family, sliced_join
-from operators.segment import KEY, POS, TS, Segment
+from operators.row_codec import KEY, POS, TS
+from operators.segment import Segment
 from operators.sliced_join import SliceState, compact, purge
 from planner.costs import segments
 from planner.costs.segments import SegmentRule, chain_storage, merging
