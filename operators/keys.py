@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import arrow_type
+from operators.kernel_types import INT64, INT64S, INT64S_READ, UINT64S, UINT64S_READ
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -102,6 +103,15 @@ def recover_column(key: Int64s, kind: str) -> pa.Array:
 
 
 @numba.njit(nogil=True, cache=True)
+def _scrambled(x: np.uint64) -> np.uint64:
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@numba.njit(INT64S(INT64S_READ, INT64), nogil=True, cache=True)
 def bucket_of(key: Int64s, buckets: int) -> Int64s:
     """Assign each key to one of ``buckets`` hash buckets.
 
@@ -119,22 +129,13 @@ def bucket_of(key: Int64s, buckets: int) -> Int64s:
     return bucket
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(UINT64S(UINT64S_READ), nogil=True, cache=True)
 def mix(values: Words) -> Words:
     """Scramble 64-bit values (finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA 2014, Fig. 15)."""
     mixed = np.empty_like(values)
     for row in range(len(values)):
         mixed[row] = _scrambled(values[row])
     return mixed
-
-
-@numba.njit(nogil=True, cache=True)
-def _scrambled(x: np.uint64) -> np.uint64:
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def _decimal_digits(kind: str) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numba
 
+from operators.kernel_types import INT64, INT64S, INT64S_READ
 from operators.keys import Int64s
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(INT64(INT64S_READ, INT64S_READ, INT64S, INT64S, INT64S), nogil=True, cache=True)
 def merge_pairs(female: Int64s, males: Int64s, start: Int64s, female_rows: Int64s, male_rows: Int64s) -> int:
     """Write pairs (i, j) with ``female[i] == males[j]`` until the buffers are full or the males end.
 

@@ -176,7 +176,12 @@ def _held(
     All copies of a row get the same answers, so that it does not matter which of them is taken.
     """
     states = {join_id: chain.slices[side] for join_id, chain in former.chains.items()}
-    before = {id(s): s for slices in states.values() for state in slices for s in state.segments}
+    before: dict[int, Segment] = {}
+    starts_us: dict[int, int] = {}
+    for state in (state for slices in states.values() for state in slices):
+        for segment in state.segments:
+            before[id(segment)] = segment
+            starts_us[id(segment)] = min(state.w_start_us, starts_us.get(id(segment), state.w_start_us))
     layout, live = family.layouts[side], family.lineages[side].live
     marked = [_with_marks(segment, layout.kept(segment), marks) for segment in before.values()]
     # What is written anew anyhow forgets what only departed queries asked, or rows that stay for ever would
@@ -184,7 +189,9 @@ def _held(
     known = {
         id(segment): found if found is segment else found.slimmed(live)
         for segment, found in zip(
-            before.values(), _with_new_filters(marked, family, side, activated), strict=True
+            before.values(),
+            _with_new_filters(marked, list(starts_us.values()), family, side, activated),
+            strict=True,
         )
     }
     return {
@@ -203,27 +210,35 @@ def _with_marks(segment: Segment, kept: frozenset[str], marks: Mapping[int, Sequ
 
 
 def _with_new_filters(
-    segments: Sequence[Segment], family: CompiledFamily, side: str, activated: frozenset[int]
+    segments: Sequence[Segment],
+    starts_us: Sequence[int],
+    family: CompiledFamily,
+    side: str,
+    activated: frozenset[int],
 ) -> list[Segment]:
     """Evaluate on old rows the filters of queries that may use them and that these rows do not know.
 
-    Of all segments at once that lack the same filters: a call of the evaluator takes milliseconds, whatever
-    the number of rows.
+    The watermark has passed the rows of a slice by its start, so a query of no longer window finds no partner
+    for them any more: they need no bit, and are not written anew. Of all segments at once that lack the same
+    filters: a call of the evaluator takes milliseconds, whatever the number of rows.
     """
     filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}
-    bits = [
-        query.filter_a if side == "a" else query.filter_b
-        for query in family.plan.queries
-        if query.id in activated and query.backfill == "state"
-    ]
-    wanted = dict.fromkeys(bit for bit in bits if bit is not None)
+    wanted: dict[int, int] = {}
+    for query in family.plan.queries:
+        bit, window_us = (query.filter_a, query.w_a_us) if side == "a" else (query.filter_b, query.w_b_us)
+        if bit is not None and query.id in activated and query.backfill == "state":
+            wanted[bit] = max(window_us, wanted.get(bit, 0))
     if not wanted:
         return list(segments)
     layout = family.layouts[side]
     lacking: dict[tuple[int, ...], list[int]] = {}
-    for number, segment in enumerate(segments):
+    for number, (segment, start_us) in enumerate(zip(segments, starts_us, strict=True)):
         kept = layout.kept(segment)
-        missing = [b for b in wanted if b not in segment.known_bits and set(filters[b].columns) <= kept]
+        missing = [
+            bit
+            for bit, window_us in wanted.items()
+            if start_us < window_us and bit not in segment.known_bits and set(filters[bit].columns) <= kept
+        ]
         if missing:
             lacking.setdefault(tuple(missing), []).append(number)
     result = list(segments)

@@ -2,9 +2,9 @@
 
     _ts   1_700_000_000_000_000 ... +5_000_000     ->  uint32 0 ... 5_000_000, "from": 1_700_000_000_000_000
 
-Keys, event times and positions of a batch or segment lie close together, and they are most of what travels to a
-bucket and rests in its state: half as many bytes to shuffle and to store for two passes over an array (frame of
-reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE 1998).
+Keys, event times, positions and lineage words of a batch or segment lie close together, and they are most of
+what travels to a bucket and rests in its state: half as many bytes to shuffle and to store, for two passes
+over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE 1998).
 """
 
 from __future__ import annotations
@@ -15,21 +15,16 @@ import pyarrow as pa
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
 
-_NARROWED = (KEY, TS, POS)
 _FROM = b"from"
-_LARGEST = 2**32 - 1
+_NARROWER = (np.uint8, np.uint16, np.uint32)
 
 
 def encode_rows(rows: pa.RecordBatch) -> bytes:
     """Write one record batch; its schema's metadata stays."""
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        if field.name in _NARROWED and len(column):
-            values = column.to_numpy()
-            smallest = int(values.min())
-            if int(values.max()) - smallest <= _LARGEST:
-                column = pa.array((values - smallest).astype(np.uint32))
-                field = pa.field(field.name, column.type, metadata={_FROM: str(smallest)})
+        if field.type in (pa.int64(), pa.uint64()) and len(column) and not column.null_count:
+            field, column = _narrowed(field, column)
         fields.append(field)
         columns.append(column)
     narrow = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
@@ -56,8 +51,30 @@ def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
     fields, columns = [], []
     for field, column in zip(narrow.schema, narrow.columns, strict=True):
         if field.metadata and _FROM in field.metadata:
-            column = pa.array(column.to_numpy() + np.int64(int(field.metadata[_FROM])))
-            field = pa.field(field.name, column.type)
+            field, column = _widened(field, column)
         fields.append(field)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, narrow.schema.metadata))
+
+
+def _narrowed(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+    values = column.to_numpy()
+    smallest = values.min()
+    span = int(values.max()) - int(smallest)
+    for width in _NARROWER:
+        if span <= np.iinfo(width).max:
+            # "from" has the type besides, in which the numbers are given back.
+            facts = {**(field.metadata or {}), _FROM: f"{field.type} {smallest}"}
+            narrow = pa.array((values - smallest).astype(width))
+            return pa.field(field.name, narrow.type, field.nullable, facts), narrow
+    return field, column
+
+
+def _widened(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+    facts = dict(field.metadata)
+    kind, _, smallest = facts.pop(_FROM).decode().partition(" ")
+    wide = np.dtype(kind).type
+    values = column.to_numpy().astype(wide)
+    values += wide(smallest)
+    column = pa.array(values)
+    return pa.field(field.name, column.type, field.nullable, facts or None), column

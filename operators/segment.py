@@ -41,7 +41,8 @@ WORD_BITS = 64
 COLUMN = "c."
 #: Stands between a stored id and the time bounds of a cut.
 CUT = "@"
-#: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 numbers were wide.
+#: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 keys, times and
+#: positions were 64 bits wide.
 FORMAT = 3
 
 

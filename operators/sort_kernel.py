@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numba import types
 
+from operators.kernel_types import BOOLS_READ, INT64, INT64S, INT64S_READ
 from operators.keys import Bools, Int64s
 
 _BYTES = 8
@@ -18,6 +20,31 @@ _SIGN = np.uint64(1 << 63)
 
 
 @numba.njit(nogil=True, cache=True)
+def _sorted_by(key: Int64s, order: Int64s) -> Int64s:
+    """Sort the rows of ``order`` by key; those of equal key stay in its order."""
+    counts = np.zeros((_BYTES, _DIGITS), dtype=np.int64)
+    for row in order:
+        rest = np.uint64(key[row]) ^ _SIGN
+        for byte in range(_BYTES):
+            counts[byte, rest & np.uint64(_DIGITS - 1)] += 1
+            rest >>= np.uint64(8)
+    sorted_rows, other = order.copy(), np.empty_like(order)
+    for byte in range(_BYTES):
+        if counts[byte].max() == len(order):
+            continue
+        shift = np.uint64(8 * byte)
+        ends = np.cumsum(counts[byte]) - counts[byte]
+        for row in sorted_rows:
+            digit = ((np.uint64(key[row]) ^ _SIGN) >> shift) & np.uint64(_DIGITS - 1)
+            other[ends[digit]] = row
+            ends[digit] += 1
+        sorted_rows, other = other, sorted_rows
+    return sorted_rows
+
+
+@numba.njit(
+    types.Tuple((INT64S, INT64S))(INT64S_READ, INT64S_READ, BOOLS_READ, INT64), nogil=True, cache=True
+)
 def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -> tuple[Int64s, Int64s]:
     """Order rows by (bucket, key, row number).
 
@@ -47,7 +74,7 @@ def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -
     return parted, starts
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(INT64S(INT64S_READ), nogil=True, cache=True)
 def sort_by_key(key: Int64s) -> Int64s:
     """Return int64[n], the numbers of the rows in the order of (key, row number).
 
@@ -57,30 +84,7 @@ def sort_by_key(key: Int64s) -> Int64s:
     return _sorted_by(key, np.arange(len(key)))
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(INT64S(INT64S_READ, INT64S_READ), nogil=True, cache=True)
 def sort_by_key_and_position(key: Int64s, pos: Int64s) -> Int64s:
     """Return int64[n], the numbers of the rows in the order of (key, position)."""
     return _sorted_by(key, _sorted_by(pos, np.arange(len(key))))
-
-
-@numba.njit(nogil=True, cache=True)
-def _sorted_by(key: Int64s, order: Int64s) -> Int64s:
-    """Sort the rows of ``order`` by key; those of equal key stay in its order."""
-    counts = np.zeros((_BYTES, _DIGITS), dtype=np.int64)
-    for row in order:
-        rest = np.uint64(key[row]) ^ _SIGN
-        for byte in range(_BYTES):
-            counts[byte, rest & np.uint64(_DIGITS - 1)] += 1
-            rest >>= np.uint64(8)
-    sorted_rows, other = order.copy(), np.empty_like(order)
-    for byte in range(_BYTES):
-        if counts[byte].max() == len(order):
-            continue
-        shift = np.uint64(8 * byte)
-        ends = np.cumsum(counts[byte]) - counts[byte]
-        for row in sorted_rows:
-            digit = ((np.uint64(key[row]) ^ _SIGN) >> shift) & np.uint64(_DIGITS - 1)
-            other[ends[digit]] = row
-            ends[digit] += 1
-        sorted_rows, other = other, sorted_rows
-    return sorted_rows

@@ -53,9 +53,9 @@ SPARK_CONFIGURATION = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "service.worker_daemon",
-    # Offsets, commits and state changes of a batch are four files, which Spark renames into place. By default it
-    # does so through Hadoop's FileContext, which starts 32 "readlink" processes for it on a local disk: 0.1 s a
-    # batch. The engine's lock keeps every other writer away, and a data directory is local.
+    # Offsets, commits and state changes of a batch are four files, which Spark renames into place. By default
+    # it does so through Hadoop's FileContext, which starts 32 "readlink" processes for it here: 0.1 s
+    # a batch. The engine's lock keeps every other writer away, and a data directory is local.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

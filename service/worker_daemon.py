@@ -1,4 +1,4 @@
-"""The process that Spark's Python workers are forked from: it imports what they need once, before there is any.
+"""The process that Spark's Python workers are forked from: it imports what they need, once.
 
     JVM ── worker daemon ──fork── worker        every task's code is loaded when the worker is born
                          └─fork── worker
