@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -166,8 +166,13 @@ class Database:
         """
         current: Connection | None = getattr(self._of_thread, "connection", None)
         if current is not None:
-            with self._errors(), current.begin_nested():
-                yield current
+            actions = list(self._of_thread.after_commit)
+            try:
+                with self._errors(), current.begin_nested():
+                    yield current
+            except BaseException:
+                self._of_thread.after_commit = actions
+                raise
             return
         self._check_process()
         # SQLite's waiters poll; among threads of one process a lock hands over at once.
@@ -184,12 +189,22 @@ class Database:
                 if self.file is None:
                     connection.execute(select(func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
                 self._of_thread.connection = connection
+                self._of_thread.after_commit = []
                 try:
                     yield connection
                 finally:
                     self._of_thread.connection = None
+            for action in self._of_thread.after_commit:
+                action()
         finally:
             self._writer.release()
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call ``action`` once the thread's write transaction is committed; now, if there is none."""
+        if self.in_transaction:
+            self._of_thread.after_commit.append(action)
+        else:
+            action()
 
     def close(self) -> None:
         """Close all connections."""

@@ -52,29 +52,28 @@ def add_routes(connection: Connection, routes: Sequence[Route]) -> None:
     Raises:
         InvariantBroken: A known number stands for other queries now.
     """
-    known = {}
+    known: dict[int, str] = {}
     # SQLite binds at most 32,766 parameters in one statement.
     for start in range(0, len(routes), 1000):
         numbers = [route.route for route in routes[start : start + 1000]]
         known.update(
             {row.route: row.queries for row in connection.execute(_ALL.where(_r.route.in_(numbers)))}
         )
+    stored = set(known)
+    added, members = [], []
     for route in routes:
         queries = json.dumps(route.queries)
-        if route.route not in known:
-            connection.execute(
-                insert(tables.routes).values(
-                    route=route.route, plan_version=route.plan_version, queries=queries
-                )
-            )
-            known[route.route] = queries
-            if route.queries:
-                connection.execute(
-                    insert(tables.route_queries),
-                    [{"query_id": query_id, "route": route.route} for query_id in route.queries],
-                )
-        elif known[route.route] != queries:
+        if known.setdefault(route.route, queries) != queries:
             raise InvariantBroken(
                 f"route {route.route} stands for other queries already",
                 detail=f"Known: {known[route.route]}; now: {queries}.",
             )
+        if route.route not in stored:
+            stored.add(route.route)
+            added.append({"route": route.route, "plan_version": route.plan_version, "queries": queries})
+            members += [{"query_id": query_id, "route": route.route} for query_id in route.queries]
+    # A change of a plan can bring hundreds of routes at once: two statements, not two for each.
+    if added:
+        connection.execute(insert(tables.routes), added)
+    if members:
+        connection.execute(insert(tables.route_queries), members)

@@ -17,7 +17,7 @@ from operators.pack import packer
 
 
 def dry_run(previous: Plan | None, plan: Plan) -> None:
-    """Compile a plan and evaluate every expression in it once.
+    """Compile a plan and evaluate once every expression in it that the plan before did not have.
 
     Args:
         previous: Plan in force until now.
@@ -30,11 +30,18 @@ def dry_run(previous: Plan | None, plan: Plan) -> None:
     for version in (previous, plan):
         if version is not None:
             bucket.activate(version)
+    # What the plan in force evaluates was tried before.
+    tried = frozenset() if previous is None else _filters(previous)
     for stream in plan.streams:
-        packer(plan, stream, 1).pack(_one_row(stream), 1, 0, None)
+        compiled = packer(plan, stream, 1)
+        if any((stream.id, f.sql) not in tried for side in compiled.sides for f in side.filters):
+            compiled.pack(_one_row(stream), 1, 0, None)
+    answered = frozenset() if previous is None else _residuals(previous)
     streams = {stream.id: stream for stream in plan.streams}
     for family in plan.families:
-        texts = sorted({q.residual for q in family.queries if q.residual})
+        texts = sorted(text for name, text in _residuals(plan) - answered if name == family.id)
+        if not texts:
+            continue
         a, b = _one_row(streams[family.stream_a]), _one_row(streams[family.stream_b])
         evaluate_residuals(
             {name: a.column(name).combine_chunks() for name in family.columns_a},
@@ -42,6 +49,17 @@ def dry_run(previous: Plan | None, plan: Plan) -> None:
             1,
             texts,
         )
+
+
+def _filters(plan: Plan) -> frozenset[tuple[int, str]]:
+    """Return stream id and text of the filters of a plan."""
+    sides = [((f.stream_a, f.filters_a), (f.stream_b, f.filters_b)) for f in plan.families]
+    return frozenset((stream, f.sql) for both in sides for stream, filters in both for f in filters)
+
+
+def _residuals(plan: Plan) -> frozenset[tuple[str, str]]:
+    """Return family id and text of the residual predicates of a plan."""
+    return frozenset((f.id, q.residual) for f in plan.families for q in f.queries if q.residual)
 
 
 def _one_row(stream: Stream) -> pa.Table:

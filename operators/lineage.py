@@ -201,17 +201,25 @@ class SideLineage:
                 terms = self.terms.get(query.id, ()) if readable else ()
                 group = (query.since_version, terms)
                 groups[group] = groups.get(group, 0) | 1 << number
+        epochs = segment.epochs() if segment.epoch is None else None
+        none = self.all_queries
         for (since, terms), members in groups.items():
-            entitled = segment.epochs() >= since
+            without = self.all_queries & ~members
+            if since > segment.epoch_max and not terms:
+                # Mostly so: a batch's rows came under one version, and a new query asks for none of them.
+                none &= without
+                continue
+            entitled = np.zeros(len(segment), dtype=np.bool_) if epochs is None else epochs >= since
             if terms:
                 entitled |= rows_of_terms(segment, terms, kept)
-            without = self.all_queries & ~members
             if entitled.all():
                 continue
             if not entitled.any():
-                parts.append(RowClasses(None, (without,)))
+                none &= without
             else:
                 parts.append(RowClasses(entitled.astype(np.int64), (without, self.all_queries)))
+        if none != self.all_queries:
+            parts.append(RowClasses(None, (none,)))
         return parts
 
 

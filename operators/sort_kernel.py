@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numba import types
 
-from operators.kernel_types import BOOLS_READ, INT64, INT64S, INT64S_READ
+from operators.kernel_types import BOOLS_READ, INT64, INT64S, INT64S_READ, TWO_INT64S
 from operators.keys import Bools, Int64s
 
 _BYTES = 8
@@ -42,9 +41,7 @@ def _sorted_by(key: Int64s, order: Int64s) -> Int64s:
     return sorted_rows
 
 
-@numba.njit(
-    types.Tuple((INT64S, INT64S))(INT64S_READ, INT64S_READ, BOOLS_READ, INT64), nogil=True, cache=True
-)
+@numba.njit(TWO_INT64S(INT64S_READ, INT64S_READ, BOOLS_READ, INT64), nogil=True, cache=True)
 def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -> tuple[Int64s, Int64s]:
     """Order rows by (bucket, key, row number).
 
