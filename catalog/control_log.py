@@ -36,7 +36,6 @@ _RECORDS = (
 )
 _VERSION_AT = select(func.max(_p.version)).where(_p.seq <= bindparam("seq"))
 _LATEST_VERSION = select(func.max(_p.version))
-_VERSIONS = select(_p.version, _p.seq, _p.created_at_us).order_by(_p.version)
 _DOCUMENT = select(_p.document).where(_p.version == bindparam("version"))
 
 _NO_LIMIT = 2**62
@@ -92,6 +91,8 @@ class ControlLogStore(StorePart):
                     created_at_us=now_us,
                 )
             )
+            if plan is not None:
+                self._remember(plan)
         return record
 
     def control_head(self) -> int:
@@ -157,11 +158,6 @@ class ControlLogStore(StorePart):
                 return None
             return self._plan(connection, version)
 
-    def plan_versions(self) -> tuple[tuple[int, int, int], ...]:
-        """Return (version, number in the log, wall clock µs UTC) of all plans, by version."""
-        with self._database.read() as connection:
-            return tuple((row.version, row.seq, row.created_at_us) for row in connection.execute(_VERSIONS))
-
     def _record(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> ControlRecord:
         """Record of a row of ``_RECORDS``."""
         if row.plan_version is not None:
@@ -186,10 +182,16 @@ class ControlLogStore(StorePart):
                 )
             raise PlanVersionNotFound(f"plan version {version} does not exist")
         plan = decode(Plan, document)
-        # What a transaction sees of its own may be rolled back, and its version given to another plan.
-        if not self._database.in_transaction:
+        self._remember(plan)
+        return plan
+
+    def _remember(self, plan: Plan) -> None:
+        """Keep a plan; one that a transaction sees may be rolled back, and its version given to another."""
+
+        def remember() -> None:
             with self._plans_lock:
-                self._plans[version] = plan
+                self._plans[plan.version] = plan
                 while len(self._plans) > _PLANS_KEPT:
                     self._plans.popitem(last=False)
-        return plan
+
+        self._database.after_commit(remember)

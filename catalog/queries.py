@@ -73,13 +73,13 @@ class QueryStore(StorePart):
             return next_id(connection, "query")
 
     def add_query(
-        self, query: Query, version: int = 0, *, series: int | None = None, missing: tuple[str, ...] = ()
+        self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
     ) -> QueryRecord:
         """Add a running query.
 
         Args:
             query: The query, its id from ``reserve_query_id``.
-            version: Plan version that activates it; 0 if it is set later.
+            version: Plan version that activates it.
             series: Series that it continues; None starts one.
             missing: What earlier rows lack for it (``QueryRecord.missing``).
 
@@ -119,23 +119,6 @@ class QueryStore(StorePart):
                 )
             )
         return record
-
-    def set_query_version(self, query_id: int, version: int) -> None:
-        """Set the plan version that activates a query.
-
-        Args:
-            query_id: The query.
-            version: The plan version.
-
-        Raises:
-            QueryNotFound: No query has that id.
-        """
-        with self._database.write() as connection:
-            changed = connection.execute(
-                update(tables.queries).where(_q.id == query_id).values(added_version=version)
-            )
-            if changed.rowcount != 1:
-                raise QueryNotFound(f"query {query_id} does not exist")
 
     def queries(self) -> tuple[QueryRecord, ...]:
         """Return the running queries, by id."""

@@ -15,7 +15,7 @@ def test_an_empty_log_has_no_head_and_no_plan(store: Store) -> None:
     assert store.control(0) == ()
     assert store.plan_at(5) is None
     assert store.latest_plan() is None
-    assert store.plan_versions() == ()
+    assert store.kept_plan(1) is None
 
 
 def test_records_come_back_in_order_and_in_ranges(store: Store) -> None:
@@ -47,7 +47,7 @@ def test_the_plan_in_force_follows_the_position(store: Store) -> None:
     ]
     assert store.latest_plan() == plan(2, queries=2)
     assert store.plan_version(1) == plan(1)
-    assert [(version, seq) for version, seq, _ in store.plan_versions()] == [(1, 2), (2, 4)]
+    assert [(r.plan.version, r.seq) for r in store.control(0) if r.plan] == [(1, 2), (2, 4)]
 
 
 def test_a_plan_is_decoded_once(store: Store) -> None:

@@ -25,14 +25,6 @@ def test_a_query_is_found_by_name_and_id(store: Store, sides: tuple[Stream, Stre
     assert store.queries() == (record,)
 
 
-def test_its_version_can_be_set_afterwards(store: Store, sides: tuple[Stream, Stream]) -> None:
-    record = add_query(store, "q1", *sides, version=0)
-    store.set_query_version(record.query.id, 4)
-    assert store.query("q1").added_version == 4
-    with pytest.raises(QueryNotFound):
-        store.set_query_version(99, 4)
-
-
 def test_a_name_is_taken_while_the_query_runs(store: Store, sides: tuple[Stream, Stream]) -> None:
     first = add_query(store, "q1", *sides)
     with pytest.raises(NameTaken, match='query "Q1" exists already'):
@@ -70,9 +62,9 @@ def test_an_unknown_name_gets_the_nearest_one_as_a_hint(store: Store, sides: tup
 def test_an_id_is_reserved_before_use_and_used_once(store: Store, sides: tuple[Stream, Stream]) -> None:
     for unreserved in (0, 1):
         with pytest.raises(InvariantBroken, match="was not reserved"):
-            store.add_query(query("q1", *sides, query_id=unreserved))
+            store.add_query(query("q1", *sides, query_id=unreserved), 1)
     reserved = store.reserve_query_id()
-    store.add_query(query("q1", *sides, query_id=reserved))
+    store.add_query(query("q1", *sides, query_id=reserved), 1)
     with pytest.raises(InvariantBroken):
-        store.add_query(query("q2", *sides, query_id=reserved))
+        store.add_query(query("q2", *sides, query_id=reserved), 1)
     assert [r.query.name for r in store.queries()] == ["q1"]

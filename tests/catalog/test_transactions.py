@@ -19,7 +19,7 @@ def everything(store: Store) -> tuple[object, ...]:
         store.streams(),
         store.all_queries(),
         store.control(0),
-        store.plan_versions(),
+        store.latest_plan(),
         store.inputs(1),
         store.current_epoch(),
         store.manifests(0, 100),
