@@ -76,21 +76,14 @@ class PlacedWord:
     all_queries: int
     _masks: dict[int, int] = field(default_factory=dict)
 
-    def classify(self, values: Words) -> RowClasses:
-        """Find the classes of rows with these words."""
-        shift = (self.live & -self.live).bit_length() - 1
-        if self.live >> shift < 1 << DIRECT_BITS:
-            codes = ((values & np.uint64(self.live)) >> np.uint64(shift)).astype(np.int64)
-            present = np.flatnonzero(np.bincount(codes, minlength=1))
-            numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
-            numbering[present] = np.arange(len(present))
-            masks = tuple(self._mask(int(value) << shift) for value in present)
-            codes = numbering[codes]
-        else:
-            distinct, inverse = np.unique(values & np.uint64(self.live), return_inverse=True)
-            masks = tuple(self._mask(int(value)) for value in distinct)
-            codes = inverse.astype(np.int64)
-        return RowClasses(codes if len(masks) > 1 else None, masks or (self._mask(0),))
+    def classify(self, segment: Segment) -> RowClasses:
+        """Find the classes of a segment's rows by this word."""
+        # Which rows are alike does not depend on the queries, so it outlives the plan version.
+        live, codes, values = segment.alike.get(self.number, (0, None, ()))
+        if live != self.live:
+            codes, values = _alike(segment.lineage_word(self.number), self.live)
+            segment.alike[self.number] = (self.live, codes, values)
+        return RowClasses(codes, tuple(self._mask(value) for value in values))
 
     def _mask(self, value: int) -> int:
         known = self._masks.get(value)
@@ -160,7 +153,7 @@ class SideLineage:
         placed = self._places(segment.filters)
         classes = RowClasses(None, (placed.candidates,))
         for word in placed.words:
-            classes = _combine(classes, word.classify(segment.lineage_word(word.number)))
+            classes = _combine(classes, word.classify(segment))
         if any(query.since_version > segment.epoch_min for query in self.queries):
             for part in self._by_epoch(segment, kept):
                 classes = _combine(classes, part)
@@ -221,6 +214,23 @@ class SideLineage:
         if none != self.all_queries:
             parts.append(RowClasses(None, (none,)))
         return parts
+
+
+def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
+    """Number the values that rows have in the live bits of a word; None for the codes if it is one value."""
+    shift = (live & -live).bit_length() - 1
+    if live >> shift < 1 << DIRECT_BITS:
+        codes = ((values & np.uint64(live)) >> np.uint64(shift)).astype(np.int64)
+        present = np.flatnonzero(np.bincount(codes, minlength=1))
+        numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
+        numbering[present] = np.arange(len(present))
+        found = tuple(int(value) << shift for value in present)
+        codes = numbering[codes]
+    else:
+        distinct, inverse = np.unique(values & np.uint64(live), return_inverse=True)
+        found = tuple(int(value) for value in distinct)
+        codes = inverse.astype(np.int64)
+    return codes if len(found) > 1 else None, found or (0,)
 
 
 def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, ...]]) -> SideLineage:

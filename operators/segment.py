@@ -69,6 +69,7 @@ class Segment:
         epoch_max: Largest plan version of a row.
         id: Name in the state store; empty until it is stored.
         stored_bytes: Length of the stored form, of a cut its share; 0 until it is stored.
+        alike: What ``operators.lineage`` found out last about the rows' lineage words, by word.
     """
 
     rows: pa.RecordBatch
@@ -76,6 +77,7 @@ class Segment:
     filters: tuple[int, ...]
     id: str = ""
     stored_bytes: int = 0
+    alike: dict[int, tuple[int, Int64s | None, tuple[int, ...]]] = field(default_factory=dict, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
     pos: Int64s = field(init=False)
