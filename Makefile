@@ -3,7 +3,7 @@
 #   make demo [ARGS=--once]   real streams, a dozen queries, one Spark job
 #   make test                 lint and the tests
 #   make test-slow            the long tests too
-#   make bench                the benchmarks
+#   make bench [ARGS=...]     Sluice beside its peers, hours; without ARGS every other benchmark after it
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
@@ -59,7 +59,8 @@ test-slow: lint
 	@$(BIN)/python -m pytest -m "not bench"
 
 bench: setup
-	@$(BIN)/python -m pytest -m bench -s
+	@$(BIN)/python -m tests.bench.peers $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m pytest -m bench -s)
 
 bench-paper: setup
 	@$(BIN)/python -m tests.bench.paper

@@ -1,0 +1,83 @@
+"""The files that every engine reads: Parquet by batch, and one CSV file per stream of the same rows.
+
+    <root>/<streams>/A/part-00000.parquet ...      ts, k, v; one file is one batch
+    <root>/<streams>/B/part-00000.parquet ...
+    <root>/<streams>/csv/A.csv, B.csv              us, k, v; written where a peer asks for it
+
+Flink's and Pathway's PyPI packages read no Parquet. They get one file per stream: Flink's file source hands
+several files of a stream to its readers in no set order, and rows that come late are lost without a word.
+Pathway wants a header, Flink cannot skip one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.bench.peers.workloads import SECOND_US, START_US, STREAMS, Streams
+
+_WRITTEN = "streams.json"
+
+
+def write_streams(root: Path, streams: Streams) -> Path:
+    """Write both streams' files, unless they are there already, and return their directory."""
+    directory = root / streams.name
+    done = directory / _WRITTEN
+    if done.exists() and json.loads(done.read_text(encoding="utf-8")) == asdict(streams):
+        return directory
+    shutil.rmtree(directory, ignore_errors=True)
+    per_file = streams.rows // streams.files
+    for seed, name in enumerate(STREAMS):
+        rng = np.random.default_rng(seed)
+        ranks = _ranks(streams)
+        (directory / name).mkdir(parents=True)
+        for number in range(streams.files):
+            places = np.arange(number * per_file, (number + 1) * per_file, dtype=np.int64)
+            table = pa.table(
+                {
+                    "ts": pa.array(START_US + places * SECOND_US // streams.rate_per_s, pa.timestamp("us")),
+                    "k": _keys(streams, rng, per_file, ranks),
+                    "v": rng.random(per_file),
+                }
+            )
+            pq.write_table(table, directory / name / f"part-{number:05d}.parquet")
+    done.write_text(json.dumps(asdict(streams)), encoding="utf-8")
+    return directory
+
+
+def _ranks(streams: Streams) -> np.ndarray | None:
+    """Return the distribution function over the keys, or None where they are uniform."""
+    if streams.zipf is None:
+        return None
+    weights = np.arange(1, streams.keys + 1, dtype=np.float64) ** -streams.zipf
+    return np.cumsum(weights / weights.sum())
+
+
+def _keys(streams: Streams, rng: np.random.Generator, rows: int, ranks: np.ndarray | None) -> np.ndarray:
+    if ranks is None:
+        return rng.integers(0, streams.keys, rows)
+    return np.minimum(np.searchsorted(ranks, rng.random(rows)), streams.keys - 1)
+
+
+def write_csv(directory: Path, *, header: bool) -> Path:
+    """Write each stream as one CSV file in event-time order, with µs as numbers; return their directory."""
+    copies = directory / ("csv-with-header" if header else "csv")
+    copies.mkdir(exist_ok=True)
+    with duckdb.connect() as connection:
+        for name in STREAMS:
+            finished, unfinished = copies / f"{name}.csv", copies / f"{name}.unfinished"
+            if finished.exists():
+                continue
+            connection.execute(
+                f"COPY (SELECT epoch_us(ts) AS us, k, v FROM '{directory / name}/*.parquet' ORDER BY us) "
+                f"TO '{unfinished}' (FORMAT csv, HEADER {str(header).lower()})"
+            )
+            unfinished.rename(finished)
+    return copies

@@ -1,0 +1,86 @@
+"""Spark's own stream-stream joins: one of the largest window, one for all queries by hand, or one for each.
+
+By hand is what an engineer would write: one join of the largest window, then a filter per query. The counts
+of the filters are observed on the way into a sink that keeps nothing, so that nothing is written, where
+Sluice writes every result; that favours Spark.
+
+Run as a process of its own: ``python -m tests.bench.peers.spark_join JOB.json``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
+
+from tests.bench.peers.job import Job, Ran, answer, read_job
+from tests.bench.peers.spark_session import finish, observed, read_stream, spark_session, start, versions
+from tests.bench.peers.workloads import Query
+
+
+def _side(spark: SparkSession, job: Job, name: str, below: float | None) -> DataFrame:
+    rows = read_stream(spark, job, name, job.options["files_per_batch"])
+    if below is not None:
+        rows = rows.where(F.col("v") < below)
+    return rows.select(
+        F.col("ts").cast("timestamp").alias(f"{name}_ts"),
+        F.col("k").alias(f"{name}_k"),
+        F.col("v").alias(f"{name}_v"),
+    ).withWatermark(f"{name}_ts", "0 seconds")
+
+
+def _join(spark: SparkSession, job: Job, query: Query) -> DataFrame:
+    a, b = (_side(spark, job, *side) for side in (("A", query.a_below), ("B", query.b_below)))
+    window = F.expr(f"INTERVAL {query.window_us} MICROSECONDS")
+    near = (F.col("A_ts") > F.col("B_ts") - window) & (F.col("A_ts") < F.col("B_ts") + window)
+    return a.join(b, (F.col("A_k") == F.col("B_k")) & near)
+
+
+def _each(spark: SparkSession, job: Job) -> list[DataFrame]:
+    """Return a join per query."""
+    return [
+        observed(_join(spark, job, query).select("A_ts", "B_ts", "A_k"), {query.name: F.lit(True)})
+        for query in job.queries
+    ]
+
+
+def _by_hand(spark: SparkSession, job: Job) -> DataFrame:
+    """Return one join of the largest window with a filter per query."""
+    largest = Query("largest", max(q.window_us for q in job.queries))
+    distance = F.abs(F.unix_micros("A_ts") - F.unix_micros("B_ts"))
+    joined = _join(spark, job, largest).withColumn("distance", distance)
+    return observed(joined, {q.name: _condition(q) for q in job.queries})
+
+
+def _condition(query: Query) -> Column:
+    condition = F.col("distance") < query.window_us
+    if query.a_below is not None:
+        condition &= F.col("A_v") < query.a_below
+    if query.b_below is not None:
+        condition &= F.col("B_v") < query.b_below
+    return condition
+
+
+def run(job: Job) -> Ran:
+    """Run the job's queries to their end."""
+    with spark_session(job, rocksdb=job.options["rocksdb"]) as spark:
+        began_s = time.time()
+        by_hand = job.options["sharing"] == "hand"
+        frames = [_by_hand(spark, job)] if by_hand else _each(spark, job)
+        running = [start(frame, job, f"join-{number}") for number, frame in enumerate(frames)]
+        ended_s, batches, counts = finish(running)
+        results = {name: count for of_one in counts for name, count in of_one.items()}
+        return Ran(
+            results=results,
+            input_rows=sum(b.rows for b in batches[0]),
+            job_s=ended_s - began_s,
+            batches=batches,
+            paced=True,
+            versions=versions(spark),
+        )
+
+
+if __name__ == "__main__":
+    answer(run(read_job(sys.argv[1])))
