@@ -17,8 +17,9 @@ takes effect at a micro-batch boundary, without a restart of the job.
 * **Errors** are problem details (RFC 9457) with a stable `type`, a `hint` and, in `errors`, where the fault
   is.
 * **Mutations** take an `Idempotency-Key`: repeated under it within a day, a request gets the first answer
-  again. For changes of queries that holds also after a crash of the service between change and answer; for
-  other mutations the key guards against a lost answer alone.
+  again. What changes streams, queries or the plan is kept with its answer, so that this holds also after a
+  crash of the service between change and answer; posted events are kept once. What is done to the engine is
+  done again.
 * **Changes of the plan** take `If-Match` with the plan version they were made for, and `wait` in seconds.
 * **Collections** page with `after` and `limit`; `next_cursor` is the next `after`.
 * **Values**: timestamps are ISO 8601 with `Z` and microseconds, decimals are strings, and the doubles that

@@ -3,8 +3,12 @@
 A parameter that the route does not know is refused rather than ignored, since a misspelt ``limit`` would
 otherwise pass for the default. A mutation with an ``Idempotency-Key`` is done once: repeated, it gets the
 first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; what failed changed
-nothing and may be tried again. A route that has the mutation in hand keeps its answer in the same transaction
-(``Once.keep``), so that a crash cannot come between them; for the others it is kept behind the mutation.
+nothing and may be tried again.
+
+What changes the catalog (streams, queries, migrations) keeps its answer in its transaction (``Once.keep``),
+so that no crash can come between them. Posted events are in a database of their own, which keeps a receipt
+with them. What is done to the engine is done to a process: after a crash it is another one, and doing it
+again is what was meant.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         report: The report.
 
     Returns:
-        ``cost`` of the plan, ``costs`` of every strategy by name, ``decided_by``; ``chain`` if one was given.
+        ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
+        ``chain`` if one was given.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),
@@ -83,11 +84,10 @@ def rounded(value: float) -> float:
 
 
 def _alternative(report: FamilyReport, alternative: Alternative) -> dict[str, Any]:
-    plan = next(a for a in report.alternatives if a.name == report.family.strategy)
     decision = None
-    if alternative is not plan:
+    if alternative is not report.planned:
         by_memory = report.family.strategy == "mem-opt"
-        decision = decisive(plan, alternative, report.objective, by_memory=by_memory)
+        decision = decisive(report.planned, alternative, report.objective, by_memory=by_memory)
     return cost_document(alternative.cost) | {
         "joins": [
             {"id": join.id, "boundaries_s": {side: _boundaries_s(join, side) for side in SIDES}}

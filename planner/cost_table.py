@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from catalog.values.statistics import Measure
 from planner.display import FamilyText
-from planner.explain import Alternative, Decision, FamilyReport, decisive
+from planner.explain import PLANNED, Alternative, Decision, FamilyReport, decisive
 from planner.families import SIDES
 
 _HEAD = ("strategy", "memory rows", "memory bytes", "comparisons/s", "cpu s/s", "set apart by")
@@ -18,7 +18,8 @@ _HEAD = ("strategy", "memory rows", "memory bytes", "comparisons/s", "cpu s/s", 
 def cost_table(report: FamilyReport) -> list[str]:
     """Return the costs of all strategies of a family as lines of text.
 
-    The last column names, for each alternative, the term by which it differs most from the chosen one, in the
+    A plan that its strategy would not choose now (one that is pinned, for example) has a line of its own. The
+    last column names, for each alternative, the term by which it differs most from the chosen one, in the
     direction in which its total differs; a negative difference speaks for the alternative.
 
     Args:
@@ -28,8 +29,10 @@ def cost_table(report: FamilyReport) -> list[str]:
         Lines without line breaks.
     """
     rows = [_HEAD]
-    chosen = next(a for a in report.alternatives if a.name == report.family.strategy)
-    for alternative in (*report.alternatives, *([report.given] if report.given is not None else [])):
+    chosen = report.planned
+    others = [] if chosen in report.alternatives else [chosen]
+    others += [] if report.given is None else [report.given]
+    for alternative in (*report.alternatives, *others):
         cost = alternative.cost
         rows.append(
             (
@@ -53,14 +56,17 @@ def cost_table(report: FamilyReport) -> list[str]:
 
 def decision_text(report: FamilyReport) -> str:
     """Return in a sentence what sets the plan of a family apart from the next best alternative."""
+    strategy = report.family.strategy
     aim = {"mem-opt": "fewest rows", "cpu-opt": f"least CPU of all chains, {report.objective} model"}
-    asked = aim.get(report.family.strategy, "as asked for")
+    asked = aim.get(strategy, "as asked for")
+    if report.planned.name == PLANNED:
+        asked = "boundaries pinned or left" if report.family.given else f"{strategy} by other statistics"
     decision = report.decided_by
     if decision is None:
-        return f"{report.family.strategy} ({asked}): every strategy costs the same"
+        return f"{report.planned.name} ({asked}): every strategy costs the same"
     verdict = "decided" if decision.chosen_total <= decision.other_total else f"beaten by {decision.against}"
     return (
-        f"{report.family.strategy} ({asked}): {verdict} by {decision.term.replace('_', ' ')}, "
+        f"{report.planned.name} ({asked}): {verdict} by {decision.term.replace('_', ' ')}, "
         f"{_number(decision.chosen)} {decision.unit} against {_number(decision.other)} of {decision.against}"
     )
 

@@ -29,6 +29,8 @@ UNITS: Mapping[CostModelName, Unit] = {"paper": "comparisons/s", "calibrated": "
 
 #: Name of a chain that was asked for beside the strategies.
 GIVEN_CHAIN = "chain"
+#: Name of the plan where it is not what its strategy would choose now.
+PLANNED = "plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Alternative:
     """One way to answer a family.
 
     Attributes:
-        name: Strategy, or ``chain`` for boundaries that were given.
+        name: Strategy; ``chain`` for boundaries that were given, ``plan`` for those of a plan that no
+            strategy chooses.
         joins: Its joins.
         cost: What they cost.
     """
@@ -115,9 +118,11 @@ class FamilyReport:
         family: The family as planned.
         rates: What its costs rest on.
         objective: Model that decides where CPU does.
-        cost: Cost of the plan.
+        planned: The plan: named for its strategy where that would choose the same now, else ``plan``. It
+            would not where the chain is pinned, where departed queries left boundaries in it, or where it
+            was chosen by other statistics.
         slices: Cost by slice: join id, side, start in µs.
-        alternatives: Every strategy, in the order of their table; that of the plan has the plan's joins.
+        alternatives: Every strategy with the joins that it would choose now, in the order of their table.
         given: The chain that was asked for, if one was.
         decided_by: What sets the plan apart from the next best alternative; None if all cost the same.
     """
@@ -125,11 +130,16 @@ class FamilyReport:
     family: FamilyPlan
     rates: FamilyRates
     objective: CostModelName
-    cost: Cost
+    planned: Alternative
     slices: Mapping[tuple[str, SideName, int], SliceCost]
     alternatives: tuple[Alternative, ...]
     given: Alternative | None
     decided_by: Decision | None
+
+    @property
+    def cost(self) -> Cost:
+        """Cost of the plan."""
+        return self.planned.cost
 
 
 def explain_family(
@@ -157,16 +167,16 @@ def explain_family(
         return Alternative(name, tuple(joins), family_cost(planned, rates, models.paper, models.calibrated))
 
     unplanned = Family(family.id, family.queries, family.filters_a, family.filters_b)
-    chosen = costed(family.strategy, family.joins)
     alternatives = tuple(
-        chosen if strategy == family.strategy else costed(strategy, choose(unplanned, rates, models.deciding))
-        for strategy, choose in STRATEGIES.items()
+        costed(strategy, choose(unplanned, rates, models.deciding)) for strategy, choose in STRATEGIES.items()
     )
+    own = next(a for a in alternatives if a.name == family.strategy)
+    planned = own if own.joins == family.joins else costed(PLANNED, family.joins)
     return FamilyReport(
         family=family,
         rates=rates,
         objective=models.objective,
-        cost=chosen.cost,
+        planned=planned,
         slices={
             (join.id, side, start): _slice_cost(load, models)
             for join in family.joins
@@ -174,7 +184,7 @@ def explain_family(
         },
         alternatives=alternatives,
         given=costed(GIVEN_CHAIN, given) if given else None,
-        decided_by=_decided_by(family.strategy, chosen, alternatives, models.objective),
+        decided_by=_decided_by(family.strategy, planned, alternatives, models.objective),
     )
 
 

@@ -10,7 +10,7 @@ from the queries, as in every chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from catalog.values.boundaries import Boundaries
@@ -39,6 +39,16 @@ def boundaries_of(family: FamilyPlan) -> Boundaries:
         return Boundaries()
     a, b = (tuple(s.w_end_us for s in side_chain(family.joins[0], side)) for side in SIDES)
     return Boundaries(a, b)
+
+
+def kept_families(previous: Plan | None, anew: Collection[str]) -> frozenset[str]:
+    """Return the ids of the families in force that are not to be planned anew."""
+    return frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(anew)
+
+
+def given_families(previous: Plan | None) -> frozenset[str]:
+    """Return the ids of the families in force whose boundaries are not just those of their strategy."""
+    return frozenset() if previous is None else frozenset(f.id for f in previous.families if f.given)
 
 
 def left_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict[str, Boundaries]:

@@ -8,7 +8,7 @@ Nothing is changed: previewing and planning are one function of the same values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -72,6 +72,7 @@ def preview(
     held_bytes: HeldRows | None = None,
     pinned: ByFamily = NO_BOUNDARIES,
     left: ByFamily = NO_BOUNDARIES,
+    keep: Collection[str] = (),
 ) -> Preview:
     """Plan queries and say what would come of it.
 
@@ -88,6 +89,7 @@ def preview(
         held_bytes: The same in encoded bytes.
         pinned: Boundaries of families whose chain is cut by hand, by family id.
         left: Boundaries that departed queries left, by family id.
+        keep: Ids of families whose joins stay as they are while their queries do.
 
     Returns:
         The preview.
@@ -105,6 +107,7 @@ def preview(
         model=models.deciding,
         pinned=pinned,
         left=left,
+        keep=keep,
     )
     reports = []
     for family in plan.families:

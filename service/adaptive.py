@@ -17,7 +17,7 @@ Statistics that the job has not measured itself, or that are old or rest on few 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -28,11 +28,11 @@ from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.statistics import Profile
 from planner.build_plan import STRATEGIES
 from planner.costs.family_cost import family_cost
-from planner.diff import JoinKey, Shape, diff, rows_moved, shapes
 from planner.explain import CostModelName, CostModels, terms
-from planner.families import SIDES, Family
+from planner.families import Family
 from planner.rates import FamilyRates, family_rates
 from service.calibration import calibration_of
+from service.migration_price import Moved, migration_price, moved_by
 from service.profile import profile_from, recent_manifests
 from service.settings import Settings
 from service.versions import Versions
@@ -75,21 +75,6 @@ class AdaptivePolicy:
             max_age_s=settings.adaptive_max_age_s,
             min_batches=settings.adaptive_min_batches,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What a migration takes out of one slice and puts into another, at most.
-
-    Attributes:
-        rows: Rows.
-        segments: Segments they lie in.
-        bytes: Their encoded bytes.
-    """
-
-    rows: float = 0.0
-    segments: float = 0.0
-    bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,26 +148,6 @@ def worth_migrating(
     return Decision(reason == "pays", reason, in_force_per_s, best_per_s, gain, saved, price)
 
 
-def migration_price(moved: Moved, objective: CostModelName, constants: Calibration) -> float:
-    """Return what a migration costs, in the unit of the model that decides.
-
-    Calibrated: every row is filtered on its way and stored again, at most (a merge stores nothing). In
-    the paper's model a row that changes its slice is compared once, as in cross-purge, and storing is free.
-
-    Args:
-        moved: What moves.
-        objective: Model that decides.
-        constants: Of this machine.
-    """
-    if objective == "paper":
-        return moved.rows
-    return (
-        moved.rows * constants.per_moved_row
-        + moved.segments * constants.per_stored_segment
-        + moved.bytes * constants.per_stored_byte
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What things cost.
@@ -229,41 +194,6 @@ def proposal(
         prices.cost_per_s(family, rates), prices.cost_per_s(wanted, rates), price, policy
     )
     return Proposal(family, wanted.joins, moved, decision)
-
-
-def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) -> Moved:
-    """Return what would move if one family were joined in another way.
-
-    Args:
-        plan: Plan in force.
-        wanted: The family with its other joins.
-        slices: What slices hold.
-    """
-    families = tuple(wanted if f.id == wanted.id else f for f in plan.families)
-    steps = diff(plan, replace(plan, families=families))
-    before = {key: shape for key, shape in shapes(plan).items() if key[0] == wanted.id}
-    held = {(s.family, s.join, s.side, s.slice): s for s in slices}
-
-    def amount(of: Callable[[SliceCounters], int]) -> float:
-        # Linear in what slices hold, so segments and bytes are shared out as rows are.
-        return rows_moved(_filled(before, {key: of(counters) for key, counters in held.items()}), steps)
-
-    return Moved(amount(lambda s: s.rows), amount(lambda s: s.segments), amount(lambda s: s.bytes))
-
-
-def _filled(
-    joins: Mapping[JoinKey, Shape], amounts: Mapping[tuple[str, str, str, int], int]
-) -> dict[JoinKey, Shape]:
-    filled = {}
-    for (family, join), shape in joins.items():
-        for side in SIDES:
-            pieces = tuple(
-                replace(piece, rows=float(amounts.get((family, join, side, number), 0)))
-                for number, piece in enumerate(shape.side(side), start=1)
-            )
-            shape = shape.with_side(side, pieces)
-        filled[family, join] = shape
-    return filled
 
 
 def is_known(rates: FamilyRates, *, oldest_us: int) -> bool:
@@ -373,7 +303,6 @@ class Adaptive:
 
     def _append(self, plan: Plan, ripe: Sequence[Proposal], profile: Profile, prices: Prices) -> Plan | None:
         cause = cause_of(ripe, prices.models.objective)
-        anew = {p.family.id for p in ripe}
         with self.store.transaction():
             latest = self.store.latest_plan()
             if latest is None or latest.version != plan.version:
@@ -385,7 +314,7 @@ class Adaptive:
                 cause=cause,
                 actor="service",
                 profile=profile,
-                keep=frozenset(f.id for f in plan.families) - anew,
+                anew=frozenset(p.family.id for p in ripe),
             )
         log.info("plan adapted", extra={"plan_version": appended.version, "cause": cause})
         return appended

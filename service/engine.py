@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 import shutil
+import subprocess
 import threading
 import time
 import uuid
@@ -36,6 +37,7 @@ from service.data_dir import DataDir
 from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
 from service.job import JobOptions, jvm_pid, start_job, start_session
+from service.query_end import QueryDied, SparkQuery, wait_for_end
 from service.settings import Settings
 from service.sinks.result_files import ResultWriter
 
@@ -207,6 +209,12 @@ class Engine:
                 if failures >= MAX_FAILURES_AT_A_BATCH or not isinstance(error, EngineFailed):
                     return
                 time.sleep(RESTART_DELAY_S)
+            except Exception as error:
+                # The thread ends here: nobody would see it, and the state would stay "running".
+                self._end_session()
+                self._set_state("failed", f"{type(error).__name__}: {error}")
+                log.exception("engine failed unexpectedly")
+                return
             else:
                 return
 
@@ -218,8 +226,8 @@ class Engine:
                 assert self._query is not None
                 if self._stopping:
                     self._query.stop()
-                self._query.awaitTermination()
-            except (Py4JError, PySparkException, OSError) as error:
+                wait_for_end(SparkQuery(self._query), bounded=self.bounded, stopping=lambda: self._stopping)
+            except (Py4JError, PySparkException, OSError, QueryDied) as error:
                 if self._stopping:
                     return
                 trace = str(error)
@@ -329,7 +337,7 @@ class Engine:
                     process.stdin.close()
                 try:
                     process.wait(timeout=30)
-                except TimeoutError:
+                except subprocess.TimeoutExpired:
                     process.kill()
         SparkContext._gateway = None
         SparkContext._jvm = None

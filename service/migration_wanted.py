@@ -19,8 +19,9 @@ from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.display import family_text
 from planner.explicit_steps import stepped_boundaries
+from planner.families import families
 from planner.family_names import UnknownFamily, family_named, family_titles
-from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of
+from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
 from service.migration_document import MigrationRequest
 from service.objective import Objective
 from service.plan_record import record_in
@@ -39,10 +40,12 @@ class Wanted:
     Attributes:
         objective: In force from the next version on.
         left: Boundaries of departed queries that stay, by family id.
+        anew: Ids of the families that it is about; the others keep their chains.
     """
 
     objective: Objective
     left: ByFamily
+    anew: frozenset[str]
 
 
 def wanted_by(
@@ -67,18 +70,22 @@ def wanted_by(
         NoSharedChain: The family has no one chain.
         UnknownPlanVersion: The history has no such version.
     """
+    anew: frozenset[str] = frozenset()
     if request.on_leave is not None:
         objective = replace(objective, on_leave=request.on_leave)
+        anew = given_families(previous)  # Under another policy, what was left there may go.
     if request.cleanup:
-        return Wanted(replace(objective, pinned={}), NO_BOUNDARIES)
+        return Wanted(replace(objective, pinned={}), NO_BOUNDARIES, given_families(previous))
     if request.rollback_to is not None:
-        return Wanted(_rolled_back(objective, store, request.rollback_to, queries), NO_BOUNDARIES)
+        rolled_back = _rolled_back(objective, store, request.rollback_to, queries)
+        return Wanted(rolled_back, NO_BOUNDARIES, frozenset(families(queries)))
     if request.steps:
-        return _stepped(request, objective, previous, queries)
-    objective, anew = objective.with_strategies(
+        stepped = _stepped(request, objective, previous, queries)
+        return replace(stepped, anew=stepped.anew | anew)
+    objective, concerned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
-    return Wanted(objective, objective.left(previous, queries, anew))
+    return Wanted(objective, objective.left(previous, queries, concerned), concerned | anew)
 
 
 def _stepped(
@@ -103,7 +110,7 @@ def _stepped(
                 tuple(at for at in left[family].a if at in ends.a),
                 tuple(at for at in left[family].b if at in ends.b),
             )
-    return Wanted(replace(objective, pinned=pinned), left)
+    return Wanted(replace(objective, pinned=pinned), left, frozenset(asked))
 
 
 def _with_waiting(ends: Boundaries, pinned: Boundaries | None, before: Boundaries) -> Boundaries:

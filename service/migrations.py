@@ -22,7 +22,7 @@ from catalog.values.query import Query
 from planner.diff import diff
 from planner.explain import CostModels, FamilyReport
 from planner.family_names import by_family
-from planner.kept_boundaries import NO_BOUNDARIES
+from planner.kept_boundaries import NO_BOUNDARIES, given_families, kept_families
 from planner.preview import Preview, explain_plan, moved, preview
 from planner.primitive_document import short_documents
 from service.calibration import calibration_of
@@ -192,7 +192,12 @@ class Migrations:
             if not objective.left(previous, queries):
                 return None
             plan = self.versions.append(
-                queries, previous, calibration_of(store), cause="cleanup", left=NO_BOUNDARIES
+                queries,
+                previous,
+                calibration_of(store),
+                cause="cleanup",
+                anew=given_families(previous),
+                left=NO_BOUNDARIES,
             )
         log.info("chains cleaned up", extra={"plan_version": plan.version})
         return plan
@@ -214,7 +219,13 @@ class Migrations:
             wanted = self._wanted(request, previous, queries)
             self.versions.objective = wanted.objective
             plan = self.versions.append(
-                queries, previous, calibration_of(store), cause=request.cause, actor=actor, left=wanted.left
+                queries,
+                previous,
+                calibration_of(store),
+                cause=request.cause,
+                actor=actor,
+                anew=wanted.anew,
+                left=wanted.left,
             )
             planned = self._planned(request, previous, plan)
             status = MigrationStatus(store.add_migration(planned, plan.version, actor), "pending")
@@ -264,6 +275,7 @@ class Migrations:
             held_bytes=held_bytes(store, previous),
             pinned=wanted.objective.pinned,
             left=wanted.left,
+            keep=kept_families(previous, wanted.anew),
         )
 
     def _status(self, record: MigrationRecord) -> MigrationStatus:

@@ -23,6 +23,7 @@ from planner.explain import CostModelName, FamilyReport
 from planner.families import families
 from planner.family_names import by_family
 from planner.given_statistics import GivenStatistics, given_profile
+from planner.kept_boundaries import kept_families
 from planner.preview import HeldRows, Preview, explain_plan, preview
 from service.buckets import stored_buckets
 from service.inputs.sample import SampleSource
@@ -77,6 +78,12 @@ class PreviewRequest:
     cost_model: CostModelName | None = None
     c_sys: float | None = None
     chain: ChainDocument | None = None
+
+    @property
+    def reprices(self) -> bool:
+        """Whether strategies are to weigh other prices or statistics than those of the service."""
+        priced = (self.cost_model, self.c_sys) != (None, None)
+        return priced or self.statistics != GivenStatistics()
 
 
 @dataclass(slots=True)
@@ -219,6 +226,9 @@ def preview_queries(
             held=held,
             pinned=wanted.pinned,
             left=wanted.left(previous, queries, anew),
+            # A change leaves the families alone that it does not touch; another price or number asks for
+            # what the strategies would do then.
+            keep=() if request.reprices else kept_families(previous, anew),
         )
 
 

@@ -8,6 +8,7 @@ batch.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from service.inputs.sample import WorkloadRows
 from service.migration_wanted import wanted_by
 from service.objective import Objective
 from service.preview import Statistician
+from service.sampling import SampleCache
 from service.settings import Settings
 from service.versions import Versions
 from service.workload import ScriptStep, Workload
@@ -105,17 +107,21 @@ def run_workload(
     """
     started = time.monotonic()
     calibration = data_dir_calibration(settings)
+    objective = Objective.of_settings(settings).changed(
+        strategy=strategy or workload.strategy, family_strategies=workload.family_strategies
+    )
+    settings = settings.model_copy(update={"buckets": buckets})
+    samples = SampleCache()
+    if not (out / "_sluice").exists():
+        rehearse(workload, objective, calibration, settings, samples)
     directory = open_data_dir(out / "_sluice", results_dir=out / "results" if results == "shared" else None)
-    settings = settings.model_copy(update={"data_dir": directory.root, "buckets": buckets})
+    settings = settings.model_copy(update={"data_dir": directory.root})
     store = Store.open(settings.catalog_url or directory.catalog_url)
     engine = Engine(settings, directory, store, bounded=True)
     engine.acquire()
     try:
-        objective = Objective.of_settings(settings).changed(
-            strategy=strategy or workload.strategy, family_strategies=workload.family_strategies
-        )
         rows = settings.max_rows_per_batch
-        statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows)
+        statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
         for stream in store.streams():
             if isinstance(stream.source, FilesSource):
@@ -127,6 +133,39 @@ def run_workload(
     finally:
         engine.close()
         store.close()
+
+
+def rehearse(
+    workload: Workload,
+    objective: Objective,
+    calibration: Calibration,
+    settings: Settings,
+    samples: SampleCache,
+) -> None:
+    """Plan a workload's script on a catalog of its own, so that a bad one is refused before a run begins.
+
+    Names, texts and families were checked with the file. Whether slices meet where a migration says, or a
+    version is there to go back to, only the versions before it tell: so they are made, and thrown away.
+
+    Args:
+        workload: Checked workload.
+        objective: What its plans are chosen for.
+        calibration: Constants of this machine.
+        settings: Settings of the run.
+        samples: Takes what inputs tell, so that the run need not read them again.
+
+    Raises:
+        InvalidInput: A step of the script cannot be made; the location is in the file.
+    """
+    if all(step.migration is None for step in workload.script):
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-") as scratch,
+        Store.open(f"sqlite:///{Path(scratch) / 'catalog.db'}") as store,
+    ):
+        rows = settings.max_rows_per_batch
+        statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
+        _set_up(workload, Path(scratch), Versions(store, statistician, objective), calibration)
 
 
 def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Calibration) -> None:
@@ -206,6 +245,7 @@ class _Script:
             record_steps(store, (step,), version, previous)
         queries = [record.query for record in store.queries()]
         left: ByFamily | None = None
+        anew: frozenset[str] = frozenset()
         for scripted in steps:
             if scripted.migration is None:
                 continue
@@ -215,15 +255,18 @@ class _Script:
             # What one migration of this batch gives up, another does not bring back.
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
-        self.versions.append(
-            queries,
-            previous,
-            self.calibration,
-            cause=cause,
-            actor="script",
-            at_batch=at_batch,
-            left=left,
-        )
+            anew |= wanted.anew
+        with self.workload.locating(steps[0].path if steps else ("queries",)):
+            self.versions.append(
+                queries,
+                previous,
+                self.calibration,
+                cause=cause,
+                actor="script",
+                at_batch=at_batch,
+                anew=anew,
+                left=left,
+            )
 
 
 def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -> None:

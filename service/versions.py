@@ -20,7 +20,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from operators.dry_run import dry_run
 from planner.build_plan import build_plan
-from planner.kept_boundaries import ByFamily
+from planner.kept_boundaries import ByFamily, kept_families
 from service.objective import Objective, store_objective, stored_objective
 from service.plan_record import record_of
 from service.preview import Statistician
@@ -78,7 +78,7 @@ class Versions:
         actor: str = "service",
         at_batch: int | None = None,
         profile: Profile | None = None,
-        keep: Collection[str] = (),
+        anew: Collection[str] = (),
         left: ByFamily | None = None,
     ) -> Plan:
         """Plan all wanted queries and put the new version into the control log.
@@ -91,7 +91,9 @@ class Versions:
             actor: Who changed it, for the history.
             at_batch: First batch that may admit it; None admits at once.
             profile: Statistics; None finds them where strategies weigh costs.
-            keep: Ids of families whose joins stay as they are while their queries do.
+            anew: Ids of families that are planned anew although queries and strategy stay. All others keep
+                their joins then: statistics are never the same again, and no chain should move because a
+                query of another family came or went.
             left: Boundaries of departed queries that stay, by family id; None leaves it to the policy.
 
         Returns:
@@ -115,7 +117,7 @@ class Versions:
             model=objective.models(calibration).deciding,
             pinned=objective.pinned,
             left=left,
-            keep=keep,
+            keep=kept_families(previous, anew),
         )
         self.try_version(previous, plan)
         seq = self.store.append_control(plan=plan, at_batch=at_batch).seq

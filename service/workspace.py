@@ -8,11 +8,9 @@ it there at the next batch boundary. Nothing here touches Spark but through the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from catalog.clock import wall_clock_us
 from catalog.store import Store
 from catalog.values.change import (
     AddQuery,
@@ -24,9 +22,10 @@ from catalog.values.change import (
 )
 from catalog.values.plan import Plan
 from catalog.values.query import Backfill, Query
-from catalog.values.stream import FilesSource, HttpSource, Stream
+from catalog.values.stream import HttpSource, Stream
 from planner.bind import bind
 from planner.explain import FamilyReport
+from planner.kept_boundaries import given_families
 from planner.preview import Preview
 from service.adaptive import Adaptive, AdaptivePolicy
 from service.calibration import calibration_of
@@ -35,11 +34,9 @@ from service.data_dir import DataDir, open_data_dir
 from service.engine import Engine, EngineStatus
 from service.failpoints import reached
 from service.inputs.errors import NotAnHttpStream
-from service.inputs.files import list_files
-from service.inputs.http_log import EventLog
+from service.inputs.http_log import EventLog, Sending
 from service.inputs.inputs import Inputs
 from service.inputs.sample import CatalogRows
-from service.inputs.validate import resolve_source, validate_source
 from service.migrations import Migrations
 from service.objective import Objective, take_settings
 from service.preview import PreviewRequest, Statistician, explain_version, preview_change
@@ -48,6 +45,7 @@ from service.query_status import QueryStatus, query_statuses
 from service.results import ResultReader
 from service.settings import Settings
 from service.statistics import Statistics, read_statistics
+from service.streams import register_stream
 from service.versions import Versions
 from service.watcher import Watcher
 
@@ -150,30 +148,22 @@ class Workspace:
         self.events.close()
         self.store.close()
 
-    def register_stream(self, draft: Stream) -> Stream:
-        """Register a stream.
+    def register_stream(self, draft: Stream, *, keep: Callable[[Stream], None] | None = None) -> Stream:
+        """Register a stream and return it with its id; raises as ``service.streams.register_stream``.
 
         Args:
             draft: The stream with id 0.
-
-        Returns:
-            The stream with its id.
-
-        Raises:
-            NameTaken: A stream of that name exists.
-            InvalidInput: Its source cannot be read as it says.
+            keep: Called in the transaction with the stream, to keep something with it.
         """
-        draft = resolve_source(draft, base=Path.cwd(), now_us=wall_clock_us())
-        validate_source(draft)
-        stream = self.store.add_stream(draft)
-        if isinstance(stream.source, FilesSource):
-            list_files(self.store, stream, settle_s=self._watcher.interval_s)
-        if stream.start == "latest":
-            stream = self.store.set_initial_position(stream.name, self._inputs.end(stream))
-        return stream
+        settle_s = self._watcher.interval_s
+        return register_stream(self.store, self._inputs, draft, settle_s=settle_s, keep=keep)
 
-    def remove_stream(self, name: str) -> None:
+    def remove_stream(self, name: str, *, keep: Callable[[], None] | None = None) -> None:
         """Remove a stream that no query uses.
+
+        Args:
+            name: Its name.
+            keep: Called in the transaction, to keep something with it.
 
         Raises:
             StreamNotFound: There is none of that name.
@@ -186,9 +176,18 @@ class Workspace:
                 # A stream that was used keeps flowing; this is the version in which it stops.
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
                 self._replan(replace(previous, streams=flowing), f"remove stream {name}")
+            if keep is not None:
+                keep()
 
-    def append_events(self, name: str, events: Sequence[object]) -> AppendReceipt:
+    def append_events(
+        self, name: str, events: Sequence[object], *, sending: Sending | None = None
+    ) -> AppendReceipt:
         """Keep posted events, all or none.
+
+        Args:
+            name: Name of the stream.
+            events: Objects as they come out of JSON.
+            sending: The request, if it may be sent again.
 
         Raises:
             StreamNotFound: There is no stream of that name.
@@ -198,7 +197,7 @@ class Workspace:
         stream = self.store.stream(name)
         if not isinstance(stream.source, HttpSource):
             raise NotAnHttpStream(stream.name, stream.source.type)
-        first, last = self.events.append(stream, events)
+        first, last = self.events.append(stream, events, sending)
         return AppendReceipt(last - first + 1, first, last)
 
     def validate(self, cql: str, *, name: str = "", backfill: Backfill = "none") -> Query:
@@ -342,9 +341,11 @@ class Workspace:
             latest = self.store.latest_plan()
             queries = [record.query for record in self.store.queries()]
             if latest is not None and (overruled or not objective.is_of(latest, queries)):
-                self._replan(latest, f"strategy {objective.strategy} by settings")
+                cause = f"strategy {objective.strategy} by settings"
+                # Pinned chains are given up, so they are not those of before.
+                self._replan(latest, cause, anew=given_families(latest))
 
-    def _replan(self, previous: Plan | None, cause: str) -> Plan:
+    def _replan(self, previous: Plan | None, cause: str, *, anew: Collection[str] = ()) -> Plan:
         """Plan all wanted queries and put the new version into the control log."""
         queries = [record.query for record in self.store.queries()]
-        return self._versions.append(queries, previous, calibration_of(self.store), cause=cause)
+        return self._versions.append(queries, previous, calibration_of(self.store), cause=cause, anew=anew)

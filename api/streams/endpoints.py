@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import anyio
 from fastapi import APIRouter, Request, Response
 
 from api.dependencies import After, Limit, WorkspaceDep, get_workspace, page_of
-from api.errors import BodyTooLarge, InvalidRequest, MalformedBody, UnsupportedMediaType
+from api.errors import (
+    BodyTooLarge,
+    InvalidRequest,
+    MalformedBody,
+    RequestUnderWay,
+    UnsupportedMediaType,
+)
 from api.problems import problem_responses
-from api.routes import SluiceRoute
+from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
 from api.streams.schemas import AppendOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
+from catalog.values.stream import Stream
 from service.inputs.errors import EventRejected
+from service.inputs.http_log import Sending
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)
 
@@ -43,14 +52,23 @@ _EVENTS_BODY: dict[str, Any] = {
     "",
     status_code=201,
     summary="Register a stream",
-    responses=problem_responses(MalformedBody, NameTaken, UnsupportedMediaType, InvalidRequest),
+    responses=problem_responses(
+        MalformedBody, NameTaken, RequestUnderWay, UnsupportedMediaType, InvalidRequest
+    ),
 )
 def register_stream(
-    body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response
+    body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response, once: OnceDep
 ) -> StreamOut:
     """Register a stream. Nothing is read from it until a query uses it."""
-    stream = workspace.register_stream(body.to_stream())
-    response.headers["Location"] = f"{request.url.path}/{stream.name}"
+    path = request.url.path
+
+    def keep(stream: Stream) -> None:
+        if once is not None:
+            kept = {"content-type": "application/json", "location": f"{path}/{stream.name}"}
+            once.keep(201, kept, StreamOut.of(stream).model_dump_json())
+
+    stream = workspace.register_stream(body.to_stream(), keep=keep)
+    response.headers["Location"] = f"{path}/{stream.name}"
     return StreamOut.of(stream)
 
 
@@ -72,11 +90,16 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     "/{name}",
     status_code=204,
     summary="Remove a stream",
-    responses=problem_responses(StreamNotFound, StreamInUse, InvalidRequest),
+    responses=problem_responses(StreamNotFound, StreamInUse, RequestUnderWay, InvalidRequest),
 )
-def remove_stream(name: str, workspace: WorkspaceDep) -> None:
+def remove_stream(name: str, workspace: WorkspaceDep, once: OnceDep) -> None:
     """Remove a stream that no query uses."""
-    workspace.remove_stream(name)
+
+    def keep() -> None:
+        if once is not None:
+            once.keep(204, {}, "")
+
+    workspace.remove_stream(name, keep=keep)
 
 
 @router.post(
@@ -85,13 +108,20 @@ def remove_stream(name: str, workspace: WorkspaceDep) -> None:
     summary="Append events",
     openapi_extra=_EVENTS_BODY,
     responses=problem_responses(
-        MalformedBody, StreamNotFound, BodyTooLarge, UnsupportedMediaType, InvalidInput, Overloaded
+        MalformedBody,
+        StreamNotFound,
+        RequestUnderWay,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        InvalidInput,
+        Overloaded,
     ),
 )
-async def append_events(name: str, request: Request) -> AppendOut:
+async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut:
     """Append events to a stream of source type `http`.
 
-    The answer comes once they are durable. All are taken or none: the first that does not fit is named.
+    The answer comes once they are durable. All are taken or none: the first that does not fit is named. With
+    an `Idempotency-Key` a request that is sent again within a day is not appended again.
     """
     workspace = get_workspace(request)
     # Before the body, which may be of any kind where there is no stream to take it.
@@ -99,7 +129,9 @@ async def append_events(name: str, request: Request) -> AppendOut:
     body = await request.body()
     events = await anyio.to_thread.run_sync(parse_events, body, request.headers.get("content-type", ""))
     try:
-        receipt = await anyio.to_thread.run_sync(workspace.append_events, name, events)
+        sending = None if once is None else Sending(once.key, once.fingerprint)
+        append = partial(workspace.append_events, name, events, sending=sending)
+        receipt = await anyio.to_thread.run_sync(append)
     except EventRejected as error:
         # The event log speaks of "events"; the body is that list itself.
         error.path = error.path[1:]

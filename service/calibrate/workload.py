@@ -31,7 +31,7 @@ from planner.families import families
 from service.inputs.partitions import ROW_BITS, FileRows, FilesPartition
 
 SECOND_US: Final = 1_000_000
-#: Bytes of a stored row before its columns: key, event time, position, each narrowed (``operators.row_codec``).
+#: Bytes of a stored row before its columns: key, event time, position, narrowed (``operators.row_codec``).
 _ROW_BYTES: Final = 12
 _COLUMN_BYTES: Final = 8
 

@@ -5,7 +5,8 @@ A request becomes one blob, an Arrow IPC stream of its rows, under the offset of
     stream 7:  [0 .. 2]  [3]  [4 .. 9]   head 10
 
 Invariant: the blobs of a stream cover 0 up to its head without gaps or overlaps, for blob and head are
-written in one transaction, synced to disk before ``append`` returns.
+written in one transaction, synced to disk before ``append`` returns. So is the receipt of a request that may
+be sent again: it is appended once, also where a crash lost its answer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -22,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_schema
-from catalog.errors import Unavailable
+from catalog.clock import wall_clock_us
+from catalog.errors import IdempotencyKeyReused, Unavailable
 from catalog.values.stream import Stream
 from service.inputs.events import events_to_table
 from service.inputs.partitions import Piece
@@ -36,13 +39,32 @@ CREATE TABLE IF NOT EXISTS blobs (
     stream_id INTEGER NOT NULL, first_offset INTEGER NOT NULL, rows INTEGER NOT NULL,
     t_min_us INTEGER NOT NULL, t_max_us INTEGER NOT NULL, data BLOB NOT NULL,
     UNIQUE (stream_id, first_offset));
+CREATE TABLE IF NOT EXISTS receipts (
+    key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL,
+    first_offset INTEGER NOT NULL, rows INTEGER NOT NULL, at_s INTEGER NOT NULL);
 """
+
+#: How long a request can be sent again: as long as its answer is kept (``catalog.idempotency``).
+_RECEIPTS_KEPT_S: Final = 24 * 3600
 
 
 class EventLogDown(Unavailable):
     """The event log cannot be written or read."""
 
     code = "event-log-down"
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A request that may be sent again.
+
+    Attributes:
+        key: Its idempotency key.
+        fingerprint: Hash of the request.
+    """
+
+    key: str
+    fingerprint: str
 
 
 class EventLog:
@@ -75,18 +97,22 @@ class EventLog:
         with self._lock:
             self._connection.close()
 
-    def append(self, stream: Stream, events: Sequence[object]) -> tuple[int, int]:
+    def append(
+        self, stream: Stream, events: Sequence[object], sending: Sending | None = None
+    ) -> tuple[int, int]:
         """Store events, all or none, and return once they are durable.
 
         Args:
             stream: Stream with an ``http`` source.
             events: Objects as they come out of JSON.
+            sending: The request, if it may be sent again: its events are stored once.
 
         Returns:
             Offsets of the first and the last event; (head, head - 1) for no events.
 
         Raises:
             EventRejected: An event does not fit the stream; nothing is stored.
+            IdempotencyKeyReused: The key is that of another request; nothing is stored.
             EventLogDown: The log cannot be written; nothing is stored.
         """
         table = events_to_table(stream, events)
@@ -99,7 +125,12 @@ class EventLog:
             execute = self._connection.execute
             execute("BEGIN IMMEDIATE")
             try:
+                if sending is not None and (known := self._receipt(sending)) is not None:
+                    execute("ROLLBACK")
+                    return known
                 first = self._head(stream.id)
+                if sending is not None:
+                    self._keep_receipt(sending, first, table.num_rows)
                 execute(
                     "INSERT INTO blobs VALUES (?, ?, ?, ?, ?, ?)",
                     (
@@ -143,6 +174,30 @@ class EventLog:
     def read(self, stream: Stream, start: int, end: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the events of offsets [start, end) with ``_pos``, their offset; see `read_events`."""
         return read_events(self.path, stream, start, end, columns)
+
+    def _receipt(self, sending: Sending) -> tuple[int, int] | None:
+        """Return the offsets that a request got before."""
+        row = self._connection.execute(
+            "SELECT fingerprint, first_offset, rows FROM receipts WHERE key = ?", (sending.key,)
+        ).fetchone()
+        if row is None:
+            return None
+        fingerprint, first, rows = row
+        if fingerprint != sending.fingerprint:
+            raise IdempotencyKeyReused(
+                f'idempotency key "{sending.key}" was used for another request',
+                hint="Use a new key for every new request.",
+            )
+        return int(first), int(first + rows - 1)
+
+    def _keep_receipt(self, sending: Sending, first: int, rows: int) -> None:
+        now_s = wall_clock_us() // 1_000_000
+        execute = self._connection.execute
+        execute("DELETE FROM receipts WHERE at_s < ?", (now_s - _RECEIPTS_KEPT_S,))
+        execute(
+            "INSERT INTO receipts VALUES (?, ?, ?, ?, ?)",
+            (sending.key, sending.fingerprint, first, rows, now_s),
+        )
 
     def _head(self, stream_id: int) -> int:
         row = self._connection.execute(

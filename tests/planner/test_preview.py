@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
@@ -206,3 +207,47 @@ def test_the_table_sets_every_strategy_beside_the_chosen_one() -> None:
         "B: 50 rows/s (measured), 40 bytes/row (given)",
         "0.025 of all pairs join (given), 1 s per batch (assumed), 2 buckets",
     ]
+
+
+def test_a_pinned_chain_has_its_own_cost_and_the_strategies_have_theirs() -> None:
+    plain, pins = previewed(), {FAMILY: Boundaries((15 * SECOND_US,), (15 * SECOND_US,))}
+    found = previewed(pinned=pins)
+    (own,), (report,) = plain.reports, found.reports
+    assert (own.planned.name, report.planned.name) == ("mem-opt", "plan")
+    assert [s.w_end_us // SECOND_US for s in report.planned.joins[0].chain_a] == [15, 30]
+    assert report.planned.joins == found.plan.families[0].joins
+    assert report.alternatives == own.alternatives
+
+    (family,) = preview_document(found, now_us=0)["plan"]["families"]
+    assert family["costs"].keys() == costs(plain).keys()
+    for name, cost in costs(plain).items():
+        assert cost["joins"] == family["costs"][name]["joins"], name
+        assert cost["memory_rows"] == family["costs"][name]["memory_rows"], name
+    # Rows of 10 s to 15 s need no filter any more: 5 s of A's 50 rows/s, of which a fifth passed.
+    assert family["cost"]["memory_rows"] - family["costs"]["mem-opt"]["memory_rows"] == pytest.approx(
+        5 * 50 * 0.8
+    )
+    assert family["costs"]["mem-opt"]["set_apart_by"]["term"] == "memory_rows"
+    assert family["decided_by"]["against"] == "mem-opt"
+
+    table = [line.split() for line in cost_table(report)]
+    assert [row[0] for row in table[1:]] == ["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt", "plan"]
+    assert [row[0] for row in table if row[-1] == "chosen"] == ["plan"]
+    assert decision_text(report).startswith("plan (boundaries pinned or left): beaten by mem-opt by memory")
+
+
+def test_a_chain_that_was_chosen_by_other_statistics_is_set_apart_from_what_its_strategy_chooses_now() -> (
+    None
+):
+    queries = [a_query(1, 10), a_query(2, 11)]
+    running = previewed(queries, "cpu-opt", models=models(c_sys=0)).plan
+    found = previewed(
+        queries, "cpu-opt", models=models(c_sys=100), previous=running, keep=[FAMILY], chains={}
+    )
+    (report,) = found.reports
+    assert len(report.planned.joins[0].chain_a) == 2
+    assert report.planned.name == "plan"
+    (best,) = (a for a in report.alternatives if a.name == "cpu-opt")
+    assert len(best.joins[0].chain_a) == 1
+    assert best.cost.comparisons.total < report.cost.comparisons.total
+    assert decision_text(report).startswith("plan (cpu-opt by other statistics): beaten by ")

@@ -41,7 +41,7 @@ def add_query(
     query = Query(
         store.reserve_query_id(), name, f"-- {name}", a, b, (("k", "k"),), ("bigint",), None, tuple(outputs)
     )
-    store.add_query(query)
+    store.add_query(query, 1)
     return query
 
 

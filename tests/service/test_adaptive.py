@@ -25,14 +25,12 @@ from planner.rates import family_rates
 from service.adaptive import (
     LOOKS,
     AdaptivePolicy,
-    Moved,
     Prices,
     Replanner,
     cause_of,
-    migration_price,
-    moved_by,
     worth_migrating,
 )
+from service.migration_price import Moved, migration_price, moved_by
 from service.settings import Settings
 from tests.planner.values import STREAMS, a_query
 

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.errors import IdempotencyKeyReused
 from catalog.store import Store
 from service.inputs.errors import EventRejected
-from service.inputs.http_log import EventLog, EventLogDown, read_events
+from service.inputs.http_log import EventLog, EventLogDown, Sending, read_events
 from service.inputs.inputs import Inputs
 from service.inputs.read import read_partition
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
@@ -39,6 +40,18 @@ def test_events_get_offsets_and_come_back(events: EventLog) -> None:
     assert table.schema.names == ["ts", "k", "v", "_pos"]
     assert table.column("k").to_pylist() == table.column("_pos").to_pylist() == [1, 2, 3]
     assert events.read(STREAM, 4, 4).num_rows == 0
+
+
+def test_a_request_that_is_sent_again_is_stored_once(events: EventLog) -> None:
+    first, second = Sending("k1", "print"), Sending("k2", "print")
+    assert events.append(STREAM, numbered(0, 3), first) == (0, 2)
+    assert events.append(STREAM, numbered(3, 2), second) == (3, 4)
+    for _ in range(2):
+        assert events.append(STREAM, numbered(0, 3), first) == (0, 2)
+    with pytest.raises(IdempotencyKeyReused, match='idempotency key "k1" was used for another request'):
+        events.append(STREAM, numbered(0, 3), Sending("k1", "other"))
+    assert events.append(STREAM, numbered(5, 1)) == (5, 5)
+    assert events.read(STREAM, 0, 6).column("k").to_pylist() == list(range(6))
 
 
 def test_every_type_comes_back_as_it_was_posted(events: EventLog) -> None:
