@@ -18,6 +18,10 @@ Domain = Literal["number", "double", "string", "date", "timestamp", "boolean", "
 DOUBLE_DIGITS = 15
 
 _EXACT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+#: An expression may begin and end as a literal does: 'a' || 'b'.
+_TEXT = re.compile(r"'(?:[^']|'')*'")
+_DATE = re.compile(r"DATE '([^']*)'")
+_TIMESTAMP = re.compile(r"TIMESTAMP '([^']*)'")
 _LEAST_INTEGER = re.compile(r"CAST\((-[0-9]+) AS (?:INTEGER|BIGINT)\)")
 _DOUBLE = re.compile(r"-?[0-9.]+e[+-]?[0-9]+")
 
@@ -30,20 +34,22 @@ def constant(text: str) -> tuple[Domain, Value] | None:
 
     >>> constant("1.50"), constant("'x'"), constant('"v"')
     (('number', Decimal('1.50')), ('string', 'x'), None)
+    >>> constant("'a' || 'b'"), constant("'a''b'")
+    (None, ('string', "a'b"))
     """
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1]
-    if text.startswith("'") and text.endswith("'"):
+    if _TEXT.fullmatch(text):
         return "string", text[1:-1].replace("''", "'")
     if _EXACT.fullmatch(text):
         digits = text.lstrip("-").replace(".", "").lstrip("0")
         return None if "." in text and len(digits) > DOUBLE_DIGITS else ("number", Decimal(text))
     if text in ("TRUE", "FALSE"):
         return "boolean", text == "TRUE"
-    if text.startswith("DATE '"):
-        return "date", date.fromisoformat(text[6:-1])
-    if text.startswith("TIMESTAMP '"):
-        return "timestamp", datetime.fromisoformat(text[11:-1])
+    if (found := _DATE.fullmatch(text)) is not None:
+        return "date", date.fromisoformat(found[1])
+    if (found := _TIMESTAMP.fullmatch(text)) is not None:
+        return "timestamp", datetime.fromisoformat(found[1])
     if (found := _LEAST_INTEGER.fullmatch(text)) is not None:
         return "number", Decimal(found[1])
     return ("double", float(text)) if _DOUBLE.fullmatch(text) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from catalog.values.query import Query
 from planner.bind import bind
@@ -48,6 +48,8 @@ def integers(column: pa.ChunkedArray) -> list[object]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=CONDITION)
+@example(text="s = ('' || '')")
+@example(text="s = ('a' || 'b') OR d < DATE '2020-01-01' + INTERVAL '1 day' OR 'a' || 'b' = s")
 def test_a_filter_never_raises_and_equals_the_same_condition_as_an_output(
     duck: duckdb.DuckDBPyConnection, text: str
 ) -> None:

@@ -226,15 +226,15 @@ def test_text_files_are_sampled_too_but_not_huge_ones(
 
 
 def test_stored_bytes_are_those_of_a_segment(tmp_path: Path) -> None:
-    """Key, event time and position of four bytes each, a word of lineage, a double with its validity bit."""
+    """A key of 1 byte, event time of 4, position of 2, lineage of 1, and a double with its validity bit."""
     for name in "AB":
         write_parts(rows_of(np.random.default_rng(2), 20_000, 100), tmp_path / name, 1)
 
     found = sampled(tmp_path, [a_query('"v" < 0.5')])
 
     assert [s.row_bytes is not None and s.row_bytes.value for s in found.streams] == [
-        pytest.approx(28.1, abs=0.3),
-        pytest.approx(20.1, abs=0.3),
+        pytest.approx(16.2, abs=0.2),
+        pytest.approx(15.2, abs=0.2),
     ]
 
 
