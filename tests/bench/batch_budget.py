@@ -20,19 +20,24 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from catalog.store import Store
-from tests.bench.many_keys_data import WINDOWS_S, Shape, write_input, write_workload
+from tests.bench.peers.inputs import write_streams
+from tests.bench.peers.job import Job
+from tests.bench.peers.sluice_join import workload_document
+from tests.bench.peers.workloads import WORKLOADS
 from tests.sluice_run import run
 
+MANY_KEYS = WORKLOADS["many-keys"]
 LOADS = {
-    "a million rows": Shape(rows=20_000_000 // 2, files=20),
-    "2,000 rows": Shape(rows=60_000, files=60, keys=5_000),
+    "a million rows": MANY_KEYS.streams,
+    "2,000 rows": replace(MANY_KEYS.streams, rows=60_000, files=60, keys=5_000),
 }
 #: Batches left out, of each load.
 FIRST = {"a million rows": 8, "2,000 rows": 30}
@@ -105,10 +110,12 @@ def _property(events: list[dict[str, Any]], stage: int) -> str:
 
 def measure(name: str, directory: Path) -> dict[str, float]:
     """Run one load and return the medians of its batches' parts, ms."""
-    shape, data = LOADS[name], directory / name.replace(" ", "-")
+    data = directory / name.replace(" ", "-")
     data.mkdir()
-    write_input(data, shape)
-    workload = write_workload(data, WINDOWS_S, data / "workload.yaml")
+    written = write_streams(data, LOADS[name])
+    job = Job(str(written), str(data), LOADS[name], MANY_KEYS.queries, cores=2, memory_gb=1)
+    workload = data / "workload.yaml"
+    workload.write_text(yaml.safe_dump(workload_document(job), sort_keys=False), encoding="utf-8")
     log = data / "events"
     log.mkdir()
     configuration = {

@@ -28,7 +28,7 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished]:
     """
     out = Path(job.scratch) / "out"
     path = Path(job.scratch) / "workload.yaml"
-    path.write_text(yaml.safe_dump(_workload(job), sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(workload_document(job), sort_keys=False), encoding="utf-8")
     sluice = str(Path(sys.executable).parent / "sluice")
     command = [sluice, "run", str(path), "--out", str(out), "--results", "shared"]
     finished = run_program(
@@ -64,7 +64,8 @@ def _batches(out: Path, began_s: float) -> list[Batch]:
     ]
 
 
-def _workload(job: Job) -> dict[str, object]:
+def workload_document(job: Job) -> dict[str, object]:
+    """Return the job as a workload file of Sluice."""
     streams = [
         {
             "name": name,
