@@ -174,6 +174,7 @@ class _Pipeline:
         number = batch.number
         records = (encode(ControlRecord(seq=1, plan=self.plan)).decode(),) if number == 0 else ()
         late_bound_us = None if number == 0 else self._bound(number)
+        # The job sends records with its first partition; here they come by themselves, for every plan alike.
         partitions: list[ControlPartition | PackPartition] = [ControlPartition(batch=number, records=records)]
         for order, piece in enumerate(batch.pieces, 1):
             compiled = self.packers[piece.stream_id]

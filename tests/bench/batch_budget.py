@@ -66,7 +66,7 @@ def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
     for event in events:
         if event["Event"] == "SparkListenerStageCompleted":
             info = event["Stage Info"]
-            batch = _property(events, info["Stage ID"])
+            batch = _batch_of(events, info["Stage ID"])
             stages.setdefault(batch, []).append((info["Submission Time"], info["Completion Time"]))
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
         manifests = {m.batch: m for m in store.manifests(0, 10**6)}
@@ -100,7 +100,7 @@ def _log_files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file() and path.name.startswith("events"))
 
 
-def _property(events: list[dict[str, Any]], stage: int) -> str:
+def _batch_of(events: list[dict[str, Any]], stage: int) -> str:
     """Return the batch id that a stage's job belongs to."""
     for event in events:
         if event["Event"] == "SparkListenerJobStart" and stage in event["Stage IDs"]:
