@@ -7,16 +7,20 @@ to read, however long the job has run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from catalog import tables
 from catalog.codec import decode, encode
+from catalog.database import Database
 from catalog.errors import FencedOut, InvariantBroken
 from catalog.part import StorePart, next_id
 from catalog.routes import add_routes
-from catalog.values.batch import BatchManifest, StreamCounters
+from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters
 from catalog.values.totals import Totals
 
 _b = tables.batches.c
@@ -24,6 +28,9 @@ _t = tables.batch_totals.c
 _qt = tables.query_totals.c
 _st = tables.stream_totals.c
 _bq = tables.batch_queries.c
+
+#: Batches of which a process knows by heart how far they came.
+PROGRESS_KEPT = 256
 
 _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 _EXISTS = select(_b.batch).where(_b.batch == bindparam("batch"))
@@ -38,9 +45,11 @@ _RANGE = (
 _FIRST_OF_VERSION = (
     select(_b.batch, _b.committed_at_us)
     .where(_b.plan_version >= bindparam("version"))
-    .order_by(_b.batch)
+    # Versions rise with batches; in this order the index has the answer, however many batches there are.
+    .order_by(_b.plan_version, _b.batch)
     .limit(1)
 )
+_FROM = select(_b.document).where(_b.batch >= bindparam("batch")).order_by(_b.batch).limit(1)
 _TOTALS = select(_t.input_rows, _t.late_rows, _t.state_rows_peak, _t.state_bytes_peak, _t.batches)
 _QUERY_TOTALS = select(_qt.query_id, _qt.rows)
 _STREAM_TOTALS = select(
@@ -56,6 +65,11 @@ _QUERY_BATCHES = (
 
 class BatchStore(StorePart):
     """Epochs, manifests and totals."""
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        super().__init__(database, now_us)
+        self._progress: OrderedDict[int, BatchProgress] = OrderedDict()
+        self._progress_lock = threading.Lock()
 
     def new_epoch(self, owner: str) -> int:
         """Take over: fence out every engine before.
@@ -109,14 +123,15 @@ class BatchStore(StorePart):
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    document=encode(manifest).decode(),
+                    document=encode(replace(manifest, routes=(), routes_since=None)).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )
             )
-            add_routes(connection, manifest.routes)
+            add_routes(connection, manifest)
             _add_query_rows(connection, manifest)
             _add_stream_counters(connection, manifest)
             _add_totals(connection, manifest)
+            self._database.after_commit(lambda: self._remember_progress(manifest.progress))
         return True
 
     def manifest(self, batch: int) -> BatchManifest | None:
@@ -131,6 +146,44 @@ class BatchStore(StorePart):
         with self._database.read() as connection:
             document = connection.execute(_MANIFEST, {"batch": batch}).scalar()
         return None if document is None else decode(BatchManifest, document)
+
+    def manifest_from(self, batch: int) -> BatchManifest | None:
+        """Return the first manifest that is there from a batch on, None behind the newest.
+
+        Where results are dropped, manifests are, too (``catalog.retention``); the next one that is there
+        tells then which version was in force.
+
+        Args:
+            batch: Batch number.
+        """
+        with self._database.read() as connection:
+            document = connection.execute(_FROM, {"batch": batch}).scalar()
+        return None if document is None else decode(BatchManifest, document)
+
+    def progress(self, batch: int) -> BatchProgress | None:
+        """Return how far a batch came, None behind the newest; decoded once while it is young.
+
+        Where the batch's manifest is not kept any more, the next one that is there answers.
+        """
+        with self._progress_lock:
+            known = self._progress.get(batch)
+        if known is None and (manifest := self.manifest_from(batch)) is not None:
+            known = manifest.progress
+            self._remember_progress(known)
+        return known
+
+    def last_progress(self) -> BatchProgress | None:
+        """Return how far the newest batch came, None before the first."""
+        with self._database.read() as connection:
+            batch = connection.execute(_NEXT).scalar_one() - 1
+        return self.progress(batch)
+
+    def _remember_progress(self, progress: BatchProgress) -> None:
+        with self._progress_lock:
+            self._progress[progress.batch] = progress
+            self._progress.move_to_end(progress.batch)
+            while len(self._progress) > PROGRESS_KEPT:
+                self._progress.popitem(last=False)
 
     def last_manifest(self) -> BatchManifest | None:
         """Return the newest batch's manifest, None before the first."""

@@ -2,7 +2,7 @@
 
     SluiceError
     * InvalidInput     what was asked for cannot be meant            HTTP 422, exit 2
-    * NotFound         the path names nothing                         HTTP 404
+    * NotFound         the path names nothing                         HTTP 404 (ResultsExpired: 410)
     * Conflict         it collides with what exists                   HTTP 409 (StalePlanVersion: 412)
     * Overloaded       come back later                                HTTP 429
     * Unavailable      a part of the service is down                  HTTP 503

@@ -7,17 +7,18 @@ The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the 
 starts at an offset not before the base's record, so it reads records behind it and plans from the base on.
 The newest record and the newest plan always stay, so numbers go on without gaps from what is there.
 
-A query that was removed goes with its last trace once no result of its series is kept; what is needed to read
-kept results (queries, totals, routes) stays as long as they do. The history of plans is cut to its last
-``HISTORY_ENTRIES``.
+A query that was removed goes with its last trace once no result of its series is kept (``catalog.retention``
+says how long that is); what is needed to read kept results (queries, totals, routes) stays with them. What
+former queries of a living series gave is added to the totals of its first one when they go. The history of
+plans is cut to its last ``HISTORY_ENTRIES``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
 
 from catalog import tables
 from catalog.codec import decode
@@ -65,7 +66,10 @@ _NEWEST_OF_SERIES = (
     .scalar_subquery()
 )
 _last = tables.queries.alias("last")
-_SERIES_HAS_RESULTS = exists().where(_member.c.series == _q.series, _totals.query_id == _member.c.id)
+_SOME_KEPT = _totals.rows > _totals.dropped
+_SERIES_HAS_RESULTS = exists().where(
+    _member.c.series == _q.series, _totals.query_id == _member.c.id, _SOME_KEPT
+)
 _SERIES_IS_GONE = exists().where(
     _last.c.id == _NEWEST_OF_SERIES,
     _last.c.left_by == "remove",
@@ -77,9 +81,17 @@ _SUPERSEDED = and_(_q.id != _q.series, _q.id < _NEWEST_OF_SERIES)
 _FORGOTTEN = select(_q.id).where(
     _q.removed_version <= bindparam("base"),
     _q.removed_at_us <= bindparam("until_us"),
-    ~exists().where(_totals.query_id == _q.id),
+    ~exists().where(_totals.query_id == _q.id, _SOME_KEPT),
     or_(_SUPERSEDED, and_(_SERIES_IS_GONE, ~_SERIES_HAS_RESULTS)),
 )
+_TOTALS_OF = select(
+    _q.series,
+    _totals.query_id,
+    _totals.rows,
+    _totals.dropped,
+    _totals.dropped_batch,
+    _totals.dropped_of_batch,
+).outerjoin(tables.query_totals, _totals.query_id == _q.id)
 _DROP_HISTORY = delete(tables.plan_history).where(
     _h.version <= select(func.max(_h.version) - bindparam("kept")).scalar_subquery()
 )
@@ -92,7 +104,7 @@ class Pruned:
     Attributes:
         records: Of the control log.
         plans: Plan versions.
-        queries: Removed queries without results.
+        queries: Removed queries without kept results.
         history: Entries of the history.
     """
 
@@ -161,7 +173,41 @@ class PruningStore(StorePart):
 
 
 def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
+    """Drop queries with their totals; those of living series leave theirs to the first."""
     # SQLite binds at most 32,766 parameters in one statement.
     for start in range(0, len(ids), 1000):
-        connection.execute(delete(tables.queries).where(_q.id.in_(ids[start : start + 1000])))
+        some = ids[start : start + 1000]
+        _keep_totals(connection, some, set(ids))
+        connection.execute(delete(tables.query_totals).where(_totals.query_id.in_(some)))
+        connection.execute(delete(tables.queries).where(_q.id.in_(some)))
     return len(ids)
+
+
+def _keep_totals(connection: Connection, ids: Sequence[int], gone: Collection[int]) -> None:
+    """Add totals of queries that go to those of the first query of their series, unless it goes, too."""
+    for row in connection.execute(_TOTALS_OF.where(_q.id.in_(ids), _totals.query_id.is_not(None))).all():
+        if row.series in gone:
+            continue
+        first = connection.execute(_TOTALS_OF.where(_q.id == row.series)).one()
+        if first.query_id is None:
+            connection.execute(
+                insert(tables.query_totals).values(
+                    query_id=row.series,
+                    rows=row.rows,
+                    dropped=row.dropped,
+                    dropped_batch=row.dropped_batch,
+                    dropped_of_batch=row.dropped_of_batch,
+                )
+            )
+            continue
+        later = row if first.dropped_batch is None or row.dropped_batch > first.dropped_batch else first
+        connection.execute(
+            update(tables.query_totals)
+            .where(_totals.query_id == row.series)
+            .values(
+                rows=first.rows + row.rows,
+                dropped=first.dropped + row.dropped,
+                dropped_batch=later.dropped_batch,
+                dropped_of_batch=later.dropped_of_batch,
+            )
+        )

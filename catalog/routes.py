@@ -1,79 +1,106 @@
-"""Routes in the catalog: which queries a stored pair belongs to. Routes are added, never changed."""
+"""Routes in the catalog: which queries a stored pair belongs to.
+
+    batch_routes   batch 17  since 17  plan version 4   queries [3, 7, 9]   routes {"8801": "6", "2417": "1"}
+                   batch 20  since 17  plan version 4   queries [3, 9]      routes {"5120": "3"}
+                   batch 31  since 31  plan version 5   queries [3, 7]      routes {"7745": "3", "2417": "1"}
+
+A route is a set of queries: 0x6 = 0b110 are the second and the third of its row's, 7 and 9. Where a query
+comes or goes, a plan version brings hundreds of other routes, each of many queries. So they are kept by the
+row, not by the member, and by *generation*: one begins where the one before has become large by versions, and
+has every route that occurs until the next one begins. So the routes of a batch are those of its generation,
+and old ones go with their batches; a version that brings no new route adds nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
 
 from catalog import tables
-from catalog.errors import InvariantBroken
 from catalog.part import StorePart
-from catalog.values.batch import Route
+from catalog.values.batch import BatchManifest, Route
 
-_r = tables.routes.c
-_rq = tables.route_queries.c
-_ALL = select(_r.route, _r.plan_version, _r.queries).order_by(_r.route)
-_OF_QUERY = select(_rq.route).where(_rq.query_id == bindparam("query_id")).order_by(_rq.route)
+_r = tables.batch_routes.c
+
+_ALL = select(_r.plan_version, _r.queries, _r.routes).order_by(_r.batch)
+_OF_BATCHES = _ALL.where(
+    _r.since >= select(func.max(_r.since)).where(_r.since <= bindparam("first")).scalar_subquery(),
+    _r.since <= bindparam("last"),
+)
+_DROP = delete(tables.batch_routes).where(
+    _r.since < select(func.max(_r.since)).where(_r.since <= bindparam("kept_from")).scalar_subquery()
+)
 
 
 class RouteStore(StorePart):
     """Routes that occur in committed batches."""
 
     def routes(self) -> tuple[Route, ...]:
-        """Return all routes, by number."""
+        """Return all routes, by number, each with the first plan version that is known to have had it."""
+        found: dict[int, Route] = {}
         with self._database.read() as connection:
-            return tuple(
-                Route(row.route, row.plan_version, tuple(json.loads(row.queries)))
-                for row in connection.execute(_ALL)
-            )
+            for row in connection.execute(_ALL):
+                for route in _routes(row):
+                    found.setdefault(route.route, route)
+        return tuple(found[number] for number in sorted(found))
 
-    def routes_of(self, query_id: int) -> tuple[int, ...]:
-        """Return the routes whose pairs belong to a query, ascending.
+    def routes_of(self, query_id: int, batches: Collection[int]) -> tuple[int, ...]:
+        """Return the routes whose pairs belong to a query.
 
         Args:
             query_id: The query.
+            batches: Committed batches whose pairs are looked at; at least one.
 
         Returns:
-            Route numbers.
+            Numbers, ascending: at least those that occur in these batches.
         """
+        bounds = {"first": min(batches), "last": max(batches)}
         with self._database.read() as connection:
-            return tuple(connection.scalars(_OF_QUERY, {"query_id": query_id}))
+            rows = connection.execute(_OF_BATCHES, bounds)
+            return tuple(sorted({number for row in rows for number in _numbers_of(row, query_id)}))
 
 
-def add_routes(connection: Connection, routes: Sequence[Route]) -> None:
-    """Add the routes that are not known yet, inside a write transaction.
-
-    Args:
-        connection: Connection of the transaction.
-        routes: Routes of a batch.
-
-    Raises:
-        InvariantBroken: A known number stands for other queries now.
-    """
-    known: dict[int, str] = {}
-    # SQLite binds at most 32,766 parameters in one statement.
-    for start in range(0, len(routes), 1000):
-        numbers = [route.route for route in routes[start : start + 1000]]
-        known.update(
-            {row.route: row.queries for row in connection.execute(_ALL.where(_r.route.in_(numbers)))}
+def add_routes(connection: Connection, manifest: BatchManifest) -> None:
+    """Keep the routes that a batch brings, inside a write transaction."""
+    if not manifest.routes:
+        return
+    queries = sorted({query_id for route in manifest.routes for query_id in route.queries})
+    places = {query_id: 1 << place for place, query_id in enumerate(queries)}
+    sets = {str(r.route): f"{sum(map(places.__getitem__, r.queries)):x}" for r in manifest.routes}
+    connection.execute(
+        insert(tables.batch_routes).values(
+            batch=manifest.batch,
+            since=manifest.batch if manifest.routes_since is None else manifest.routes_since,
+            plan_version=manifest.plan_version,
+            queries=json.dumps(queries, separators=(",", ":")),
+            routes=json.dumps(sets, separators=(",", ":")),
         )
-    stored = set(known)
-    added, members = [], []
-    for route in routes:
-        queries = json.dumps(route.queries)
-        if known.setdefault(route.route, queries) != queries:
-            raise InvariantBroken(
-                f"route {route.route} stands for other queries already",
-                detail=f"Known: {known[route.route]}; now: {queries}.",
-            )
-        if route.route not in stored:
-            stored.add(route.route)
-            added.append({"route": route.route, "plan_version": route.plan_version, "queries": queries})
-            members += [{"query_id": query_id, "route": route.route} for query_id in route.queries]
-    # A change of a plan can bring hundreds of routes at once: two statements, not two for each.
-    if added:
-        connection.execute(insert(tables.routes), added)
-    if members:
-        connection.execute(insert(tables.route_queries), members)
+    )
+
+
+def drop_routes(connection: Connection, kept_from: int) -> None:
+    """Drop the generations that had ended before a batch, inside a write transaction."""
+    connection.execute(_DROP, {"kept_from": kept_from})
+
+
+def _routes(row: Row[*tuple[Any, ...]]) -> Iterator[Route]:
+    """Yield the routes of a row of ``_ALL``."""
+    queries = json.loads(row.queries)
+    for number, text in json.loads(row.routes).items():
+        members = int(text, 16)
+        ids = tuple(query_id for place, query_id in enumerate(queries) if members >> place & 1)
+        yield Route(int(number), row.plan_version, ids)
+
+
+def _numbers_of(row: Row[*tuple[Any, ...]], query_id: int) -> Iterator[int]:
+    """Yield the numbers of a row's routes that a query is in."""
+    queries = json.loads(row.queries)
+    if query_id not in queries:
+        return
+    member = 1 << queries.index(query_id)
+    for number, text in json.loads(row.routes).items():
+        if int(text, 16) & member:
+            yield int(number)

@@ -1,7 +1,7 @@
 """Tables of the catalog, as the migrations leave them.
 
 Times are int64 µs UTC. Values are JSON documents (``catalog.codec``) beside the columns that are searched
-for. Rows that others may still name (streams, queries, plans, routes) are never deleted, and ids come from
+for. Rows that others may still name (streams, queries, plans, routes) are not deleted, and ids come from
 ``counters``, so none is given twice.
 """
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0006"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -161,14 +161,17 @@ batches = Table(
     Column("plan_version", BIG, nullable=False),
     Column("document", Text, nullable=False),
     Column("committed_at_us", BIG, nullable=False),
+    Index(None, "plan_version", "batch"),
 )
 
+# No foreign key to batches: for each one that goes it would look through the rows of all.
 batch_queries = Table(
     "batch_queries",
     metadata,
     Column("query_id", BIG, primary_key=True, autoincrement=False),
-    Column("batch", BIG, ForeignKey("batches.batch"), primary_key=True, autoincrement=False),
+    Column("batch", BIG, primary_key=True, autoincrement=False),
     Column("rows", BIG, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 query_totals = Table(
@@ -176,6 +179,9 @@ query_totals = Table(
     metadata,
     Column("query_id", BIG, primary_key=True, autoincrement=False),
     Column("rows", BIG, nullable=False),
+    Column("dropped", BIG, nullable=False, server_default="0"),
+    Column("dropped_batch", BIG),
+    Column("dropped_of_batch", BIG, nullable=False, server_default="0"),
 )
 
 batch_totals = Table(
@@ -187,6 +193,7 @@ batch_totals = Table(
     Column("late_rows", BIG, nullable=False),
     Column("state_rows_peak", BIG, nullable=False),
     Column("state_bytes_peak", BIG, nullable=False),
+    Column("kept_from", BIG, nullable=False, server_default="0"),
     CheckConstraint("id = 1", name="one_row"),
 )
 
@@ -201,19 +208,36 @@ stream_totals = Table(
     Column("max_event_time_us", BIG),
 )
 
-routes = Table(
-    "routes",
+# No foreign key to batches: routes are those of later batches, too, and manifests of old ones go first.
+batch_routes = Table(
+    "batch_routes",
     metadata,
-    Column("route", BIG, primary_key=True, autoincrement=False),
+    Column("batch", BIG, primary_key=True, autoincrement=False),
+    Column("since", BIG, nullable=False, index=True),
     Column("plan_version", BIG, nullable=False),
     Column("queries", Text, nullable=False),
+    Column("routes", Text, nullable=False),
 )
 
-route_queries = Table(
-    "route_queries",
+sinks = Table(
+    "sinks",
     metadata,
-    Column("query_id", BIG, primary_key=True, autoincrement=False),
-    Column("route", BIG, ForeignKey("routes.route"), primary_key=True, autoincrement=False),
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("series", BIG, nullable=False, index=True),
+    Column("document", Text),
+    Column("from_version", BIG),
+    Column("from_batch", BIG),
+    Column("next_batch", BIG, nullable=False),
+    Column("next_row", BIG, nullable=False),
+    Column("rows", BIG, nullable=False),
+    Column("batches", BIG, nullable=False),
+    Column("failures", BIG, nullable=False),
+    Column("lost", BIG, nullable=False),
+    Column("last_batch", BIG),
+    Column("error", Text),
+    Column("error_at_us", BIG),
+    Column("delivered_at_us", BIG),
+    Column("created_at_us", BIG, nullable=False),
 )
 
 idempotency_keys = Table(

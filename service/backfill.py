@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from catalog.store import Store
-from catalog.values.batch import BatchManifest
+from catalog.values.batch import BatchProgress
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query, Side
 from catalog.values.query_record import ALL_ROWS, QueryRecord
@@ -57,7 +57,7 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
         needed = set(mine.columns) - _always_kept(store, family, side)
-        horizon = _first_version_in_reach(store, mine, opposite.stream_id) if needed else 0
+        horizon = first_version_in_reach(store, mine, opposite.stream_id) if needed else 0
         lives = _lives(store.queries_over(family.stream_a, family.stream_b, horizon), family, side)
         begun = max(_covered_since(lives, previous.version), horizon)
         for column in sorted(needed):
@@ -108,35 +108,41 @@ def _covered_since(lives: Iterable[_Life], version: int) -> int:
     return since
 
 
-def _first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
+def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
     """Return the plan version of the oldest batch whose rows of a side a window may still reach.
 
     A row at T is out of reach once the opposite watermark has passed T + W; the newest event time never
-    falls, so the batch is found by bisection.
+    falls, so the batch is found by bisection, from the newest batches back: windows mostly reach few of them.
     """
-    last = store.last_manifest()
+    last = store.last_progress()
     now_us = None if last is None else _event_time(last, opposite_id, newest=False)
     if last is None or now_us is None:
         return 0
-    low, high = 0, last.batch + 1
-    while low < high:
-        middle = (low + high) // 2
-        manifest = store.manifest(middle)
-        newest_us = None if manifest is None else _event_time(manifest, side.stream_id, newest=True)
-        # A batch that has been forgotten is too old to matter; one before the stream's first row holds none.
-        if manifest is None or newest_us is None or newest_us + side.window_us <= now_us:
-            low = middle + 1
-        else:
-            high = middle
-    if low > last.batch:
+
+    def reached(batch: int) -> BatchProgress | None:
+        """Return a batch if it has rows that the window reaches."""
+        # For batches whose manifest is not kept the next one that is there tells (``catalog.retention``).
+        found = store.progress(batch) if batch >= 0 else None
+        newest_us = None if found is None else _event_time(found, side.stream_id, newest=True)
+        # A batch before the stream's first row holds none.
+        return None if newest_us is None or newest_us + side.window_us <= now_us else found
+
+    at, oldest = last.batch, reached(last.batch)
+    if oldest is None:
         return _OPEN
-    found = store.manifest(low)
-    return 0 if found is None else found.plan_version
+    step = 1
+    while (found := reached(at - step)) is not None:
+        at, oldest, step = at - step, found, step * 2
+    while step > 1:
+        step //= 2
+        if (found := reached(at - step)) is not None:
+            at, oldest = at - step, found
+    return oldest.plan_version
 
 
-def _event_time(manifest: BatchManifest, stream_id: int, *, newest: bool) -> int | None:
+def _event_time(progress: BatchProgress, stream_id: int, *, newest: bool) -> int | None:
     """Return the newest event time of a stream after a batch, or its watermark."""
-    for stream in manifest.streams:
+    for stream in progress.streams:
         if stream.stream_id == stream_id:
             return stream.max_event_time_us if newest else stream.watermark_us
     return None

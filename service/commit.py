@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from catalog.errors import InvariantBroken
 from catalog.store import Store
 from catalog.values.batch import (
     BatchManifest,
+    BucketCounters,
     CpuCounters,
     FilterCounters,
     KeyCounters,
@@ -30,7 +31,9 @@ from catalog.values.batch import (
     SliceCounters,
     StreamCounters,
 )
+from catalog.values.plan import Plan
 from service.failpoints import reached
+from service.sweep import sweep
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,65 @@ _SUMMED = (
     "results",
     "candidates",
 )
+
+
+@dataclass(slots=True)
+class KnownRoutes:
+    """The generation of routes that committed batches have brought (``catalog.routes``).
+
+    Attributes:
+        version: Plan version of its first batch; 0 before an engine's first.
+        since: Its first batch.
+        at_first: Routes that it began with.
+        queries: Query ids by route.
+    """
+
+    version: int = 0
+    since: int = 0
+    at_first: int = 0
+    queries: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def with_routes(
+        self, manifest: BatchManifest, routes: Mapping[int, tuple[int, ...]], plan: Plan | None
+    ) -> BatchManifest:
+        """Return a batch's manifest with those of its routes that its generation does not know.
+
+        Args:
+            manifest: The manifest without routes.
+            routes: Query ids by route that occurs in the batch.
+            plan: The plan in force. A generation begins with all known routes that its queries can still
+                have, and ends when it has twice as many: what is written is in proportion to what is new.
+
+        Raises:
+            InvariantBroken: The number of a known one stands for other queries now.
+        """
+        unknown = routes.keys() - self.queries.keys()
+        for route in routes.keys() - unknown:
+            if self.queries[route] != routes[route]:
+                raise InvariantBroken(
+                    f"route {route} stands for other queries already",
+                    detail=f"Known: {list(self.queries[route])}; now: {list(routes[route])}.",
+                )
+        grown = len(self.queries) + len(unknown) > 2 * self.at_first
+        begins = bool(unknown) and grown and manifest.plan_version != self.version
+        brought = {route: routes[route] for route in unknown}
+        if begins and plan is not None:
+            running = {query.id for family in plan.families for query in family.queries}
+            brought |= {route: ids for route, ids in self.queries.items() if running.issuperset(ids)}
+        return replace(
+            manifest,
+            routes=tuple(Route(route, manifest.plan_version, ids) for route, ids in sorted(brought.items())),
+            routes_since=manifest.batch if begins else self.since,
+        )
+
+    def committed(self, manifest: BatchManifest) -> None:
+        """Know the routes of a manifest that the catalog has."""
+        if not manifest.routes or manifest.routes_since is None:
+            return
+        if manifest.routes_since == manifest.batch:
+            self.version, self.since, self.queries = manifest.plan_version, manifest.batch, {}
+            self.at_first = len(manifest.routes)
+        self.queries |= {route.route: route.queries for route in manifest.routes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +128,7 @@ class BatchCommitter:
     late_dir: Path
     epoch: int
     engine_lock: str
+    _routes: KnownRoutes = field(default_factory=KnownRoutes)
 
     def __call__(self, output: DataFrame, spark_batch: int) -> None:
         """Write and commit one batch.
@@ -91,25 +154,12 @@ class BatchCommitter:
         if not self.store.commit_batch(manifest):
             log.info("batch was committed before", extra={"batch": batch})
             self._remove(manifest)
+        self._routes.committed(manifest)
         reached("after-result-commit", batch, self.engine_lock)
 
     def sweep(self) -> int:
-        """Remove files of attempts that never were committed; return how many."""
-        removed = 0
-        for directory, late in ((self.results_dir, False), (self.late_dir, True)):
-            named: dict[int, set[str]] = {}
-            for path in sorted(directory.glob("b[0-9]*-*.parquet")):
-                batch = int(path.name[1:].split("-", 1)[0])
-                if batch not in named:
-                    manifest = self.store.manifest(batch)
-                    files: Iterable[ResultFile] = ()
-                    if manifest is not None:
-                        files = manifest.late_files if late else manifest.files
-                    named[batch] = {file.path for file in files}
-                if path.name not in named[batch]:
-                    path.unlink(missing_ok=True)
-                    removed += 1
-        return removed
+        """Remove files that no manifest names; return how many."""
+        return sweep(self.store, self.results_dir, self.late_dir)
 
     def _remove(self, manifest: BatchManifest) -> None:
         kept = self.store.manifest(manifest.batch)
@@ -138,13 +188,13 @@ class BatchCommitter:
         for route, count in totals.items():
             for query_id in routes[route]:
                 query_rows[query_id] += count
-        return BatchManifest(
+        manifest = BatchManifest(
             batch=batch,
             epoch=self.epoch,
             plan_version=version,
             files=_files(reports, "files"),
             late_files=self._late_files(reports),
-            routes=tuple(Route(route, version, ids) for route, ids in sorted(routes.items())),
+            routes=(),
             streams=_stream_counters(reports, batch),
             slices=_slice_counters(reports),
             query_rows=tuple(sorted(query_rows.items())),
@@ -156,7 +206,9 @@ class BatchCommitter:
                 pack_us=sum(report["cpu"]["pack_us"] for report in reports),
                 chain_us=sum(report["cpu"]["chain_us"] for report in reports),
             ),
+            buckets=_bucket_counters(reports),
         )
+        return self._routes.with_routes(manifest, routes, self.store.kept_plan(version))
 
     def _late_files(self, reports: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
         files = _files(reports, "late_files")
@@ -215,8 +267,17 @@ def _filter_counters(reports: list[dict[str, Any]]) -> tuple[FilterCounters, ...
     return tuple(FilterCounters(*name, *total) for name, total in sorted(sums.items()))
 
 
+def _bucket_counters(reports: list[dict[str, Any]]) -> BucketCounters:
+    work = [
+        sum(keys["copies"] for keys in report["keys"]) + sum(piece["results"] for piece in report["slices"])
+        for report in reports
+    ]
+    hottest_us = max(report["cpu"]["chain_us"] for report in reports)
+    return BucketCounters(len(reports), sum(work), max(work), hottest_us)
+
+
 def _key_counters(reports: list[dict[str, Any]]) -> tuple[KeyCounters, ...]:
-    """A key is in one bucket, so all but the largest add up."""
+    """A key is counted in one bucket, so all but the largest add up."""
     sums: dict[tuple[str, str], KeyCounters] = {}
     for report in reports:
         for facts in report["keys"]:
@@ -231,6 +292,7 @@ def _key_counters(reports: list[dict[str, Any]]) -> tuple[KeyCounters, ...]:
                     keys=known.keys + found.keys,
                     largest=max(known.largest, found.largest),
                     squares=known.squares + found.squares,
+                    copies=known.copies + found.copies,
                 )
             sums[name] = found
     return tuple(counters for _, counters in sorted(sums.items()))

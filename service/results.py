@@ -7,15 +7,16 @@ results of two of them whose columns differ. A cursor says how far a reader is:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
-Committed batches never change, so a cursor stays good for as long as the results are kept. A page reads the
-files of the batches it needs and no others: the catalog knows how many results each batch gave the query.
+Committed batches never change, so a cursor stays good for as long as the results are kept; whoever is behind
+what is kept is told so (``service.kept_results``). A page reads the files of the batches it needs and no
+others: the catalog knows how many results each batch gave the query.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from pathlib import Path
 
@@ -23,13 +24,18 @@ import duckdb
 import pyarrow as pa
 
 from catalog.errors import InternalError, InvalidInput
+from catalog.retention import DroppedOfSeries
 from catalog.store import Store
 from catalog.values.query import Output, Query
 from planner.families import family_id
+from service.kept_results import ResultsExpired, has_lost
 from service.result_sql import order_sql, pairs_sql, results_sql
 
 #: Rows of one page at most: about 10 MB as JSON, and well below a second.
 MAX_PAGE_ROWS = 10_000
+
+#: Memory of a reader that may spill.
+SPILLING_MEMORY = "256MB"
 
 #: Batches looked up in the catalog at a time.
 _BATCHES_PER_LOOKUP = 256
@@ -76,6 +82,8 @@ class ResultPage:
         spans: Where the rows stand, in order; their ``rows`` add up to the table's.
         next_cursor: Cursor after the last row; None before the first result of all.
         has_more: Whether further results are there already.
+        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        kept_since_us: Wall clock from which results are kept where some were dropped, µs UTC.
     """
 
     columns: tuple[Output, ...]
@@ -83,6 +91,8 @@ class ResultPage:
     spans: tuple[Span, ...]
     next_cursor: str | None
     has_more: bool
+    dropped: int = 0
+    kept_since_us: int | None = None
 
     def cursors(self) -> Iterator[str]:
         """Yield for every row the cursor after it."""
@@ -121,12 +131,19 @@ class ResultReader:
         store: The catalog.
         results_dir: Directory that the manifests' paths are relative to.
         threads: Threads that DuckDB may use for one page.
+        spill_dir: Where DuckDB puts what is more than ``SPILLING_MEMORY`` while it sorts; None sorts in
+            memory.
     """
 
-    def __init__(self, store: Store, results_dir: Path, *, threads: int = 1) -> None:
+    def __init__(
+        self, store: Store, results_dir: Path, *, threads: int = 1, spill_dir: Path | None = None
+    ) -> None:
         self._store = store
         self._results_dir = results_dir
-        self._connection = duckdb.connect(config={"threads": threads})
+        spilling = {} if spill_dir is None else {"temp_directory": str(spill_dir)}
+        if spilling:
+            spilling["memory_limit"] = SPILLING_MEMORY
+        self._connection = duckdb.connect(config={"threads": threads, **spilling})
 
     def close(self) -> None:
         """Let go of DuckDB's memory."""
@@ -142,6 +159,7 @@ class ResultReader:
 
         Raises:
             InvalidCursor: ``after`` is no cursor of this series.
+            ResultsExpired: Results that follow it are not kept any more.
         """
         return bool(self._spans(series, after, 1)[0])
 
@@ -155,12 +173,27 @@ class ResultReader:
 
         Raises:
             InvalidCursor: ``after`` is no cursor of this series.
-            QueryNotFound: There never was such a series.
+            ResultsExpired: Results that follow it are not kept any more.
+            QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say.
         """
         if not 1 <= limit <= MAX_PAGE_ROWS:
             raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
-        found, has_more = self._spans(series, after, limit)
+        while True:
+            found, has_more, dropped = self._spans(series, after, limit)
+            try:
+                page = self._page(series, after, found, has_more)
+            except (CorruptResults, duckdb.IOException):
+                # Dropped while it was read: at the next look a cursor is refused, or the page starts later.
+                if not found or found[0].batch >= self._store.kept_from()[0]:
+                    raise
+                continue
+            if after is not None or dropped is None:
+                return page
+            return replace(page, dropped=dropped.results, kept_since_us=self._store.kept_from()[1])
+
+    def _page(self, series: int, after: str | None, found: Sequence[Span], has_more: bool) -> ResultPage:
+        """Read the rows of spans, as far as their columns are the same."""
         ids = {span.query_id for span in found} or set(self._store.series_ids(series)[-1:]) or {series}
         queries = {query_id: self._store.query_by_id(query_id).query for query_id in ids}
         spans = _of_equal_columns(found, queries)
@@ -172,9 +205,59 @@ class ResultReader:
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
         return ResultPage(newest.outputs, table, tuple(spans), next_cursor, has_more)
 
-    def _spans(self, series: int, after: str | None, limit: int) -> tuple[tuple[Span, ...], bool]:
-        """Find out from the catalog alone which results a page holds, and whether more follow."""
+    def whole_batch(
+        self, query_id: int, batch: int, rows: int, *, at_a_time: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all results that a batch gave a query, in order.
+
+        Args:
+            query_id: The query.
+            batch: The batch.
+            rows: How many there are, as the catalog says.
+            at_a_time: About so many rows are in memory and come together.
+
+        Raises:
+            CorruptResults: The files hold other rows than the manifest says; known after the last of them.
+        """
+        query = self._store.query_by_id(query_id).query
+        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+        files = family_files(self._store, self._results_dir, family, batch)
+        text = query_sql(self._store, query, files, (batch,))
+        found = 0
+        cursor = self._connection.cursor()
+        try:
+            for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
+                found += part.num_rows
+                yield part
+        finally:
+            cursor.close()
+        if found != rows:
+            raise _not_whole(query, batch, batch, found, rows)
+
+    def _spans(
+        self, series: int, after: str | None, limit: int
+    ) -> tuple[tuple[Span, ...], bool, DroppedOfSeries | None]:
+        """Find out from the catalog alone what a page holds, whether more follows, and what is not kept."""
         batch, returned = parse_cursor(after) if after is not None else (0, 0)
+        found, has_more = self._kept_spans(series, after, batch, returned, limit)
+        given = 0 if found or after is None else self._given(series, batch)
+        # Looked up last, so that what was dropped since the first look is noticed.
+        dropped = self._store.dropped_results(series)
+        if after is None:
+            return found, has_more, dropped
+        if dropped is not None and has_lost(dropped, batch, returned):
+            raise ResultsExpired(after, dropped.results, self._store.kept_from()[1] or 0)
+        if dropped is not None and dropped.batch == batch:
+            if returned > dropped.of_batch:
+                raise self._beyond(after)
+        elif not found and returned > given:
+            raise self._beyond(after)
+        return found, has_more, dropped
+
+    def _kept_spans(
+        self, series: int, after: str | None, batch: int, returned: int, limit: int
+    ) -> tuple[tuple[Span, ...], bool]:
+        """Find the results that a page holds among those that are kept, and whether more follow."""
         spans: list[Span] = []
         missing = limit
         for number, query_id, rows in self._batches(series, batch):
@@ -190,8 +273,6 @@ class ResultReader:
             missing -= taken
             if first + taken < rows:
                 return tuple(spans), True
-        if not spans and after is not None:
-            self._check_reached(series, after, batch, returned)
         return tuple(spans), False
 
     def _batches(self, series: int, from_batch: int) -> Iterator[tuple[int, int, int]]:
@@ -200,11 +281,10 @@ class ResultReader:
             yield from found
             from_batch = found[-1][0] + 1
 
-    def _check_reached(self, series: int, after: str, batch: int, returned: int) -> None:
-        """Refuse a cursor that stands after results which do not exist."""
+    def _given(self, series: int, batch: int) -> int:
+        """Return how many results a batch gave a series, as far as they are kept."""
         given = next(iter(self._store.series_batches(series, batch, 1)), (batch, 0, 0))
-        if returned > (given[2] if given[0] == batch else 0):
-            raise self._beyond(after)
+        return given[2] if given[0] == batch else 0
 
     def _beyond(self, after: str | None) -> InvalidCursor:
         return InvalidCursor(
@@ -220,7 +300,7 @@ class ResultReader:
             for span in spans
             for path in family_files(self._store, self._results_dir, family, span.batch)
         ]
-        text = query_sql(self._store, query, files)
+        text = query_sql(self._store, query, files, [span.batch for span in spans])
         rows = sum(span.rows for span in spans)
         offset = spans[0].first if spans else 0
         cursor = self._connection.cursor()
@@ -229,11 +309,15 @@ class ResultReader:
         finally:
             cursor.close()
         if table.num_rows != rows:
-            raise CorruptResults(
-                f'results of query "{query.name}" are not whole',
-                detail=f"Batches {spans[0].batch} to {spans[-1].batch} hold {table.num_rows} of {rows} rows.",
-            )
+            raise _not_whole(query, spans[0].batch, spans[-1].batch, table.num_rows, rows)
         return table
+
+
+def _not_whole(query: Query, first: int, last: int, found: int, rows: int) -> CorruptResults:
+    return CorruptResults(
+        f'results of query "{query.name}" are not whole',
+        detail=f"Batches {first} to {last} hold {found} of {rows} rows.",
+    )
 
 
 def _of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
@@ -246,15 +330,22 @@ def _of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Se
 
 
 def family_files(store: Store, results_dir: Path, family: str, batch: int) -> list[str]:
-    """Return the paths of one family's result files in one batch."""
+    """Return the paths of one family's result files in a batch that has results of the family.
+
+    Raises:
+        CorruptResults: There are none.
+    """
     manifest = store.manifest(batch)
-    if manifest is None:
-        raise CorruptResults(f"batch {batch} has results but no manifest")
-    return [str(results_dir / file.path) for file in manifest.files if file.family == family]
+    files = () if manifest is None else manifest.files
+    paths = [str(results_dir / file.path) for file in files if file.family == family]
+    if not paths:
+        raise CorruptResults(f"batch {batch} has results but no files")
+    return paths
 
 
-def query_sql(store: Store, query: Query, files: Sequence[str]) -> str:
-    """Return the text that reads a query's results, unordered, out of its family's files."""
+def query_sql(store: Store, query: Query, files: Sequence[str], batches: Collection[int]) -> str:
+    """Return the text that reads a query's results, unordered, out of its family's files in some batches."""
     pairs = pairs_sql(store.stream_by_id(query.a.stream_id), store.stream_by_id(query.b.stream_id), files)
-    routes = ", ".join(str(route) for route in store.routes_of(query.id)) or "NULL"
+    numbers = store.routes_of(query.id, batches) if batches else ()
+    routes = ", ".join(str(number) for number in numbers) or "NULL"
     return results_sql(query, f"({pairs})", routes)

@@ -48,7 +48,7 @@ class SliceCounters:
         rows: Rows held at the end of the batch.
         bytes: Encoded bytes of its segments at the end of the batch.
         segments: Number of segments.
-        touched: Candidate pairs (equal key) looked at by probing males.
+        touched: Pairs of equal key of probing males and rows of segments that they may meet.
         males: Opposite rows that probed the slice.
         inserted: Rows that entered the chain here.
         moved_in: Rows that came from the slice before.
@@ -97,7 +97,7 @@ class FilterCounters:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounters:
-    """Keys of a batch's rows on one side of a family, summed over buckets (a key is in one bucket).
+    """Keys of a batch's rows on one side of a family, summed over buckets (a key is counted in one).
 
     Attributes:
         family: Family id.
@@ -106,6 +106,7 @@ class KeyCounters:
         keys: Distinct keys among them.
         largest: Rows of the most frequent key.
         squares: Sum of the squared rows per key (the batch's self-join size).
+        copies: Male copies of the rows, one for each bucket that they came to; 0 in older manifests.
     """
 
     family: str
@@ -114,6 +115,7 @@ class KeyCounters:
     keys: int
     largest: int
     squares: int
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,23 @@ class CpuCounters:
 
     pack_us: int = 0
     chain_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BucketCounters:
+    """How evenly a batch's work lay on the buckets. On enough cores it takes as long as the hottest one.
+
+    Attributes:
+        buckets: Number of buckets; 0 in older manifests.
+        work: Rows that came (a male copy each) and pairs made, all buckets together.
+        hottest_work: The same of the bucket that had most.
+        hottest_us: CPU time of the bucket that took longest, µs.
+    """
+
+    buckets: int = 0
+    work: int = 0
+    hottest_work: int = 0
+    hottest_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +170,21 @@ class StreamCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """How far a batch came.
+
+    Attributes:
+        batch: Batch number.
+        plan_version: Plan in force in it.
+        streams: Counters per stream of its plan.
+    """
+
+    batch: int
+    plan_version: int
+    streams: tuple[StreamCounters, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BatchManifest:
     """Everything a batch made visible, committed in one transaction.
 
@@ -160,7 +194,8 @@ class BatchManifest:
         plan_version: Version in force while the batch was processed (0: none yet).
         files: Result files.
         late_files: Files of late rows.
-        routes: Routes that occur in the files.
+        routes: Routes in the files that no batch of their generation had before. They are kept apart, in
+            ``catalog.routes``: a manifest that is read has none.
         streams: Counters per stream.
         slices: Counters per slice.
         query_rows: Results per query id in this batch.
@@ -169,6 +204,8 @@ class BatchManifest:
         filters: Counters per distinct filter.
         keys: Counters per family side.
         cpu: CPU time.
+        buckets: How evenly the work lay on them.
+        routes_since: First batch of the routes' generation; None for the batch itself.
     """
 
     batch: int
@@ -185,6 +222,13 @@ class BatchManifest:
     filters: tuple[FilterCounters, ...] = ()
     keys: tuple[KeyCounters, ...] = ()
     cpu: CpuCounters = CpuCounters()
+    buckets: BucketCounters = BucketCounters()
+    routes_since: int | None = None
+
+    @property
+    def progress(self) -> BatchProgress:
+        """How far the batch came."""
+        return BatchProgress(self.batch, self.plan_version, self.streams)
 
     @property
     def state_rows(self) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog import retention
 from catalog.store import Store
 
 
@@ -23,3 +24,10 @@ def store(url: str) -> Iterator[Store]:
     ticks = itertools.count(1_000_000)
     with Store.open(url, now_us=lambda: next(ticks), busy_timeout_s=10) as opened:
         yield opened
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Keep at least three batches instead of many."""
+    monkeypatch.setattr(retention, "KEPT_BATCHES", 3)
+    return 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from catalog.codec import decode, encode
 from catalog.errors import CorruptDocument
 from catalog.values.batch import BatchManifest
-from catalog.values.plan import ControlRecord, Heartbeat, Plan
+from catalog.values.plan import ControlRecord, FamilyPlan, Heartbeat, Plan, Replication
 from catalog.values.query import Query
 from catalog.values.stream import (
     Column,
@@ -33,7 +33,16 @@ _sources = st.one_of(
     st.builds(GeneratorSource, rate_per_s=_numbers, columns=st.lists(_generated, max_size=2).map(tuple)),
 )
 _streams = st.builds(Stream, columns=st.lists(st.builds(Column), max_size=3).map(tuple), source=_sources)
-_plans = st.builds(Plan, streams=st.lists(_streams, max_size=2).map(tuple))
+_keys = st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.integers(4, 64), max_size=3)
+_replications = st.builds(
+    Replication, every=st.integers(1, 3), heavy=_keys.map(lambda keys: tuple(sorted(keys.items())))
+)
+_families = st.builds(FamilyPlan, replication=_replications)
+_plans = st.builds(
+    Plan,
+    streams=st.lists(_streams, max_size=2).map(tuple),
+    families=st.lists(_families, max_size=2).map(tuple),
+)
 _records = st.one_of(
     st.builds(ControlRecord, plan=_plans, heartbeat=st.none()),
     st.builds(ControlRecord, plan=st.none(), heartbeat=st.builds(Heartbeat)),

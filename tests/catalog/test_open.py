@@ -145,7 +145,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
         old = json.loads(document)
         for family in old["families"]:
             (join,) = family.pop("joins")
-            del family["strategy"], family["given"]
+            del family["strategy"], family["given"], family["replication"]
             family |= {"chain_a": join["chain_a"], "chain_b": join["chain_b"]}
         connection.execute("UPDATE plans SET document = ? WHERE version = ?", (json.dumps(old), version))
     _undo_changes_and_history(connection)
@@ -161,7 +161,8 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
             (2, "before the history began"),
         ]
     # Fields that came later are not in them: they have their defaults.
-    made = {version: text.replace(',"given":false', "") for version, text in documents.items()}
+    later = ',"given":false', ',"replication":{"every":1,"heavy":[]}'
+    made = {version: text.replace(later[0], "").replace(later[1], "") for version, text in documents.items()}
     assert dict(connection.execute("SELECT version, document FROM plans")) == made
     connection.close()
 
@@ -185,12 +186,52 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
-    """Take off what migration 0003 puts on."""
+    """Take off what migrations 0003 to 0006 put on."""
+    _undo_batch_routes(connection)
+    connection.execute("DROP TABLE sinks")
+    connection.execute("DROP INDEX ix_batches_plan_version_batch")
+    for column in ("dropped", "dropped_batch", "dropped_of_batch"):
+        connection.execute(f"ALTER TABLE query_totals DROP COLUMN {column}")
+    connection.execute("ALTER TABLE batch_totals DROP COLUMN kept_from")
+    connection.execute("ALTER TABLE batch_queries RENAME TO new_batch_queries")
+    connection.execute(
+        "CREATE TABLE batch_queries "
+        "(query_id INTEGER NOT NULL, batch INTEGER NOT NULL, rows INTEGER NOT NULL, "
+        "CONSTRAINT pk_batch_queries PRIMARY KEY (query_id, batch), "
+        "CONSTRAINT fk_batch_queries_batch FOREIGN KEY(batch) REFERENCES batches (batch))"
+    )
+    connection.execute("INSERT INTO batch_queries SELECT * FROM new_batch_queries")
+    connection.execute("DROP TABLE new_batch_queries")
     connection.execute("DROP INDEX ix_queries_series")
     for column in ("series", "left_by", "missing"):
         connection.execute(f"ALTER TABLE queries DROP COLUMN {column}")
     for table in ("plan_history", "migrations"):
         connection.execute(f"DROP TABLE {table}")
+
+
+def _undo_batch_routes(connection: sqlite3.Connection) -> None:
+    """Keep routes as they were kept before migration 0006: each once, with its first plan version."""
+    connection.execute(
+        "CREATE TABLE routes (route INTEGER NOT NULL, plan_version INTEGER NOT NULL, queries TEXT NOT NULL, "
+        "CONSTRAINT pk_routes PRIMARY KEY (route))"
+    )
+    connection.execute(
+        "CREATE TABLE route_queries (query_id INTEGER NOT NULL, route INTEGER NOT NULL, "
+        "CONSTRAINT pk_route_queries PRIMARY KEY (query_id, route), "
+        "CONSTRAINT fk_route_queries_route FOREIGN KEY(route) REFERENCES routes (route))"
+    )
+    rows = connection.execute("SELECT plan_version, queries, routes FROM batch_routes ORDER BY batch")
+    for version, queries, routes in rows.fetchall():
+        for route, members in json.loads(routes).items():
+            ids = [q for place, q in enumerate(json.loads(queries)) if int(members, 16) >> place & 1]
+            added = connection.execute(
+                "INSERT OR IGNORE INTO routes VALUES (?, ?, ?)", (int(route), version, json.dumps(ids))
+            )
+            if added.rowcount:
+                connection.executemany(
+                    "INSERT INTO route_queries VALUES (?, ?)", [(q, int(route)) for q in ids]
+                )
+    connection.execute("DROP TABLE batch_routes")
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:

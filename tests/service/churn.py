@@ -5,7 +5,7 @@
 A run goes through the same batches of the same rows with and without changes; in the end the same queries are
 there. What both have at the end can be compared: rows of every table, state, lineage, memory.
 
-    python -m tests.service.churn --changes 5000 --batches 250 [--give-results]
+    python -m tests.service.churn --changes 5000 --batches 250 [--give-results] [--keep 64]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlalchemy import Text, func, select
 
 from catalog import tables
 from catalog.store import Store
-from catalog.values.batch import BatchManifest, Route, StreamCounters
+from catalog.values.batch import BatchManifest, StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket import BatchOutput
@@ -35,10 +35,12 @@ from operators.bucket_state import encode_manifest
 from operators.counters import slice_counters
 from planner.bind import bind
 from planner.costs.shipped import SHIPPED
+from service.commit import KnownRoutes
 from service.inputs.sample import CatalogRows
 from service.objective import Objective
 from service.preview import Statistician
 from service.pruning import Pruner
+from service.retention import ResultRetention
 from service.versions import Versions
 from tests.operators.harness import Runner
 
@@ -101,21 +103,25 @@ class ChurningService:
         directory: Where its catalog is.
         seed: Of rows and changes.
         give_results: Whether queries that come and go get results.
+        keep: Batches whose results are kept; None for all.
     """
 
     directory: Path
     seed: int
     give_results: bool = False
+    keep: int | None = None
     store: Store = field(init=False)
     streams: dict[str, Stream] = field(init=False)
     versions: Versions = field(init=False)
     pruner: Pruner = field(init=False)
+    retention: ResultRetention = field(init=False)
     runner: Runner = field(init=False)
     transient: deque[str] = field(default_factory=deque)
     added: int = 0
     control: int = 0
     epoch: int = 0
     results: Counter[int] = field(default_factory=Counter)
+    routes: KnownRoutes = field(default_factory=KnownRoutes)
 
     def __post_init__(self) -> None:
         self.store = Store.open(f"sqlite:///{self.directory / 'catalog.db'}")
@@ -133,6 +139,11 @@ class ChurningService:
             self.store, Statistician(self.store, CatalogRows(self.store), buckets=2), Objective()
         )
         self.pruner = Pruner(self.store, interval_s=0, grace_s=0)
+        # Batch n is committed at n µs.
+        nowhere = self.directory / "nowhere"
+        self.retention = ResultRetention(
+            self.store, nowhere, nowhere, self.keep, str(nowhere), interval_s=0, thin_interval_s=0
+        )
         by_id = {stream.id: stream for stream in self.streams.values()}
         self.runner = Runner(by_id, buckets=2, slack_us=None, stored=True)
         self.epoch = self.store.new_epoch("churn")
@@ -177,6 +188,7 @@ class ChurningService:
         self._commit(number, outputs)
         self.runner.results.clear()
         self.pruner.look(number)
+        self.retention.look(number)
 
     def figures(self, seconds: float) -> Figures:
         """Return what there is now."""
@@ -230,20 +242,22 @@ class ChurningService:
             for i, s in sorted(self.runner.state[0].streams.items())
         )
         slices = [c for bucket in self.runner.state for c in slice_counters(bucket.families)]
-        committed = BatchManifest(
+        manifest = BatchManifest(
             batch=number,
             epoch=self.epoch,
             plan_version=version,
             files=(),
             late_files=(),
-            routes=tuple(Route(route, version, ids) for route, ids in sorted(routes.items())),
+            routes=(),
             streams=streams,
             slices=tuple(replace(c, rows=0, bytes=0) for c in slices),
             query_rows=tuple(sorted(query_rows.items())),
             started_at_us=number,
             committed_at_us=number,
         )
+        committed = self.routes.with_routes(manifest, routes, self.runner.plan)
         assert self.store.commit_batch(committed)
+        self.routes.committed(committed)
 
     def _size(self, table: object) -> tuple[int, int]:
         assert isinstance(table, tables.Table)
@@ -255,7 +269,13 @@ class ChurningService:
 
 
 def measure(
-    changes: int, batches: int, directory: Path, *, seed: int = 1, give_results: bool = False
+    changes: int,
+    batches: int,
+    directory: Path,
+    *,
+    seed: int = 1,
+    give_results: bool = False,
+    keep: int | None = None,
 ) -> Figures:
     """Run a service through batches with so many changes, and return what is left of them.
 
@@ -265,9 +285,10 @@ def measure(
         directory: An empty directory.
         seed: Of rows and changes.
         give_results: Whether queries that come and go get results.
+        keep: Batches whose results are kept; None for all.
     """
     started_s = time.perf_counter()
-    service = ChurningService(directory, seed, give_results)
+    service = ChurningService(directory, seed, give_results, keep)
     try:
         for name, cql in STAYING:
             service.add(name, cql)
@@ -307,10 +328,16 @@ def main() -> None:
     parser.add_argument("--batches", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--give-results", action="store_true")
+    parser.add_argument("--keep", type=int)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         found = measure(
-            args.changes, args.batches, Path(directory), seed=args.seed, give_results=args.give_results
+            args.changes,
+            args.batches,
+            Path(directory),
+            seed=args.seed,
+            give_results=args.give_results,
+            keep=args.keep,
         )
     json.dump(asdict(found), sys.stdout)
 

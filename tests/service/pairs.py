@@ -52,12 +52,22 @@ class Batches:
         store: The catalog.
         results_dir: Where the files go.
         routes: Query ids by route.
+        spacing_us: Wall clock from commit to commit.
     """
 
     family = family_id(1, 2, (("k", "k"),))
 
-    def __init__(self, store: Store, results_dir: Path, routes: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        results_dir: Path,
+        routes: Mapping[int, tuple[int, ...]],
+        *,
+        spacing_us: int = 0,
+    ) -> None:
         self.store = store
+        self.spacing_us = spacing_us
+        self.version = 1
         self.results_dir = results_dir
         self.routes = routes
         self.next = 0
@@ -79,7 +89,7 @@ class Batches:
             BatchManifest(
                 batch=self.next,
                 epoch=self.store.current_epoch(),
-                plan_version=1,
+                plan_version=self.version,
                 files=tuple(manifest_files),
                 late_files=(),
                 routes=tuple(Route(route, 1, self.routes[route]) for route in used),
@@ -87,7 +97,7 @@ class Batches:
                 slices=(),
                 query_rows=tuple(sorted(given.items())),
                 started_at_us=0,
-                committed_at_us=0,
+                committed_at_us=self.next * self.spacing_us,
             )
         )
         self.next += 1

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
+from catalog import retention, tables
+from catalog.store import Store
 from catalog.values.batch import BatchManifest, StreamCounters
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
+from catalog.values.query import Side
+from service.backfill import first_version_in_reach
 from service.query_status import query_statuses
+from tests.catalog.examples import manifest
 from tests.service.test_changes import World, cql
 
 SECOND = 1_000_000
 
 
 class Job:
-    """Commits batches in which both streams come to the same event time."""
+    """Commits batches in which both streams come to the same event time.
 
-    def __init__(self, world: World) -> None:
+    Args:
+        world: Catalog and queries.
+        drops: Whether the results of all batches but the last one are dropped, and what can go with them.
+    """
+
+    def __init__(self, world: World, *, drops: bool = False) -> None:
         self.world = world
+        self.drops = drops
         self.epoch = world.store.new_epoch("test")
         self.batch = 0
 
@@ -42,6 +56,9 @@ class Job:
             )
         )
         self.batch += 1
+        if self.drops:
+            self.world.store.drop_results(2**62)
+            self.world.store.thin_manifests()
 
 
 @pytest.fixture
@@ -51,9 +68,10 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.store.close()
 
 
-@pytest.fixture
-def job(world: World) -> Job:
-    return Job(world)
+@pytest.fixture(params=["keeps all", "drops"])
+def job(world: World, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(retention, "KEPT_BATCHES", 1)
+    return Job(world, drops=request.param == "drops")
 
 
 def missing(world: World, name: str, text: str) -> tuple[str, ...]:
@@ -134,3 +152,26 @@ def test_a_family_that_was_gone_holds_nothing_of_before(world: World, job: Job) 
     world.change(AddQuery("q2", cql(100, " AND b.v < 1")))
     job.commit(2)
     assert missing(world, "q3", cql(100, select="b.v")) == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_oldest_batch_in_reach_is_found_whatever_manifests_are_gone(seed: int, tmp_path: Path) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    path = tmp_path / "catalog.db"
+    count = rng.randint(1, 90)
+    with Store.open(f"sqlite:///{path}") as store:
+        epoch = store.new_epoch("test")
+        for batch in range(count):
+            # Plan version b + 1 is that of batch b alone; every batch brings 2 ms of event time.
+            store.commit_batch(dataclasses.replace(manifest(batch, epoch), plan_version=batch + 1))
+        tail = rng.randrange(count)
+        kept = {*rng.sample(range(count), min(count, rng.randint(0, 8))), *range(tail, count)}
+        with store._database.write() as connection:
+            connection.execute(delete(tables.batches).where(tables.batches.c.batch.not_in(kept)))
+    with Store.open(f"sqlite:///{path}", migrate=False) as store:
+        watermark_us = 1_000 * count
+        for window_us in [0, 1, *(rng.randrange(3_000 * count) for _ in range(60))]:
+            side = Side(1, "A", "a", window_us, None, (), ())
+            reached = [b for b in sorted(kept) if 2_000 * (b + 1) + window_us > watermark_us]
+            assert first_version_in_reach(store, side, 1) == reached[0] + 1

@@ -138,4 +138,4 @@ def test_a_pruned_service_is_killed_and_goes_on(tmp_path: Path) -> None:
 def test_hundreds_of_changes_leave_nothing_in_the_catalog(tmp_path: Path) -> None:
     left = churned_and_killed(tmp_path, 600)
     assert left["queries"] == left["query_totals"] == len(STAYING)
-    assert left["routes"] <= 3
+    assert left["batch_routes"] <= 3
