@@ -115,14 +115,21 @@ class Bucket:
             pack_us=sum(p.pack_us for p in ordered),
         )
         version = self.plan.version if self.plan else 0
+        # Whoever brings rows says so.
+        place = next((p.place for p in ordered if p.place is not None), (0, 1))
         for family_id, joins in self.families.items():
             family = joins.family
             ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
-            fresh = {
-                side: self._fresh_rows(ordered, family, side, start[ids[side]], version) for side in SIDES
-            }
-            output.keys += [key_counters(family_id, side, rows) for side, rows in fresh.items() if rows]
-            pairs = joins.process(fresh["a"], fresh["b"], {side: end[ids[side]] for side in SIDES})
+            males, females = {}, {}
+            for side in SIDES:
+                came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                males[side] = females[side] = came
+                if came is not None:
+                    placed = family.fragments.place(came.key, came.pos, *place)
+                    females[side] = came if placed.female is None else came.filter(placed.female)
+                    output.keys.append(key_counters(family_id, side, came.key, placed.home))
+            watermarks = {side: end[ids[side]] for side in SIDES}
+            pairs = joins.process(males["a"], males["b"], watermarks, females)
             table = pairs.finish(version, batch)
             if table is not None:
                 output.results[family_id] = table

@@ -94,7 +94,7 @@ class Matched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Candidate pairs of equal int64 key.
+    """Candidate pairs: of equal int64 key, and not too far apart for the largest windows.
 
     Attributes:
         females: Rows of the slices.
@@ -126,6 +126,7 @@ class Probing:
         rows: The segment.
         classes: Classes of its rows.
         keys: int64[m], keys of the males that reach the slice, ascending.
+        times: int64[m], their event times.
         reaching: int64[m], their rows; None for all males.
     """
 
@@ -133,16 +134,34 @@ class Probing:
     rows: Segment
     classes: RowClasses
     keys: Int64s
+    times: Int64s
     reaching: Int64s | None
 
 
-def gather(segments: Sequence[Probing], males: Segment, classes: RowClasses) -> Iterator[Candidates]:
-    """Find the pairs of equal key between segments and the males that reach them.
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far apart in time females and the males that probe them may be, µs.
+
+    Attributes:
+        behind_us: Largest window on the females' side.
+        ahead_us: Largest window on the males' side.
+    """
+
+    behind_us: int
+    ahead_us: int
+
+
+def gather(
+    segments: Sequence[Probing], males: Segment, classes: RowClasses, reach: Reach, touched: Int64s
+) -> Iterator[Candidates]:
+    """Find the candidate pairs between segments and the males that reach them.
 
     Args:
         segments: Segments of the slices of a side, in the order in which the males come by.
         males: Probing rows of the opposite stream.
         classes: Classes of the males.
+        reach: How far apart candidates may be.
+        touched: int64[slices], counted on by the pairs of equal key in each slice, near or far.
 
     Yields:
         Candidates of all segments; in several pieces when there are more than fit at once. A piece is to be
@@ -155,10 +174,18 @@ def gather(segments: Sequence[Probing], males: Segment, classes: RowClasses) -> 
     slices: list[int] = []
     filled = 0
     for probing in segments:
-        start = np.zeros(3, dtype=np.int64)
-        while start[1] < len(probing.keys):
+        state = np.zeros(4, dtype=np.int64)
+        while state[1] < len(probing.keys):
             found = merge_pairs(
-                probing.rows.key, probing.keys, start, female_rows[filled:], male_rows[filled:]
+                probing.rows.key,
+                probing.rows.ts,
+                probing.keys,
+                probing.times,
+                reach.behind_us,
+                reach.ahead_us,
+                state,
+                female_rows[filled:],
+                male_rows[filled:],
             )
             if found:
                 if probing.reaching is not None:
@@ -172,6 +199,7 @@ def gather(segments: Sequence[Probing], males: Segment, classes: RowClasses) -> 
                     Matched(tuple(runs)), Matched((Run(males, classes, male_rows),)), tuple(slices)
                 )
                 runs, slices, filled = [], [], 0
+        touched[probing.slice] += state[3]
     if filled:
         probed = Matched((Run(males, classes, male_rows[:filled]),))
         yield Candidates(Matched(tuple(runs)), probed, tuple(slices))

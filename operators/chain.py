@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.candidates import Probing, gather
+from operators.candidates import Probing, Reach, gather
 from operators.compiled_family import Admission, CompiledJoin
 from operators.keys import Int64s
 from operators.layout import SIDES
@@ -49,38 +49,46 @@ class Chain:
         return cls(join, {side: join.slices(side) for side in SIDES}, classes)
 
     def process(
-        self, fresh: Mapping[str, Segment | None], watermarks: Mapping[str, int | None], pairs: PairTable
+        self,
+        fresh: Mapping[str, Segment | None],
+        resting: Mapping[str, Segment | None],
+        watermarks: Mapping[str, int | None],
+        pairs: PairTable,
     ) -> None:
         """Run one batch through the chain.
 
         Args:
-            fresh: New rows of the family per side that are not late, or None.
+            fresh: New rows of the family per side that are not late, or None: the males.
+            resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
         """
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
-        a, b = self._entering("a", fresh["a"]), self._entering("b", fresh["b"])
-        self._purge("a", _safe_limit(watermarks["b"], b))
-        self._purge("b", _safe_limit(watermarks["a"], a))
-        if a is not None:
-            self._insert("a", a)
-        self._probe("a", b, pairs)
-        self._probe("b", a, pairs)
-        if b is not None:
-            self._insert("b", b)
+        males = {side: self._admitted(side, fresh[side]) for side in SIDES}
+        females = {
+            side: males[side] if resting[side] is fresh[side] else self._admitted(side, resting[side])
+            for side in SIDES
+        }
+        self._purge("a", _safe_limit(watermarks["b"], males["b"]))
+        self._purge("b", _safe_limit(watermarks["a"], males["a"]))
+        # A pair of the same batch is made by its male of b, wherever its a rests.
+        self._insert("a", females["a"], resting["a"])
+        self._probe("a", males["b"], pairs)
+        self._probe("b", males["a"], pairs)
+        self._insert("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slack_us, live)
 
-    def admitted(self, side: str, rows: Segment) -> Segment | None:
-        """Return the rows that come to this join; None without any."""
+    def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
+        """Return the rows that come to this join, of those after an event time if given; None without any."""
         if self.join.admission is None:
             return rows
-        return self.classes.serving(side, rows, self.join.admission[side])
+        return self.classes.serving(side, rows, self.join.admission[side], after_us=after_us)
 
     def reaching(self, side: str, rows: Segment, queries: int) -> Segment | None:
         """Return those of the join's rows that enter a slice reached by ``queries``; None without any."""
@@ -88,13 +96,8 @@ class Chain:
             return rows
         return self.classes.serving(side, rows, Admission(queries))
 
-    def _entering(self, side: str, rows: Segment | None) -> Segment | None:
-        """Admit new rows, once for both of their copies: as males and as females of the first slice."""
-        if rows is None:
-            return None
-        entering = self.admitted(side, rows)
-        self.slices[side][0].counts.filtered += len(rows) - (0 if entering is None else len(entering))
-        return entering
+    def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
+        return None if rows is None else self.admitted(side, rows)
 
     def _purge(self, side: str, watermark_us: int | None) -> None:
         if watermark_us is None:
@@ -114,11 +117,14 @@ class Chain:
                 if kept is not None:
                     following.segments.append(kept)
 
-    def _insert(self, side: str, rows: Segment) -> None:
+    def _insert(self, side: str, females: Segment | None, came: Segment | None) -> None:
         # Every query of the join reaches its first slice: what is admitted needs no further filter.
         first = self.slices[side][0]
-        first.counts.inserted += len(rows)
-        first.segments.append(rows)
+        inserted = 0 if females is None else len(females)
+        first.counts.inserted += inserted
+        first.counts.filtered += (0 if came is None else len(came)) - inserted
+        if females is not None:
+            first.segments.append(females)
 
     def _probe(self, side: str, males: Segment | None, pairs: PairTable) -> None:
         """Let males of the other side probe the slices of ``side`` one after the other."""
@@ -127,21 +133,23 @@ class Chain:
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
         slices = self.slices[side]
-        for found in gather(self._probings(side, males, classes), males, classes):
+        touched = np.zeros(len(slices), dtype=np.int64)
+        reach = self._reach(side)
+        for found in gather(self._probings(side, males, classes), males, classes, reach, touched):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
             chunk = build(a, b)
             if chunk is not None:
                 for number, results in found.per_slice(chunk.chosen):
                     slices[number].counts.results += results
                 pairs.add(chunk)
-            for number, run in zip(found.slices, found.females.runs, strict=True):
-                slices[number].counts.touched += len(run.index)
+        for state, count in zip(slices, touched.tolist(), strict=True):
+            state.counts.touched += count
 
     def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
         probings = []
         reaching: Int64s | None = None
-        keys, oldest, newest = males.key, males.t_min, males.t_max
+        keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         for number, state in enumerate(self.slices[side]):
             # Males that come to the first slice were admitted to the join: they reach one of its queries.
             keep = classes.serving(len(males), state.reach) if number else None
@@ -149,12 +157,12 @@ class Chain:
                 if not keep.any():
                     break
                 reaching = np.flatnonzero(keep)
-                keys, ts = males.key[reaching], males.ts[reaching]
-                oldest, newest = int(ts.min()), int(ts.max())
+                keys, times = males.key[reaching], males.ts[reaching]
+                oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
             state.counts.candidates += len(keys) * state.rows
             probings += [
-                Probing(number, segment, self.classes.of(side, segment), keys, reaching)
+                Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments
                 if self._can_meet(side, segment, oldest, newest)
             ]
@@ -162,11 +170,14 @@ class Chain:
 
     def _can_meet(self, side: str, female: Segment, oldest: int, newest: int) -> bool:
         """Tell whether any window reaches between the segment's event times and those of the males."""
+        reach = self._reach(side)
+        return oldest - female.t_max < reach.behind_us and female.t_min - newest < reach.ahead_us
+
+    def _reach(self, side: str) -> Reach:
+        """Return how far apart females of a side and the males that probe them may be."""
         bounds = self.join.builder.router
-        ahead, behind = (
-            (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
-        )
-        return bool(oldest - female.t_max < ahead[-1] and female.t_min - newest < behind[-1])
+        own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
+        return Reach(int(own[-1]), int(other[-1]))
 
 
 def _safe_limit(watermark_us: int | None, males: Segment | None) -> int | None:

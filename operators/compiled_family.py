@@ -16,6 +16,7 @@ from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.entitlement import Term
+from operators.fragments import Fragments
 from operators.layout import SIDES, SideLayout, side_layout
 from operators.lineage import SideLineage, query_set, side_lineage
 from operators.pairs import PairBuilder, residual_sets
@@ -79,6 +80,7 @@ class CompiledFamily:
         lineages: Lineage per side.
         joins: Joins in plan order.
         terms: Held terms per side and query id.
+        fragments: Buckets in which rows rest.
     """
 
     plan: FamilyPlan
@@ -87,6 +89,7 @@ class CompiledFamily:
     lineages: Mapping[str, SideLineage]
     joins: tuple[CompiledJoin, ...]
     terms: Mapping[str, Terms]
+    fragments: Fragments
 
     def queries_of(self, mask: int) -> tuple[int, ...]:
         """Return the ids of a set of queries, ascending."""
@@ -119,6 +122,7 @@ def compile_family(
         lineages={side: side_lineage(family, side, terms[side]) for side in SIDES},
         joins=tuple(_compile_join(family, join, layouts, numbers, slack_us) for join in family.joins),
         terms=terms,
+        fragments=Fragments.of(family.replication),
     )
 
 
@@ -130,12 +134,13 @@ def _compile_join(
     slack_us: int | None,
 ) -> CompiledJoin:
     members = [numbers[i] for i in join.queries]
+    places = {i: 1 << number for i, number in numbers.items()}
     queries = [family.queries[number] for number in members]
     return CompiledJoin(
         plan=join,
         admission=None if join.pulled_up else _admission(join, numbers),
         reaches={
-            side: tuple(query_set([numbers[i] for i in piece.queries]) for piece in chain)
+            side: tuple(sum(map(places.__getitem__, piece.queries)) for piece in chain)
             for side, chain in (("a", join.chain_a), ("b", join.chain_b))
         },
         builder=PairBuilder(

@@ -12,7 +12,7 @@ import numpy as np
 
 from catalog.values.batch import KeyCounters, SliceCounters
 from operators.family_joins import FamilyJoins
-from operators.segment import Segment
+from operators.keys import Bools, Int64s
 
 
 def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounters]:
@@ -43,21 +43,24 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
             )
 
 
-def key_counters(family_id: str, side: str, rows: Segment) -> KeyCounters:
+def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> KeyCounters:
     """Count the keys of new rows of one side of a family in one bucket.
 
     Args:
         family_id: The family.
         side: ``a`` or ``b``.
-        rows: n > 0 rows, by key.
+        key: int64[n], ascending, keys of the rows that came.
+        home: bool[n], rows whose key is counted here, so that every key is counted in one bucket; None: all.
     """
-    ends = np.append(np.flatnonzero(rows.key[1:] != rows.key[:-1]) + 1, len(rows))
+    counted = key if home is None else key[home]
+    ends = np.append(np.flatnonzero(counted[1:] != counted[:-1]) + 1, len(counted))
     runs = np.diff(ends, prepend=0)
     return KeyCounters(
         family=family_id,
         side=side,
-        rows=len(rows),
-        keys=len(runs),
+        rows=len(counted),
+        keys=int(np.count_nonzero(runs)),
         largest=int(runs.max()),
         squares=int(np.dot(runs, runs)),
+        copies=len(key),
     )

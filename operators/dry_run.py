@@ -6,6 +6,8 @@ raises.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
@@ -14,6 +16,24 @@ from catalog.values.stream import Stream
 from operators.bucket import Bucket
 from operators.expressions import evaluate_residuals
 from operators.pack import packer
+
+
+@dataclass(slots=True)
+class DryRun:
+    """Tries versions one after another, mostly each after the one that it tried last."""
+
+    _last: Bucket | None = None
+
+    def __call__(self, previous: Plan | None, plan: Plan) -> None:
+        """Try a version; raises as ``dry_run``."""
+        bucket, self._last = self._last, None
+        if bucket is None or bucket.plan is not previous:
+            bucket = Bucket()
+            if previous is not None:
+                bucket.activate(previous)
+        bucket.activate(plan)
+        _evaluate(previous, plan)
+        self._last = bucket
 
 
 def dry_run(previous: Plan | None, plan: Plan) -> None:
@@ -26,10 +46,11 @@ def dry_run(previous: Plan | None, plan: Plan) -> None:
     Raises:
         Exception: Whatever compiling or evaluating it raises.
     """
-    bucket = Bucket()
-    for version in (previous, plan):
-        if version is not None:
-            bucket.activate(version)
+    DryRun()(previous, plan)
+
+
+def _evaluate(previous: Plan | None, plan: Plan) -> None:
+    """Evaluate the expressions that are new."""
     # What the plan in force evaluates was tried before.
     tried = frozenset() if previous is None else _filters(previous)
     for stream in plan.streams:

@@ -47,7 +47,11 @@ class FamilyJoins:
         return cls(family, {join.plan.id: Chain.empty(join, classes) for join in family.joins}, classes)
 
     def process(
-        self, a: Segment | None, b: Segment | None, watermarks: Mapping[str, int | None]
+        self,
+        a: Segment | None,
+        b: Segment | None,
+        watermarks: Mapping[str, int | None],
+        females: Mapping[str, Segment | None] | None = None,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -55,14 +59,16 @@ class FamilyJoins:
             a: New rows of a that are not late, or None.
             b: New rows of b, or None.
             watermarks: Watermark per side at the end of the batch.
+            females: Those of the rows that rest in this bucket, per side; None for all of them.
 
         Returns:
             The joined pairs of the batch.
         """
-        fresh = {"a": a if a is not None and len(a) else None, "b": b if b is not None and len(b) else None}
+        fresh = {"a": _some(a), "b": _some(b)}
+        resting = fresh if females is None else {side: _some(females[side]) for side in SIDES}
         pairs = PairTable(self.family.plan)
         for chain in self.chains.values():
-            chain.process(fresh, watermarks, pairs)
+            chain.process(fresh, resting, watermarks, pairs)
         self.classes.keep_only(self.segments())
         return pairs
 
@@ -109,3 +115,7 @@ class FamilyJoins:
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
         """Take over the row classes that an earlier batch found under the same plan version."""
         self.classes.put(segment, classes)
+
+
+def _some(rows: Segment | None) -> Segment | None:
+    return rows if rows is not None and len(rows) else None

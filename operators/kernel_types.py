@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from numba import types
 
+BOOL = types.boolean
 INT64 = types.int64
 #: Columns that a function reads.
 INT64S_READ = types.Array(types.int64, 1, "C", readonly=True)

@@ -25,6 +25,8 @@ Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
 DIRECT_BITS = 16
 #: Largest product of class counts kept without renumbering the classes.
 MAX_CLASSES = 1 << 16
+#: Beside the numbers of words in ``Segment.alike``: rows by their plan version.
+EPOCHS = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +49,12 @@ class RowClasses:
             queries: Set of queries.
             none_of: Set of queries; rows that serve one of these are left out.
         """
-        wanted = np.array(
-            [mask & queries != 0 and mask & none_of == 0 for mask in self.masks], dtype=np.bool_
-        )
-        if wanted.all():
+        wanted = [mask & queries != 0 and mask & none_of == 0 for mask in self.masks]
+        if all(wanted):
             return None
-        return np.zeros(rows, dtype=np.bool_) if self.codes is None else wanted[self.codes]
+        if self.codes is None:
+            return np.zeros(rows, dtype=np.bool_)
+        return np.array(wanted, dtype=np.bool_)[self.codes]
 
     def select(self, keep: Bools) -> RowClasses:
         """Return the classes of the rows where ``keep`` holds."""
@@ -75,15 +77,20 @@ class PlacedWord:
     queries: tuple[tuple[int, int], ...]
     all_queries: int
     _masks: dict[int, int] = field(default_factory=dict)
+    # Most segments have the same values: a version's classes are found for all of them at once.
+    _narrowed: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = field(default_factory=dict)
 
-    def classify(self, segment: Segment) -> RowClasses:
-        """Find the classes of a segment's rows by this word."""
+    def classify(self, segment: Segment, within: int) -> RowClasses:
+        """Find the classes of a segment's rows by this word, among the queries ``within``."""
         # Which rows are alike does not depend on the queries, so it outlives the plan version.
         live, codes, values = segment.alike.get(self.number, (0, None, ()))
         if live != self.live:
             codes, values = _alike(segment.lineage_word(self.number), self.live)
             segment.alike[self.number] = (self.live, codes, values)
-        return RowClasses(codes, tuple(self._mask(value) for value in values))
+        masks = self._narrowed.get((values, within))
+        if masks is None:
+            masks = self._narrowed[values, within] = tuple(self._mask(value) & within for value in values)
+        return RowClasses(codes, masks)
 
     def _mask(self, value: int) -> int:
         known = self._masks.get(value)
@@ -110,6 +117,19 @@ class PlacedFilters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class EpochEntitlement:
+    """What rows that were processed under one plan version may serve.
+
+    Attributes:
+        queries: Queries that came no later, and later ones that may use some of these rows.
+        held: The latter: sets of queries by their activation and by the terms that hold their rows.
+    """
+
+    queries: int
+    held: Mapping[tuple[int, tuple[Term, ...]], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SideLineage:
     """Lineage of one side under one plan version.
 
@@ -120,6 +140,7 @@ class SideLineage:
         columns: Each query's needed columns.
         live: Lineage bits that this version may ask rows about, also those of who held them before. What a
             later version asks of rows that rest now follows from these: bits of other filters are dead.
+        newest: Plan version that activated the youngest query.
     """
 
     queries: tuple[PlannedQuery, ...]
@@ -127,13 +148,16 @@ class SideLineage:
     terms: Mapping[int, tuple[Term, ...]]
     columns: tuple[frozenset[str], ...]
     live: frozenset[int] = field(init=False)
+    newest: int = field(init=False)
     # One entry per set of filters that resting rows know: at most one per plan version they came under.
     _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
+    _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         held = {bit for terms in self.terms.values() for term in terms for bit in term.bits}
         live = frozenset(held.union(bit for bit in self.bits if bit is not None))
         object.__setattr__(self, "live", live)
+        object.__setattr__(self, "newest", max((query.since_version for query in self.queries), default=0))
 
     @property
     def all_queries(self) -> int:
@@ -151,13 +175,16 @@ class SideLineage:
             Classes; at least one even without rows.
         """
         placed = self._places(segment.filters)
-        classes = RowClasses(None, (placed.candidates,))
-        for word in placed.words:
-            classes = _combine(classes, word.classify(segment))
-        if any(query.since_version > segment.epoch_min for query in self.queries):
-            for part in self._by_epoch(segment, kept):
-                classes = _combine(classes, part)
-        return classes
+        parts = [] if self.newest <= segment.epoch_min else self._by_epoch(segment, kept)
+        within = placed.candidates
+        for part in parts:
+            if part.codes is None:
+                within &= part.masks[0]
+        words = [word.classify(segment, within) for word in placed.words]
+        classes = RowClasses(None, (within,))
+        for part in (*words, *(part for part in parts if part.codes is not None)):
+            classes = _combine(classes, part)
+        return _distinct(classes)
 
     def _places(self, filters: tuple[int, ...]) -> PlacedFilters:
         known = self._placed.get(filters)
@@ -186,34 +213,50 @@ class SideLineage:
 
     def _by_epoch(self, segment: Segment, kept: frozenset[str]) -> list[RowClasses]:
         """Classes by plan version: rows from before a query's activation serve it only if they were held."""
-        parts = []
-        groups: dict[tuple[int, tuple[Term, ...]], int] = {}
-        for number, query in enumerate(self.queries):
-            if query.since_version > segment.epoch_min:
-                readable = query.backfill == "state" and self.columns[number] <= kept
-                terms = self.terms.get(query.id, ()) if readable else ()
-                group = (query.since_version, terms)
-                groups[group] = groups.get(group, 0) | 1 << number
-        epochs = segment.epochs() if segment.epoch is None else None
-        none = self.all_queries
-        for (since, terms), members in groups.items():
+        codes, epochs = _epochs(segment)
+        entitled = [self._of_epoch(epoch, kept) for epoch in epochs]
+        parts = [RowClasses(codes, tuple(one.queries for one in entitled))]
+        # The first is the oldest: who came after a later one came after it, too.
+        for (since, terms), members in entitled[0].held.items():
+            serves = rows_of_terms(segment, terms, kept)
+            if codes is not None:
+                serves |= (np.array(epochs) >= since)[codes]
             without = self.all_queries & ~members
-            if since > segment.epoch_max and not terms:
-                # Mostly so: a batch's rows came under one version, and a new query asks for none of them.
-                none &= without
-                continue
-            entitled = np.zeros(len(segment), dtype=np.bool_) if epochs is None else epochs >= since
-            if terms:
-                entitled |= rows_of_terms(segment, terms, kept)
-            if entitled.all():
-                continue
-            if not entitled.any():
-                none &= without
-            else:
-                parts.append(RowClasses(entitled.astype(np.int64), (without, self.all_queries)))
-        if none != self.all_queries:
-            parts.append(RowClasses(None, (none,)))
+            if not serves.any():
+                parts.append(RowClasses(None, (without,)))
+            elif not serves.all():
+                parts.append(RowClasses(serves.astype(np.int64), (without, self.all_queries)))
         return parts
+
+    def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
+        """Return what rows of one plan version, of which these columns are kept, may serve."""
+        known = self._entitled.get((epoch, kept))
+        if known is None:
+            queries = self.all_queries
+            held: dict[tuple[int, tuple[Term, ...]], int] = {}
+            for number, query in enumerate(self.queries):
+                if query.since_version > epoch:
+                    readable = query.backfill == "state" and self.columns[number] <= kept
+                    terms = self.terms.get(query.id, ()) if readable else ()
+                    if terms:
+                        group = (query.since_version, terms)
+                        held[group] = held.get(group, 0) | 1 << number
+                    else:
+                        queries &= ~(1 << number)
+            known = self._entitled[epoch, kept] = EpochEntitlement(queries, held)
+        return known
+
+
+def _epochs(segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
+    """Number the plan versions under which rows were processed, ascending; None for the codes of one."""
+    if segment.epoch is not None:
+        return None, (segment.epoch,)
+    if EPOCHS not in segment.alike:
+        distinct, inverse = np.unique(segment.epochs(), return_inverse=True)
+        codes = inverse.astype(np.int64) if len(distinct) > 1 else None
+        segment.alike[EPOCHS] = (0, codes, tuple(int(epoch) for epoch in distinct) or (0,))
+    _, codes, epochs = segment.alike[EPOCHS]
+    return codes, epochs
 
 
 def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
@@ -236,11 +279,13 @@ def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
 def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, ...]]) -> SideLineage:
     """Compile the lineage of side ``a`` or ``b`` of a family."""
     first = side == "a"
+    # Queries need the same few columns.
+    sets = {columns: frozenset(columns) for q in family.queries for columns in (q.columns_a, q.columns_b)}
     return SideLineage(
         queries=family.queries,
         bits=tuple(q.filter_a if first else q.filter_b for q in family.queries),
         terms=terms,
-        columns=tuple(frozenset(q.columns_a if first else q.columns_b) for q in family.queries),
+        columns=tuple(sets[q.columns_a if first else q.columns_b] for q in family.queries),
     )
 
 
@@ -269,3 +314,13 @@ def _combine(one: RowClasses, other: RowClasses) -> RowClasses:
         pairs = [divmod(int(code), width) for code in present]
         return RowClasses(codes, tuple(one.masks[i] & other.masks[j] for i, j in pairs))
     return RowClasses(codes, tuple(x & y for x in one.masks for y in other.masks))
+
+
+def _distinct(classes: RowClasses) -> RowClasses:
+    """Number classes of the same queries as one."""
+    numbering: dict[int, int] = {}
+    numbers = [numbering.setdefault(mask, len(numbering)) for mask in classes.masks]
+    if classes.codes is None or len(numbering) == len(numbers):
+        return classes
+    codes = np.array(numbers, dtype=np.int64)[classes.codes] if len(numbering) > 1 else None
+    return RowClasses(codes, tuple(numbering))

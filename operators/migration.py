@@ -79,7 +79,9 @@ def migrated(
             for segment in pool:
                 # What all windows of the join have passed would be purged before it meets anybody.
                 if passed_us is None or segment.t_max > passed_us:
-                    _place(chain, side, segment, 0)
+                    admitted = chain.admitted(side, segment, after_us=passed_us)
+                    if admitted is not None:
+                        chain.slices[side][0].segments.append(admitted)
     return following
 
 

@@ -20,6 +20,7 @@ from catalog.values.batch import FilterCounters
 from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
 from catalog.values.stream import Stream
 from operators.expressions import evaluate_filters
+from operators.fragments import Fragments
 from operators.keys import Bools, Int64s, bucket_of, join_key
 from operators.layout import SIDES, SideLayout, side_layout
 from operators.payload import Payload, StreamHeader
@@ -38,6 +39,7 @@ class PackedSide:
         layout: Columns of the side.
         filters: Filters by their places in the words: by bit, as in the plan.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
+        fragments: Buckets that the rows of a key go to.
     """
 
     family: str
@@ -45,6 +47,7 @@ class PackedSide:
     layout: SideLayout
     filters: tuple[PlannedFilter, ...]
     takes_all: bool
+    fragments: Fragments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +110,10 @@ class Packer:
             for bucket, packed in enumerate(self._pack_side(part, table, ts, passes)):
                 if packed.num_rows:
                     rows[bucket][part.family, part.side] = packed
-        payloads = [Payload(order, batch, (header,), (), rows[b]) for b in range(self.buckets)]
+        payloads = [
+            Payload(order, batch, (header,), (), rows[b], place=(b, self.buckets))
+            for b in range(self.buckets)
+        ]
         counting = self.stream.id % self.buckets
         filters = self._count(len(ts), passes)
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
@@ -150,7 +156,10 @@ class Packer:
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
         # Positions ascend in the table: in the order of (key, row) rows are sorted by (key, position).
-        order, starts = sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
+        if part.fragments.replicates:
+            order, starts = part.fragments.sort_into_buckets(key, valid, self.buckets)
+        else:
+            order, starts = sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
         ordered = whole.take(pa.array(order))
         return [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
 
@@ -171,7 +180,8 @@ def _packed_side(family: FamilyPlan, side: str, layout: SideLayout) -> PackedSid
     first = side == "a"
     filters = [q.filter_a if first else q.filter_b for q in family.queries]
     takes_all = None in filters or any(join.pulled_up for join in family.joins)
-    return PackedSide(family.id, side, layout, family.filters_a if first else family.filters_b, takes_all)
+    placed = family.filters_a if first else family.filters_b
+    return PackedSide(family.id, side, layout, placed, takes_all, Fragments.of(family.replication))
 
 
 def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:

@@ -55,6 +55,7 @@ class Payload:
         suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
         filters: Counters per distinct filter of the partition, in one of its payloads.
         pack_us: CPU time that the partition took, µs, in one of its payloads.
+        place: Number of the bucket and of all buckets, where PACK made the payload.
     """
 
     order: int
@@ -65,6 +66,7 @@ class Payload:
     suspects: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
     filters: tuple[FilterCounters, ...] = ()
     pack_us: int = 0
+    place: tuple[int, int] | None = None
 
     def encode(self) -> bytes:
         """Return the payload as bytes."""
@@ -86,6 +88,7 @@ class Payload:
             "suspects": suspects,
             "filters": [astuple(counters) for counters in self.filters],
             "pack_us": self.pack_us,
+            "place": self.place,
         }
         text = json.dumps(header, separators=(",", ":")).encode()
         text = text.ljust(-(len(text) + _LENGTH.size) % ALIGNMENT + len(text))
@@ -115,6 +118,7 @@ class Payload:
             suspects=suspects,
             filters=tuple(FilterCounters(*facts) for facts in header["filters"]),
             pack_us=header["pack_us"],
+            place=tuple(header["place"]) if header["place"] else None,
         )
 
 

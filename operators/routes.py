@@ -15,7 +15,7 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan
 from operators.keys import Int64s
-from operators.lineage import RowClasses, query_set
+from operators.lineage import RowClasses
 
 #: Largest table of (distance, class, class) combinations that is indexed directly.
 MAX_DIRECT_COMBINATIONS = 1 << 20
@@ -48,10 +48,22 @@ class Router:
     bounds_b: Int64s
     within: tuple[int, ...]
     _numbers: dict[int, int] = field(default_factory=dict)
+    _ids: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def queries_of(self, mask: int) -> tuple[int, ...]:
         """Return the ids of a set of queries, ascending."""
-        return tuple(sorted(q for n, q in enumerate(self.query_ids) if mask >> n & 1))
+        ids = self._ids.get(mask)
+        if ids is None:
+            ids = self._ids[mask] = self._queries_of(mask)
+        return ids
+
+    def _queries_of(self, mask: int) -> tuple[int, ...]:
+        found = []
+        while mask:
+            lowest = mask & -mask
+            found.append(self.query_ids[lowest.bit_length() - 1])
+            mask ^= lowest
+        return tuple(sorted(found))
 
     def number(self, mask: int) -> int:
         """Return the route of a set of queries; 0 for the empty set."""
@@ -102,15 +114,31 @@ def router(family: FamilyPlan, members: Sequence[int]) -> Router:
     queries = [(number, family.queries[number]) for number in members]
     bounds_a = sorted({q.w_a_us for _, q in queries})
     bounds_b = sorted({q.w_b_us for _, q in queries})
-    within = [query_set([n for n, q in queries if q.w_a_us > start]) for start in [-1, *bounds_a]]
-    # Distance class i >= 1 starts at bounds[i-1]: of the windows only those beyond it cover the class.
-    within += [query_set([n for n, q in queries if q.w_b_us > start]) for start in [-1, *bounds_b]]
+    within = [
+        *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
+        *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
+    ]
     return Router(
         query_ids=tuple(q.id for q in family.queries),
         bounds_a=np.array(bounds_a, dtype=np.int64),
         bounds_b=np.array(bounds_b, dtype=np.int64),
         within=tuple(within),
     )
+
+
+def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -> list[int]:
+    """Return the queries whose window covers each distance class; class i >= 1 starts at bounds[i-1].
+
+    >>> _covering([(0, 10), (1, 30), (2, 10)], [10, 30])
+    [7, 2, 0]
+    """
+    of_window = dict.fromkeys(bounds_us, 0)
+    for number, window_us in windows_us:
+        of_window[window_us] |= 1 << number
+    covering = [0]
+    for bound_us in reversed(bounds_us):
+        covering.append(covering[-1] | of_window[bound_us])
+    return covering[::-1]
 
 
 def _compact(codes: Int64s, sets: list[int]) -> tuple[Int64s, list[int]]:

@@ -35,10 +35,15 @@ class SegmentClasses:
             known = self._known[id(segment)] = (segment, classes)
         return known[1]
 
-    def serving(self, side: str, segment: Segment, wanted: Admission) -> Segment | None:
-        """Return the rows that are admitted; None without any."""
+    def serving(
+        self, side: str, segment: Segment, wanted: Admission, *, after_us: int | None = None
+    ) -> Segment | None:
+        """Return the rows that are admitted, of those after an event time if given; None without any."""
         classes = self.of(side, segment)
         keep = classes.serving(len(segment), wanted.one_of, wanted.none_of)
+        if after_us is not None and segment.t_min <= after_us:
+            young = segment.ts > after_us
+            keep = young if keep is None else keep & young
         if keep is None:
             return segment
         if not keep.any():

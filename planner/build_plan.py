@@ -1,19 +1,29 @@
 """The shared plan of all queries: families, lineage bits, activations, joins.
 
-    queries ── families ── filters (bits) ── strategy (joins) ── check_plan ── Plan
+    queries ── families ── filters (bits) ── strategy (joins) ── replication ── check_plan ── Plan
 
 A plan depends on its queries, on the plan before it and, where the strategy weighs costs, on the statistics
-given; never on the order of any. Bits and activations are carried over from the plan before, everything else
-derives from content. So the same arguments give the same bytes in every process.
+given; never on the order of any. Bits, activations and replication are carried over from the plan before,
+everything else derives from content. So the same arguments give the same bytes in every process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from catalog.values.boundaries import Boundaries
-from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Strategy
+from catalog.values.plan import (
+    FamilyPlan,
+    JoinPlan,
+    Partitioning,
+    Plan,
+    PlannedFilter,
+    PlannedQuery,
+    Replication,
+    Strategy,
+)
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
@@ -25,6 +35,7 @@ from planner.families import Family, families
 from planner.filters import assign_bits, first_bit, kept_counts
 from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_left
 from planner.rates import FamilyRates, family_rates
+from planner.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
 from planner.strategies.pullup import pullup
@@ -61,6 +72,7 @@ def build_plan(
     pinned: ByFamily = NO_BOUNDARIES,
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
+    partitioning: Partitioning = "auto",
 ) -> Plan:
     """Plan all queries together, as the successor of the previous version.
 
@@ -77,6 +89,7 @@ def build_plan(
             then, whatever the strategy.
         left: Boundaries that stay in the chains of the others although no query has such a window any more.
         keep: Ids of families whose joins are not chosen anew while their queries are the same.
+        partitioning: Who chooses over how many buckets the rows of a key spread.
 
     Returns:
         The next plan version, checked.
@@ -94,6 +107,7 @@ def build_plan(
     next_bit = {} if previous is None else dict(previous.next_bit)
     before = {} if previous is None else {f.id: f for f in previous.families}
     since = {q.id: q.since_version for f in before.values() for q in f.queries}
+    replications = former_replications(previous)
 
     planned = []
     for family_id, members in families(queries).items():
@@ -101,23 +115,28 @@ def build_plan(
         rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
         objective = family_strategies.get(family_id, strategy)
         old = before.get(family_id)
+        asked = asked_replication(partitioning, family, rates, choose=old is None or family_id not in keep)
+        replication = replications.get(family_id, HASHED).grown(asked)
         if (
             old is not None
             and family_id in keep
             and (old.queries, old.strategy) == (family.queries, objective)
         ):
-            planned.append(old)
+            planned.append(old if replication == old.replication else replace(old, replication=replication))
             continue
         chosen = STRATEGIES[objective](family, rates, model)
         joins = _kept(family, chosen, pinned.get(family_id), left.get(family_id, Boundaries()))
-        planned.append(_family_plan(family, members[0], objective, joins, given=joins != chosen))
+        built = _family_plan(family, members[0], objective, joins, replication, given=joins != chosen)
+        planned.append(built)
 
+    flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
         version=version,
         strategy=strategy,
-        streams=_streams(queries, streams, previous),
+        streams=flowing,
         families=tuple(planned),
-        next_bit=kept_counts(next_bit, {f.id for f in planned}),
+        next_bit=kept_counts(next_bit, present),
+        departed=departed_replications(replications, present, flowing),
     )
     check_plan(plan, previous)
     return plan
@@ -179,7 +198,13 @@ def _filters(
 
 
 def _family_plan(
-    family: Family, member: Query, strategy: Strategy, joins: tuple[JoinPlan, ...], *, given: bool
+    family: Family,
+    member: Query,
+    strategy: Strategy,
+    joins: tuple[JoinPlan, ...],
+    replication: Replication,
+    *,
+    given: bool,
 ) -> FamilyPlan:
     return FamilyPlan(
         id=family.id,
@@ -195,6 +220,7 @@ def _family_plan(
         strategy=strategy,
         joins=joins,
         given=given,
+        replication=replication,
     )
 
 

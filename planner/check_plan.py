@@ -10,11 +10,19 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from catalog.values.plan import FamilyPlan, Plan, PlannedQuery
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.check_joins import check_joins
 from planner.errors import InvalidPlan
-from planner.families import SIDES, SideName, family_id, side_filter, side_filters, side_stream
+from planner.families import (
+    SIDES,
+    SideName,
+    family_id,
+    family_streams,
+    side_filter,
+    side_filters,
+    side_stream,
+)
 from planner.filters import first_bit
 
 _T = TypeVar("_T", int, str)
@@ -35,6 +43,7 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
     _ascending((s.id for s in plan.streams), "streams")
     _ascending((f.id for f in plan.families), "families")
     _ascending((scope for scope, _ in plan.next_bit), "next_bit")
+    _ascending((family for family, _ in plan.departed), "departed")
     _ascending(sorted(q.id for f in plan.families for q in f.queries), "query ids of all families")
     streams = {s.id: s for s in plan.streams}
     for family in plan.families:
@@ -81,7 +90,7 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
 
 
 def _check_history(plan: Plan, previous: Plan | None) -> None:
-    """Bits, activations and streams may only grow: rows in the state carry those of earlier versions."""
+    """Bits, activations, streams and fragments may only grow: rows rest as earlier versions put them."""
     if previous is None:
         previous = Plan(0, plan.strategy, (), ())
     lost = {s.id for s in previous.streams} - {s.id for s in plan.streams}
@@ -89,6 +98,11 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     free = dict(plan.next_bit)
     for scope, bit in previous.next_bit:
         _require(first_bit(free, scope) >= bit, f"next_bit of {scope} went back")
+    replications, flowing = plan.replications(), {s.id for s in plan.streams}
+    for name, former in previous.replications().items():
+        if flowing.issuperset(family_streams(name)):
+            now = replications.get(name, Replication())
+            _require(now == now.grown(former), f'family "{name}": a key lost fragments')
     before = {f.id: f for f in previous.families}
     for family in plan.families:
         for side in SIDES:

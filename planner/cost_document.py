@@ -22,12 +22,19 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
 
     Returns:
         ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
-        ``chain`` if one was given.
+        ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None where
+        nothing is known of the keys; ``chain`` if one was given.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),
         "costs": {a.name: _alternative(report, a) for a in report.alternatives},
         "decided_by": decision_document(report.decided_by),
+        "hottest_bucket": {
+            "work": rounded(report.hottest_bucket),
+            "work_hashed": rounded(report.hottest_hashed),
+        }
+        if report.rates.frequent
+        else None,
     }
     if report.given is not None:
         document["chain"] = _alternative(report, report.given)

@@ -83,6 +83,10 @@ def statistics_text(report: FamilyReport, text: FamilyText) -> list[str]:
         lines += [f"  {line}" for line in passing]
     parts = [_measure(rates.join_selectivity, "of all pairs join"), _measure(rates.batch_s, "s per batch")]
     lines.append(", ".join([*parts, f"{rates.buckets} buckets"]))
+    if rates.frequent and rates.buckets > 1:
+        planned, hashed = report.hottest_bucket, report.hottest_hashed
+        text_of_plan = f"the hottest bucket has {_number(planned)} times the mean work"
+        lines.append(text_of_plan if planned == hashed else f"{text_of_plan}, hashed {_number(hashed)} times")
     return lines
 
 

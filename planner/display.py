@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from catalog.values.plan import FamilyPlan, Partition, Slice
+from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partition, Replication, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.families import SIDES, SideName, side_filters, side_stream
 
@@ -58,6 +58,28 @@ def display_interval(piece: Slice) -> str:
     '[0s, 10s)'
     """
     return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
+
+
+def replication_text(replication: Replication) -> str:
+    """Return over how many buckets keys spread; nothing for hash partitioning.
+
+    >>> replication_text(Replication(ALL_BUCKETS)), replication_text(Replication(1, ((7, 2), (9, 8))))
+    ('rows of every key in all buckets', 'rows of 2 heavy keys in 2 to 8 buckets')
+    >>> replication_text(Replication(2, ((7, 3),)))
+    'rows of every key in 2 buckets, of 1 heavy key in 3 buckets'
+    """
+    texts = [] if replication.every == 1 else [f"of every key in {_buckets(replication.every)}"]
+    if replication.heavy:
+        fragments = [count for _, count in replication.heavy]
+        keys = f"{len(fragments)} heavy key{'s' if len(fragments) > 1 else ''}"
+        least, most = _buckets(min(fragments)), _buckets(max(fragments))
+        spread = most if least == most else f"{least.removesuffix(' buckets')} to {most}"
+        texts.append(f"of {keys} in {spread}")
+    return f"rows {', '.join(texts)}" if texts else ""
+
+
+def _buckets(fragments: int) -> str:
+    return "all buckets" if fragments == ALL_BUCKETS else f"{fragments} buckets"
 
 
 def partition_text(partition: Partition, names: Mapping[int, str]) -> str:

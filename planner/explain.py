@@ -19,6 +19,7 @@ from planner.costs.family_cost import family_cost
 from planner.families import SIDES, Family, SideName, side_chain
 from planner.loads import slice_loads
 from planner.rates import FamilyRates, family_rates
+from planner.replication import HASHED, predicted_imbalance
 
 CostModelName = Literal["paper", "calibrated"]
 
@@ -140,6 +141,16 @@ class FamilyReport:
     def cost(self) -> Cost:
         """Cost of the plan."""
         return self.planned.cost
+
+    @property
+    def hottest_bucket(self) -> float:
+        """Predicted work of the hottest bucket over the mean; 1 where nothing is known of the keys."""
+        return predicted_imbalance(self.family, self.rates, self.family.replication)
+
+    @property
+    def hottest_hashed(self) -> float:
+        """The same if every key had one bucket."""
+        return predicted_imbalance(self.family, self.rates, HASHED)
 
 
 def explain_family(

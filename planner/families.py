@@ -72,6 +72,16 @@ def family_id(stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...]) ->
     return f"s{stream_a}s{stream_b}-{digest[:8]}"
 
 
+def family_streams(family: str) -> tuple[int, int]:
+    """Return the stream ids that a family's id names.
+
+    >>> family_streams("s1s12-52383a8d")
+    (1, 12)
+    """
+    a, b = family.partition("-")[0].split("s")[1:]
+    return int(a), int(b)
+
+
 def queries_of(family: Family | FamilyPlan, ids: Sequence[int]) -> Sequence[PlannedQuery]:
     """Return the queries with these ids, in the order of the ids."""
     if len(ids) == len(family.queries):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
-from planner.display import FamilyText, display_interval, family_text, partition_text
+from planner.display import FamilyText, display_interval, family_text, partition_text, replication_text
 from planner.families import SIDES, SideName, side_chain, side_filter, side_window_us
 
 #: Beyond so many filters a label would hide the graph; the text form and the document have all of them.
@@ -82,7 +82,7 @@ def plan_graph(plan: Plan) -> PlanGraph:
         drawing = _FamilyDrawing(family, group, text)
         nodes += drawing.nodes()
         edges += drawing.edges()
-        titles.append(text.title)
+        titles.append("  ".join(filter(None, [text.title, replication_text(family.replication)])))
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 
 

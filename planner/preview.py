@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from catalog.values.plan import JoinPlan, Plan, Strategy
+from catalog.values.plan import JoinPlan, Partitioning, Plan, Strategy
 from catalog.values.primitive import Primitive
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
@@ -73,6 +73,7 @@ def preview(
     pinned: ByFamily = NO_BOUNDARIES,
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
+    partitioning: Partitioning = "auto",
 ) -> Preview:
     """Plan queries and say what would come of it.
 
@@ -90,6 +91,7 @@ def preview(
         pinned: Boundaries of families whose chain is cut by hand, by family id.
         left: Boundaries that departed queries left, by family id.
         keep: Ids of families whose joins stay as they are while their queries do.
+        partitioning: Who chooses over how many buckets the rows of a key spread.
 
     Returns:
         The preview.
@@ -108,6 +110,7 @@ def preview(
         pinned=pinned,
         left=left,
         keep=keep,
+        partitioning=partitioning,
     )
     reports = []
     for family in plan.families:

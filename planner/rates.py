@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
-from catalog.values.statistics import Measure, Profile
+from catalog.values.statistics import FrequentKey, Measure, Profile
 from planner.families import SIDES, Family, SideName, side_filters
 from planner.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
 
@@ -113,6 +113,7 @@ class FamilyRates:
         batch_s: Event time that one micro-batch covers, seconds.
         buckets: Buckets of the job.
         horizon_s: Length for which an unbounded window is costed, seconds.
+        frequent: Keys that many rows have.
     """
 
     a: SideRates
@@ -121,6 +122,7 @@ class FamilyRates:
     batch_s: Measure = ASSUMED_BATCH_S
     buckets: int = 2
     horizon_s: float = HORIZON_S
+    frequent: tuple[FrequentKey, ...] = ()
 
     def side(self, side: SideName) -> SideRates:
         """Return one side's rates."""
@@ -179,4 +181,5 @@ def family_rates(
         batch_s=profile.batch_s,
         buckets=profile.buckets,
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
+        frequent=() if known is None else known.frequent,
     )

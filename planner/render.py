@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
+from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.cost_document import family_costs, slice_costs
-from planner.display import FamilyText, display_interval, family_text, partition_text
+from planner.display import FamilyText, display_interval, family_text, partition_text, replication_text
 from planner.explain import FamilyReport
 from planner.families import (
     SIDES,
@@ -40,7 +40,7 @@ def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
 
     Where both sides have the same boundaries and the same queries in each slice, one chain of binary slices
     stands for both; otherwise each side has its own. The objective is named where it is not Mem-Opt, joins
-    where there are several.
+    where there are several, and keys whose rows several buckets share.
 
     Args:
         plan: The plan.
@@ -72,7 +72,8 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 
 
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
-    yield f"family {text.title}" + ("" if family.strategy == "mem-opt" else f"  {family.strategy}")
+    strategy = "" if family.strategy == "mem-opt" else family.strategy
+    yield "  ".join(filter(None, [f"family {text.title}", strategy, replication_text(family.replication)]))
     for join in family.joins:
         if len(family.joins) == 1:
             yield from _text_of_join(join, text, names, "  ")
@@ -190,6 +191,8 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1; ``unions``
         says for each query which slices of which side feed it: d = T_b - T_a >= 0 comes from a's slices.
         A family of one join has its ``chains`` and the slices of its unions also without naming the join.
+        ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
+        heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
     """
     streams = {s.id: s.name for s in plan.streams}
     known = {} if reports is None else reports
@@ -235,6 +238,10 @@ def _family_document(
                 for f in side_filters(family, side).values()
             ]
             for side in SIDES
+        },
+        "replication": {
+            "every": _fragments(family.replication.every),
+            "heavy": [{"key": str(k), "fragments": _fragments(f)} for k, f in family.replication.heavy],
         },
         "joins": joins,
         "queries": _query_documents(family, text),
@@ -328,6 +335,10 @@ def _query_documents(family: FamilyPlan, text: FamilyText) -> list[dict[str, Any
 
 def _keep(text: FamilyText, side: SideName, piece: Slice) -> str | None:
     return None if piece.keep is None else text.keep(side, piece.keep)
+
+
+def _fragments(fragments: int) -> int | None:
+    return None if fragments == ALL_BUCKETS else fragments
 
 
 def _bounded(window: int) -> int | None:

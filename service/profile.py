@@ -7,6 +7,7 @@ over the last batches, and in both sums a batch that lies n batches with input b
     row bytes     encoded bytes held             /  rows held
     selectivity   rows that passed the filter    /  rows judged
     join          pairs of equal key             /  pairs that nested loops would compare  (inside a bucket)
+    copies        male copies of rows            /  rows
     keys          rows x distinct keys of a batch  /  rows
     skew          self-join size of the batch    /  rows^2 / distinct keys    (what equal shares would give)
     batch         event time advanced            /  batches with input
@@ -157,6 +158,7 @@ def _merge_families(one: FamilyProfile, other: FamilyProfile) -> FamilyProfile:
         keys_b=_best_of(one.keys_b, other.keys_b),
         skew_a=_best_of(one.skew_a, other.skew_a),
         skew_b=_best_of(one.skew_b, other.skew_b),
+        frequent=one.frequent or other.frequent,
     )
 
 
@@ -213,6 +215,7 @@ class _Sums:
     joins: defaultdict[str, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
     keys: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
     skews: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
+    copies: defaultdict[str, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
     batch: _Ratio = field(default_factory=_Ratio)
 
     def add(
@@ -248,6 +251,7 @@ class _Sums:
             if k.family in self.families and k.keys:
                 self.keys[k.family, k.side].add(k.rows * k.keys, k.rows, weight, at_us)
                 self.skews[k.family, k.side].add(k.squares, k.rows**2 / k.keys, weight, at_us)
+                self.copies[k.family].add(k.copies or k.rows, k.rows, weight, at_us)
 
     def profile(self) -> Profile:
         """Return what the sums tell."""
@@ -275,7 +279,10 @@ class _Sums:
         for family in sorted(self.joins):
             found = self.joins[family].measure()
             if found is not None:
-                selectivity = _over_all_buckets(min(found.value, 1.0), self.buckets)
+                copies = self.copies[family].measure()
+                selectivity = _over_all_buckets(
+                    min(found.value, 1.0), self.buckets, 1.0 if copies is None else copies.value
+                )
                 yield FamilyProfile(
                     family=family,
                     join_selectivity=replace(found, value=selectivity),
@@ -290,16 +297,20 @@ class _Sums:
         return found if found is not None and found.value > 0 else Profile().batch_s
 
 
-def _over_all_buckets(fraction: float, buckets: int) -> float:
+def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> float:
     """Return the fraction of all pairs that have equal keys, from the fraction of those inside a bucket.
 
-    Males meet rows of their own bucket alone. Equal keys always meet; of the pairs of different keys a hash
-    brings one in V together. So of all pairs S + (1 - S) / V are looked at, and S of them match.
+    Males meet rows of the buckets they come to alone. Equal keys always meet, in one bucket; of the pairs of
+    different keys a hash brings one in V together, times the buckets that a male comes to. So of all pairs
+    S + (1 - S) copies / V are looked at, and S of them match.
 
     >>> _over_all_buckets(0.1, 1), _over_all_buckets(1.0, 4), round(_over_all_buckets(0.1, 2), 4)
     (0.1, 1.0, 0.0526)
+    >>> round(_over_all_buckets(0.1, 4, 4.0), 4)
+    0.1
     """
-    return fraction / (buckets - (buckets - 1) * fraction)
+    meeting = copies / buckets
+    return fraction * meeting / (1.0 - (1.0 - meeting) * fraction)
 
 
 def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, int]:

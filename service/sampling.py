@@ -25,11 +25,18 @@ import pyarrow as pa
 from catalog.clock import wall_clock_us
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import Query, Side
-from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
+from catalog.values.statistics import (
+    FamilyProfile,
+    FilterProfile,
+    FrequentKey,
+    Measure,
+    Profile,
+    StreamProfile,
+)
 from catalog.values.stream import FilesSource, Stream
 from operators.expressions import evaluate_filters
 from operators.join_selectivity import KeySketch
-from operators.keys import join_key
+from operators.keys import join_key, mix
 from operators.layout import side_layout
 from operators.row_codec import KEY, POS, TS
 from operators.segment import COLUMN, LINEAGE, Segment
@@ -40,6 +47,10 @@ from service.inputs.sample import RowSample, SampleSource
 GROWTH: Final = 1.25
 #: What is kept of all streams; most are a number, a sketch has 0.3 MB.
 MAX_KEPT: Final = 256
+#: Keys looked at one by one: where more are alike, a hash spreads them well enough.
+MAX_FREQUENT: Final = 256
+#: Rows of a key in a sample of which its share can be told, to a quarter or so.
+LEAST_ROWS: Final = 16
 #: Rows encoded to see how many bytes they take: with so many, a segment's fixed part no longer shows.
 ENCODED_ROWS: Final = 20_000
 
@@ -109,11 +120,13 @@ class _Keys:
         sketch: Their sketch.
         distinct: How many there are.
         skew: Their self-join size over what equal shares would give.
+        frequent: Share of the rows by key, of the frequent ones.
     """
 
     sketch: KeySketch
     distinct: int
     skew: float
+    frequent: Mapping[int, float]
 
 
 @dataclass(slots=True)
@@ -286,8 +299,16 @@ def _keys(table: pa.Table, question: _Key) -> _Keys | None:
         return None
     sketch = KeySketch()
     sketch.update(key)
-    counts = np.unique(key, return_counts=True)[1].astype(np.float64)
-    return _Keys(sketch, len(counts), float((counts**2).sum() * len(counts) / counts.sum() ** 2))
+    distinct, rows = np.unique(key, return_counts=True)
+    counts = rows.astype(np.float64)
+    top = np.argsort(-rows, kind="stable")[:MAX_FREQUENT]
+    top = top[rows[top] >= LEAST_ROWS]
+    return _Keys(
+        sketch,
+        len(counts),
+        float((counts**2).sum() * len(counts) / counts.sum() ** 2),
+        dict(zip(distinct[top].tolist(), (counts[top] / counts.sum()).tolist(), strict=True)),
+    )
 
 
 def _row_bytes(table: pa.Table, question: _Width, stream: Stream) -> float:
@@ -345,6 +366,16 @@ def _family_profile(
         keys_b=Measure(b.keys.distinct, "sampled", b.at_us),
         skew_a=Measure(a.keys.skew, "sampled", a.at_us),
         skew_b=Measure(b.keys.skew, "sampled", b.at_us),
+        frequent=_frequent(a.keys.frequent, b.keys.frequent),
+    )
+
+
+def _frequent(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[FrequentKey, ...]:
+    keys = sorted(a.keys() | b.keys())
+    hashes = mix(np.array(keys, dtype=np.int64).view(np.uint64)).tolist()
+    return tuple(
+        FrequentKey(key, hashed, a.get(key, 0.0), b.get(key, 0.0))
+        for key, hashed in zip(keys, hashes, strict=True)
     )
 
 

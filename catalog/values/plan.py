@@ -7,6 +7,7 @@ and query activations are the only parts that depend on history; they are carrie
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from catalog.values.query import Backfill, Output
@@ -14,8 +15,13 @@ from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
 
+#: Who chooses over how many buckets the rows of a key spread: the planner, or the user for every key.
+Partitioning = Literal["auto", "hash", "replicate"]
+
 #: Id of the one join of a family whose queries share it.
 SHARED_JOIN = "shared"
+#: Fragments of a key that all buckets share, however many there are.
+ALL_BUCKETS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,50 @@ class JoinPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Replication:
+    """Which keys' rows several buckets share (fragment-and-replicate; State-Slice §4.2).
+
+    The rows of a key of f fragments rest in f buckets, each row in one of them (its female copy), and probe
+    all of them (its male copy). One fragment is hash partitioning; more fragments than buckets are as many.
+
+    While a family lives its fragments may only grow. The buckets of fewer fragments are among those of more,
+    so rows that rest stay where they are and are still probed by all males; the reverse would lose pairs.
+
+    Attributes:
+        every: Fragments of each key that is not heavy.
+        heavy: Each heavy key as int64 (``operators.keys.join_key``) with its fragments, by key.
+    """
+
+    every: int = 1
+    heavy: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.every <= ALL_BUCKETS:
+            raise ValueError(f"a key has 1 to {ALL_BUCKETS} fragments, not {self.every}")
+        if any(not self.every < fragments <= ALL_BUCKETS for _, fragments in self.heavy):
+            raise ValueError(f"a heavy key has more fragments than every key, {self.every}")
+        if any(left >= right for (left, _), (right, _) in pairwise(self.heavy)):
+            raise ValueError("heavy keys are not ascending")
+
+    @property
+    def replicates(self) -> bool:
+        """Whether any key has more than one fragment."""
+        return self.every > 1 or bool(self.heavy)
+
+    def grown(self, other: Replication) -> Replication:
+        """Return the least replication that gives every key as many fragments as either does.
+
+        >>> Replication(1, ((7, 4), (9, 2))).grown(Replication(3))
+        Replication(every=3, heavy=((7, 4),))
+        """
+        every = max(self.every, other.every)
+        heavy = dict(self.heavy)
+        for key, fragments in other.heavy:
+            heavy[key] = max(fragments, heavy.get(key, 1))
+        return Replication(every, tuple((k, heavy[k]) for k in sorted(heavy) if heavy[k] > every))
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
 
@@ -145,6 +195,7 @@ class FamilyPlan:
         joins: Joins by id; together they answer every query, each pair in exactly one join per query.
         given: Its one chain has boundaries that its strategy did not choose: pinned ones, or those that
             departed queries left.
+        replication: Keys whose rows several buckets share.
     """
 
     id: str
@@ -160,6 +211,7 @@ class FamilyPlan:
     strategy: Strategy
     joins: tuple[JoinPlan, ...]
     given: bool = False
+    replication: Replication = Replication()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +225,8 @@ class Plan:
         families: By id.
         next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; the largest
             of departed families under ``"*"``, so that no bit is ever given again.
+        departed: Replication of families without queries, by id. One that comes back goes on with it: at the
+            same boundary its rows may still rest, since only the last version of a boundary takes effect.
     """
 
     version: int
@@ -180,6 +234,11 @@ class Plan:
     streams: tuple[Stream, ...]
     families: tuple[FamilyPlan, ...]
     next_bit: tuple[tuple[str, int], ...] = ()
+    departed: tuple[tuple[str, Replication], ...] = ()
+
+    def replications(self) -> dict[str, Replication]:
+        """Return the replication of every family that has had any, by id."""
+        return dict(self.departed) | {f.id: f.replication for f in self.families if f.replication.replicates}
 
 
 @dataclass(frozen=True, slots=True)

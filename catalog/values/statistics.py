@@ -59,6 +59,23 @@ class FilterProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class FrequentKey:
+    """A join key that many rows have.
+
+    Attributes:
+        key: The key as int64 (``operators.keys.join_key``).
+        hash: Its hash, 0 to 2^64 - 1: modulo the number of buckets it is the key's home.
+        share_a: Fraction of a's rows with this key.
+        share_b: The same for b.
+    """
+
+    key: int
+    hash: int
+    share_a: float
+    share_b: float
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyProfile:
     """A pair of streams joined on a key.
 
@@ -70,6 +87,7 @@ class FamilyProfile:
         skew_a: Self-join size of recent rows of a over what equal shares of the same keys would give; 1 for
             no skew.
         skew_b: The same for b.
+        frequent: Keys that many rows have, by key; keys that are not among them have few.
     """
 
     family: str
@@ -78,6 +96,7 @@ class FamilyProfile:
     keys_b: Measure | None = None
     skew_a: Measure | None = None
     skew_b: Measure | None = None
+    frequent: tuple[FrequentKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Plan, Strategy
+from catalog.values.plan import ALL_BUCKETS, Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
 from operators.bucket import BatchOutput
 from planner.build_plan import STRATEGIES, build_plan
 from planner.costs.paper_model import PaperModel
+from planner.replication import HASHED
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
@@ -53,6 +54,15 @@ WINDOWS_US = (1, 2, 5, 9, 14, 30, 400, UNBOUNDED_US)
 #: Event times before 1970, around zero, and of our days: zero is also what an empty segment says.
 BASES_US = (0, -100, 1_700_000_000_000_000)
 ALL_STRATEGIES: tuple[Strategy, ...] = tuple(STRATEGIES)
+#: Mostly none; the keys are those of the streams' small domains.
+SPREADS: tuple[Replication, ...] = (
+    *[HASHED] * 5,
+    Replication(ALL_BUCKETS),
+    Replication(2),
+    Replication(1, ((1, 2),)),
+    Replication(1, ((1, ALL_BUCKETS), (2, 2))),
+    Replication(2, ((-5, 8), (0, 3), (2, 4))),
+)
 #: Dear enough that CPU-Opt merges slices of the assumed rates, so that it is not Mem-Opt in disguise.
 MODEL = PaperModel(c_sys=1.0)
 
@@ -88,6 +98,7 @@ class Step:
         heartbeats: Heartbeats after the rows.
         between: Queries of another plan version at the same boundary, before ``queries``.
         strategy: How the queries are planned.
+        spread: What every family is replicated by from now on, beside what it was so far.
     """
 
     queries: tuple[Query, ...] | None
@@ -95,6 +106,7 @@ class Step:
     heartbeats: tuple[Heartbeat, ...] = ()
     between: tuple[Query, ...] | None = None
     strategy: Strategy = "mem-opt"
+    spread: Replication = HASHED
 
     def by_stream(self, streams: Sequence[int]) -> dict[int, list[Row]]:
         """Return the rows per stream; a stream not among ``streams`` does not flow yet."""
@@ -180,9 +192,16 @@ def plan_versions(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
     plans: list[Plan] = []
     for queries in (step.between, step.queries):
         if queries is not None:
-            previous = build_plan(queries, case.streams, previous, strategy=step.strategy, model=MODEL)
+            plan = build_plan(queries, case.streams, previous, strategy=step.strategy, model=MODEL)
+            previous = replicated(plan, step.spread)
             plans.append(previous)
     return plans
+
+
+def replicated(plan: Plan, spread: Replication) -> Plan:
+    """Return the plan with at least so many fragments of every family's keys."""
+    families = (replace(f, replication=f.replication.grown(spread)) for f in plan.families)
+    return replace(plan, families=tuple(families))
 
 
 def _feed(runner: Runner, step: Step, plans: Sequence[Plan], plan: Plan) -> list[BatchOutput]:
@@ -262,10 +281,11 @@ def cases(
             beats.get(n, ()),
             changes.get(n, (None, None))[0],
             draw(st.sampled_from(few)) if n in changes else "mem-opt",
+            draw(st.sampled_from(SPREADS)) if n in changes else HASHED,
         )
         for n, rows in enumerate(batches)
     )
-    buckets = draw(st.sampled_from((1, 1, 2, 3, 5)))
+    buckets = draw(st.sampled_from((1, 2, 2, 3, 8)))
     slack_us = draw(st.sampled_from((0, None, 4)))
     return Case(streams, steps, buckets, slack_us, stored=draw(st.booleans()))
 

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from operators import candidates
-from operators.candidates import Candidates, Matched, Probing, Run, gather
+from operators.candidates import Candidates, Matched, Probing, Reach, Run, gather
 from operators.layout import side_layout
 from operators.lineage import RowClasses
 from operators.segment import Segment
@@ -16,15 +16,25 @@ from tests.operators.queries import a_query
 from tests.operators.segments import STREAMS, a_family, a_segment
 
 ALL = RowClasses(None, (1,))
+ANY_TIME = Reach(2**62, 2**62)
 
 
 def probing(
     slice_number: int, rows: Segment, males: Segment, reaching: Sequence[int] | None = None
 ) -> Probing:
     if reaching is None:
-        return Probing(slice_number, rows, ALL, males.key, None)
+        return Probing(slice_number, rows, ALL, males.key, males.ts, None)
     index = np.array(reaching, dtype=np.int64)
-    return Probing(slice_number, rows, ALL, males.key[index], index)
+    return Probing(slice_number, rows, ALL, males.key[index], males.ts[index], index)
+
+
+def gathered(segments: Sequence[Probing], males: Segment, reach: Reach = ANY_TIME) -> Iterator[Candidates]:
+    """Gather candidates; the pairs of equal key of each slice are counted right, however many come out."""
+    touched = np.zeros(9, dtype=np.int64)
+    yield from gather(segments, males, ALL, reach, touched)
+    for number in range(9):
+        met = sum(int((p.rows.key[:, None] == p.keys[None, :]).sum()) for p in segments if p.slice == number)
+        assert touched[number] == met
 
 
 def copied(found: Candidates) -> list[tuple[int, int, int, int]]:
@@ -39,7 +49,7 @@ def copied(found: Candidates) -> list[tuple[int, int, int, int]]:
 
 
 def pairs(segments: Sequence[Probing], males: Segment) -> list[tuple[int, int, int, int]]:
-    return [pair for found in gather(segments, males, ALL) for pair in copied(found)]
+    return [pair for found in gathered(segments, males) for pair in copied(found)]
 
 
 def test_every_pair_of_equal_key_is_found() -> None:
@@ -52,6 +62,12 @@ def test_every_pair_of_equal_key_is_found() -> None:
         (0, 2, 1, 1),
         (0, 4, 7, 3),
     ]
+
+
+def test_pairs_beyond_the_windows_are_not_gathered() -> None:
+    female, males = a_segment([(1, 0), (1, 9), (1, 10), (1, 14), (1, 15)]), a_segment([(1, 11)])
+    found = gathered([probing(0, female, males)], males, Reach(behind_us=2, ahead_us=4))
+    assert [pair for piece in found for pair in copied(piece)] == [(0, 2, 1, 0), (0, 3, 1, 0)]
 
 
 def test_nothing_or_other_keys_give_nothing() -> None:
@@ -90,7 +106,7 @@ def test_the_same_pairs_come_in_pieces_of_any_size(at_once: int, monkeypatch: py
     ]
     whole = pairs(segments, males)
     monkeypatch.setattr(candidates, "MAX_PAIRS_AT_ONCE", at_once)
-    pieces = [len(copied(found)) for found in gather(segments, males, ALL)]
+    pieces = [len(copied(found)) for found in gathered(segments, males)]
     assert pairs(segments, males) == whole
     assert len(whole) > 20
     assert max(pieces) <= at_once

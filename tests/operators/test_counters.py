@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,16 +11,16 @@ from operators.counters import key_counters
 from tests.operators.cases import REPEATABLE
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table
-from tests.operators.segments import STREAMS, a_plan, a_segment
+from tests.operators.segments import STREAMS, a_plan
 
 
 @settings(REPEATABLE, max_examples=100)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2), min_size=1, max_size=30))
 def test_keys_are_counted_by_their_runs(keys: list[int]) -> None:
-    found = key_counters("f", "b", a_segment([(key, 0) for key in sorted(keys)]))
+    found = key_counters("f", "b", np.array(sorted(keys)), None)
     frequencies = Counter(keys).values()
     squares = sum(n * n for n in frequencies)
-    assert found == KeyCounters("f", "b", len(keys), len(frequencies), max(frequencies), squares)
+    assert found == KeyCounters("f", "b", len(keys), len(frequencies), max(frequencies), squares, len(keys))
 
 
 def test_each_bucket_counts_the_keys_of_its_rows_that_are_not_late() -> None:

@@ -22,12 +22,13 @@ from hypothesis.stateful import (
 )
 
 from catalog.values.boundaries import Boundaries
-from catalog.values.plan import Heartbeat, Plan, Strategy
+from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, Query
 from planner.build_plan import build_plan
 from planner.families import families
 from planner.kept_boundaries import NO_BOUNDARIES, left_boundaries
-from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE
+from planner.replication import HASHED
+from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
 from tests.operators.queries import Key, Row, a_query, a_stream
@@ -106,7 +107,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @initialize(
         lateness=st.tuples(*[st.sampled_from((0, 4, 12))] * 2),
-        buckets=st.sampled_from((1, 1, 2)),
+        buckets=st.sampled_from((1, 1, 2, 3)),
         slack_us=st.sampled_from((0, None, 6)),
         strategy=st.sampled_from(ALL_STRATEGIES),
         first=st.lists(_definitions, min_size=1, max_size=3),
@@ -132,6 +133,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.chain: int | None = None
         self.pinned: Boundaries | None = None
         self.leaves = False
+        self.spread = HASHED
         for definition in first:
             self._enter(self._new_name(), definition, "none")
         self._push([])
@@ -191,6 +193,12 @@ class Lifecycle(RuleBasedStateMachine):
         self.chain, self.leaves, self.changed = None, leave, True
         self._go_on(then)
 
+    @rule(spread=st.sampled_from(SPREADS), then=_then)
+    def replicate(self, spread: Replication, then: list[int] | None) -> None:
+        """More buckets share the rows of some keys, in the families that there are."""
+        self.spread, self.changed = spread, True
+        self._go_on(then)
+
     @precondition(lambda self: self.changed)
     @rule()
     def end_version(self) -> None:
@@ -230,7 +238,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def _plan(self) -> None:
         queries = tuple(self.running.values())
-        self.latest = build_plan(
+        plan = build_plan(
             queries,
             self.world.streams,
             self.latest,
@@ -239,6 +247,8 @@ class Lifecycle(RuleBasedStateMachine):
             pinned=NO_BOUNDARIES if self.pinned is None else dict.fromkeys(families(queries), self.pinned),
             left=left_boundaries(self.latest, queries) if self.leaves else NO_BOUNDARIES,
         )
+        self.latest = replicated(plan, self.spread)
+        self.spread = HASHED
         chosen = self.latest if self.chain is None else rechained(self.latest, self.chain)
         self.plans.append(chosen)
         self.changed = False

@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from catalog.errors import SluiceError
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import Partitioning, Plan, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
@@ -59,6 +59,7 @@ def _plan(question: list[str]) -> Plan:
             strategy=cast(Strategy, strategy),
             profile=profile,
             model=model,
+            partitioning=cast(Partitioning, options.get("partitioning", "auto")),
         )
 
     for line in question:

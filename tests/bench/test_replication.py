@@ -1,0 +1,20 @@
+"""The benchmark of partitioning in a small form: every way gives the same results, and auto is even."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.bench.peers.workloads import WORKLOADS
+from tests.bench.replication import costs
+
+
+@pytest.mark.parametrize(("name", "replicates"), [("few-keys", False), ("skew", True)])
+def test_all_ways_agree_and_the_planner_replicates_where_keys_are_skewed(name: str, replicates: bool) -> None:
+    workload = WORKLOADS[name]
+    small = replace(workload, streams=replace(workload.streams, rows=20_000, files=4))
+    found = dict(costs(small, 4, batches=1))
+    assert found["hash"].results == found["auto"].results == found["replicate"].results > 0
+    assert (found["auto"].heavy > 0) == replicates
+    assert (found["hash"].heavy, found["replicate"].heavy) == (0, 0)
