@@ -3,7 +3,7 @@
 #   make demo [ARGS=--once]   real streams, a dozen queries, one Spark job
 #   make test                 lint and the tests
 #   make test-slow            the long tests too
-#   make bench [ARGS=...]     Sluice beside its peers, hours; without ARGS every other benchmark after it
+#   make bench [ARGS=...]     Sluice beside its peers, three hours; without ARGS every other benchmark after it
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
@@ -40,6 +40,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "sluice: installing packages" >&2
 	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -e '.[demo,dev]'
 	@$(BIN)/python -m service.java
+	@$(BIN)/python -m service.make_class_archive
 	@touch $@
 
 demo: setup

@@ -24,23 +24,25 @@ from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
 from api.streams.event_body import MAX_BODY_BYTES
+from service.jvm import Jvm
 from service.settings import Settings, load_settings
 from service.workspace import Workspace
 
 PREFIX = "/api/v1"
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, jvm: Jvm | None = None) -> FastAPI:
     """Build the application; its workspace, engine included, lives as long as the server runs it.
 
     Args:
         settings: Settings of the service; None reads them from the environment.
+        jvm: Spark's JVM, if one was launched with the same settings already.
     """
     chosen = settings if settings is not None else load_settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        workspace = Workspace(chosen)
+        workspace = Workspace(chosen, jvm)
         await anyio.to_thread.run_sync(workspace.start)
         app.state.workspace = workspace
         app.state.wait_limiter = anyio.CapacityLimiter(MAX_WAITING_REQUESTS)

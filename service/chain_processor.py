@@ -1,12 +1,8 @@
 """CHAIN: the one stateful operator of the job. It moves bytes between Spark's state and ``operators.bucket``.
 
-    manifest  ValueState   bucket manifest, rewritten every batch (small)
-    plan      ValueState   plan in force, rewritten when it changes
-    segments  MapState     segment id -> bytes, written once
-
-Spark unpickles a fresh processor for every task and hands a bucket to any of its workers, so what lives
-longer than a batch lives in this module: the bounded segment cache and the compiled plans of the last
-versions.
+Spark makes a fresh processor for every task (``service.stand_ins``) and hands a bucket to any of its workers,
+so what lives longer than a batch lives in this module: the bounded segment cache and the compiled plans of
+the last versions.
 """
 
 from __future__ import annotations
@@ -39,6 +35,7 @@ from operators.counters import slice_counters
 from operators.payload import Payload
 from operators.segment import Segment, stored_id
 from operators.segment_cache import SegmentCache
+from service.chain_state import ChainState, open_state
 from service.failpoints import reached
 from service.sinks.result_files import ResultWriter
 
@@ -97,9 +94,11 @@ class ChainProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the bucket's state."""
-        self._manifest = handle.getValueState("manifest", "value binary")
-        self._plan = handle.getValueState("plan", "version int, value binary")
-        self._segments = handle.getMapState("segments", "id string", "value binary")
+        self.use(open_state(handle))
+
+    def use(self, state: ChainState) -> None:
+        """Take the bucket's state, opened."""
+        self._manifest, self._plan, self._segments = state.manifest, state.plan, state.segments
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802  # Spark's base also allows Rows
         self,
@@ -116,6 +115,9 @@ class ChainProcessor(StatefulProcessor):
         manifest = bytes(stored[0]) if stored is not None else None
         bucket = self._load(worker, manifest)
         output = bucket.process(payloads)
+        if bucket.plan_changed and bucket.plan is not None:
+            compiled = {family_id: joins.family for family_id, joins in bucket.families.items()}
+            self._keep_plan(worker, bucket.plan, compiled)
         batch = payloads[0].batch
         self._save(worker, bucket, number, batch, manifest)
         reached("before-state-commit", batch, self._options.engine_lock)
@@ -170,10 +172,14 @@ class ChainProcessor(StatefulProcessor):
             stored = self._plan.get()
             if stored is None:
                 raise InvariantBroken(f"plan {version} is in force but not in the state")
-            worker.plans[key] = (decode_plan(bytes(stored[1])), {})
-            while len(worker.plans) > PLANS_KEPT:
-                worker.plans.pop(next(iter(worker.plans)))
+            self._keep_plan(worker, decode_plan(bytes(stored[1])), {})
         return worker.plans[key]
+
+    def _keep_plan(self, worker: _Worker, plan: Plan, compiled: dict[str, CompiledFamily]) -> None:
+        """Keep a plan version as it was compiled: the next batch most likely has the same."""
+        worker.plans[self._options.checkpoint_id, plan.version] = (plan, compiled)
+        while len(worker.plans) > PLANS_KEPT:
+            worker.plans.pop(next(iter(worker.plans)))
 
     def _read_segment(self, segment_id: str) -> bytes:
         stored = self._segments.getValue((stored_id(segment_id),))

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import os
 import shutil
-import subprocess
 import threading
 import time
 import uuid
@@ -37,6 +36,7 @@ from service.data_dir import DataDir
 from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
 from service.job import JobOptions, jvm_pid, start_job, start_session
+from service.jvm import Jvm, launch
 from service.query_end import QueryDied, SparkQuery, wait_for_end
 from service.settings import Settings
 from service.sinks.result_files import ResultWriter
@@ -44,9 +44,6 @@ from service.sinks.result_files import ResultWriter
 log = logging.getLogger(__name__)
 
 EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
-
-#: Decoded segments kept per Python worker; beyond that they are mapped from the node's files again.
-CACHE_BYTES = 1 << 30
 
 #: A batch that fails so often in a row will fail again; a person has to look.
 MAX_FAILURES_AT_A_BATCH = 3
@@ -103,12 +100,14 @@ class Engine:
         data_dir: Where everything is.
         store: Catalog.
         bounded: Whether the job ends once everything available is processed.
+        jvm: The JVM to use first, if one was launched already; the engine ends it.
     """
 
     settings: Settings
     data_dir: DataDir
     store: Store
     bounded: bool = False
+    jvm: Jvm | None = None
     _lock: EngineLock = field(init=False)
     _epoch: int = 0
     _session: SparkSession | None = None
@@ -133,6 +132,11 @@ class Engine:
         """
         self._lock.acquire()
 
+    def launch(self) -> None:
+        """Start a JVM for the job beside whatever is to be done before it starts."""
+        if self.jvm is None:
+            self.jvm = launch(self.settings, self.data_dir.spark_log)
+
     def start(self) -> None:
         """Start the job in the background; the lock must be held."""
         with self._change:
@@ -156,6 +160,8 @@ class Engine:
         """Stop the job after the batch in hand and end its JVM; the lock stays."""
         with self._change:
             self._stopping = True
+            with contextlib.suppress(OSError):  # the source waits for news a little longer then
+                self.data_dir.engine_lock.touch()
             with contextlib.suppress(Py4JError, PySparkException, OSError):
                 if self._query is not None:
                     self._query.stop()
@@ -270,7 +276,9 @@ class Engine:
         commit.sweep()
         shutil.rmtree(self.data_dir.cache, ignore_errors=True)
         self.data_dir.cache.mkdir(parents=True, exist_ok=True)
-        session = self._session = start_session(self.settings, partitions, self.data_dir.spark_log)
+        self.launch()
+        assert self.jvm is not None
+        session = self._session = start_session(self.settings, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
         options = JobOptions(
@@ -286,7 +294,7 @@ class Engine:
                 checkpoint_id=checkpoint_id,
                 bucket_keys=keys,
                 cache_dir=str(self.data_dir.cache),
-                cache_bytes=CACHE_BYTES,
+                cache_bytes=self.settings.cache_mb << 20,
                 engine_lock=str(self.data_dir.engine_lock),
                 writer=self._writer(),
             ),
@@ -323,22 +331,16 @@ class Engine:
     def _end_session(self) -> None:
         """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
         session, self._session, self._query = self._session, None, None
-        if session is None:
-            return
-        with contextlib.suppress(Py4JError, PySparkException, OSError):
-            session.stop()
+        jvm, self.jvm = self.jvm, None
+        if session is not None:
+            with contextlib.suppress(Py4JError, PySparkException, OSError):
+                session.stop()
         gateway = SparkContext._gateway
         if gateway is not None:
             with contextlib.suppress(Py4JError, OSError):
                 gateway.shutdown()
-            process = getattr(gateway, "proc", None)
-            if process is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
-                try:
-                    process.wait(timeout=30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+        if jvm is not None:
+            jvm.end()
         SparkContext._gateway = None
         SparkContext._jvm = None
         SparkContext._active_spark_context = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import socket
 import threading
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from catalog.errors import InvalidInput
+from service.data_dir import open_data_dir
+from service.jvm import Jvm, launch
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,8 +41,8 @@ def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
         AddressInUse: The port is taken.
         SluiceError: The engine cannot start, for example because another one holds the data directory.
     """
-    with _bound_socket(settings) as listener:
-        app = _Startup(_create_app(settings), on_ready)
+    with _bound_socket(settings) as listener, _launched(settings) as jvm:
+        app = _Startup(_create_app(settings, jvm), on_ready)
         server = uvicorn.Server(_config(app, settings))
         # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
@@ -55,8 +58,8 @@ def serving(settings: Settings) -> Iterator[Any]:
         AddressInUse: The port is taken.
         SluiceError: The engine cannot start.
     """
-    with _bound_socket(settings) as listener:
-        inner = _create_app(settings)
+    with _bound_socket(settings) as listener, _launched(settings) as jvm:
+        inner = _create_app(settings, jvm)
         app = _Startup(inner, lambda: None)
         server = uvicorn.Server(_config(app, settings))
         thread = threading.Thread(target=server.run, args=([listener],), name="api")
@@ -70,9 +73,19 @@ def serving(settings: Settings) -> Iterator[Any]:
             thread.join()
 
 
-def _create_app(settings: Settings) -> Any:
+def _create_app(settings: Settings, jvm: Jvm) -> Any:
     """Build the application by name: service must not import api."""
-    return importlib.import_module("api.app").create_app(settings)
+    return importlib.import_module("api.app").create_app(settings, jvm)
+
+
+@contextmanager
+def _launched(settings: Settings) -> Iterator[Jvm]:
+    """Launch Spark's JVM, which takes as long to start as the application to be imported."""
+    jvm = launch(settings, open_data_dir(settings.data_dir).spark_log)
+    try:
+        yield jvm
+    finally:
+        jvm.end()  # also if the application never came to use it
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
@@ -123,6 +136,8 @@ class _Startup:
                 message = {"type": message["type"], "message": ""}  # told by reraise()
             await send(message)
             if message["type"] == "lifespan.startup.complete":
+                # What has been imported stays; without this the collector looks at all of it while it serves.
+                gc.freeze()
                 self._done.set()
                 self._on_ready()
 

@@ -20,25 +20,28 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from catalog.codec import encode
 from catalog.errors import InternalError
 from catalog.store import Store
 from catalog.values.plan import Plan
-from catalog.values.stream import Stream
+from catalog.values.stream import GeneratorSource, Stream
 from operators.pack import Packer, control_payloads, packer
 from operators.payload import Payload
 from service.failpoints import reached
 from service.inputs.admission import admit
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
+from service.inputs.news import News
 from service.inputs.partitions import InputPartition as Piece
 from service.inputs.read import read_partition
 
-FORMAT_NAME = "sluice"
-SCHEMA = "bucket int, payload binary"
+#: How long Spark is kept waiting for news before it asks again.
+WAIT_S = 1.0
+#: The same where nothing tells of news: streams that follow the clock, and catalogs on a server.
+POLL_S = 0.04
 
 #: Packers kept per worker: one per stream of the plan in force.
 PACKERS_KEPT = 16
@@ -75,23 +78,6 @@ class PackPartition(InputPartition):
     records: tuple[str, ...] = ()
 
 
-class SluiceSource(DataSource):
-    """The data source as Spark knows it."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the format name."""
-        return FORMAT_NAME
-
-    def schema(self) -> str:
-        """Return the columns: bucket key and payload."""
-        return SCHEMA
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """Return the reader."""
-        return SluiceReader(dict(self.options))
-
-
 class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches on the driver's side, reads and packs on the workers'.
 
@@ -107,6 +93,11 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._inputs: Inputs | None = None
         # Pickled packers per stream of one plan version: few batches bring another one.
         self._packers: tuple[int, dict[int, bytes]] = (0, {})
+        self._news: News | None = None
+        # Whether there are streams that nobody writes: their rows come with the clock.
+        self._by_clock = False
+        # None before the first look; False for ever in a bounded run.
+        self._waits: bool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The catalog belongs to the driver's side; workers get what they need in their partition.
@@ -121,9 +112,24 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(int(self._options["max_rows"]))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Do nothing: a bounded run lists its input before it starts, and nothing is added to it."""
+        """Wait for nothing: a bounded run lists its input before it starts, and nothing is added to it."""
+        self._waits = False
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Return the end of the next batch, or ``start`` if nothing came for a while."""
+        # The first answer comes at once: Spark's first batch, also an empty one, takes seconds.
+        waits, self._waits = self._waits, self._waits is not False
+        signs = self._news.signs() if self._news is not None else ()
+        end = self._next(start)
+        if end != start or not waits:
+            return end
+        if self._news is None or self._by_clock:
+            time.sleep(POLL_S)
+        elif self._news.wait(signs, until_s=time.monotonic() + WAIT_S):
+            end = self._next(start)
+        return end
+
+    def _next(self, start: Offset) -> Offset:
         """Admit the next batch: control records that may apply, then rows by event time."""
         store, inputs = self._open()
         batch, control = start["batch"], start["control"]
@@ -138,6 +144,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         positions = {} if plan is None else _positions(plan, start)
         streams = () if plan is None else plan.streams
+        self._by_clock = any(isinstance(stream.source, GeneratorSource) for stream in streams)
         admitted = admit(streams, positions, inputs, max_rows=int(self._options["max_rows"]))
         if control == start["control"] and all(admitted.get(i, p) == p for i, p in positions.items()):
             return start
@@ -206,6 +213,8 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._store is None or self._inputs is None:
             self._store = Store.open(self._options["catalog_url"], migrate=False)
             self._inputs = Inputs(self._store, EventLog(self._options["events_db"]))
+            options = self._options
+            self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
         return self._store, self._inputs
 
     def _pickled_packer(self, plan: Plan, stream: Stream) -> bytes:

@@ -1,0 +1,310 @@
+"""How long a start of the service takes, and what it uses when there is nothing to do.
+
+    python -m tests.bench.start [--runs 3] [--idle-s 60] [--out docs/bench]      about ten minutes
+
+    process ── answers ── streams and a query registered ── first result readable
+       0       GET /streams                                 GET /queries/q/results has a row
+
+Cold is a fresh data directory, the second start one that was stopped before; both find new files of both
+streams. CPU time is that of the service with all its processes, user and system, up to the first result.
+Idle is a share of one core, measured over so many seconds with two streams registered, a while after the last
+input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from tests.api.running_service import free_port, serve_command
+from tests.bench.peers.measure import machine
+
+#: A start on a machine that is busy with others.
+TIMEOUT_S = 300
+#: How often the service is asked; each question costs it 5 ms.
+ASK_S = 0.1
+#: Time between the last input and the measurement of idling; Spark's first batch, if empty, is over by then.
+SETTLE_S = 20
+#: Rows of a file and keys: some 200 results of the first query, fewer than a page holds.
+ROWS, KEYS = 1000, 1000
+COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
+
+#: Overrules the archive of Spark's classes, so that the JVM starts as where there is none.
+WITHOUT_ARCHIVE = {"SLUICE_SPARK_CONF": json.dumps({"spark.driver.defaultJavaOptions": "-Xshare:auto"})}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start.
+
+    Attributes:
+        answers_s: Until the API answered.
+        result_s: Until a result could be read.
+        cpu_s: CPU time of all processes by then.
+        load: Load of the machine before, by others.
+        processes: Command lines of what runs then, apart from the service itself.
+    """
+
+    answers_s: float
+    result_s: float
+    cpu_s: float
+    load: float
+    processes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """CPU time per second of idling, by kind of process."""
+
+    queries: int
+    load: float
+    cores: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        """All of it, in cores."""
+        return sum(self.cores.values())
+
+
+@dataclass(slots=True)
+class Service:
+    """A service that was started just now.
+
+    Attributes:
+        directory: Its data directory and input.
+        process: Its process.
+        http: Client of its API.
+        started_s: When it was started, as ``time.monotonic`` counts.
+        load: Load of the machine before.
+    """
+
+    directory: Path
+    process: subprocess.Popen[bytes]
+    http: httpx.Client
+    started_s: float = field(default_factory=time.monotonic)
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def until(self, what: str, found: Callable[[], Any]) -> float:
+        """Ask until something is found; return the seconds since the start."""
+        while True:
+            try:
+                if found():
+                    return time.monotonic() - self.started_s
+            except httpx.TransportError:
+                pass
+            if self.process.poll() is not None or time.monotonic() - self.started_s > TIMEOUT_S:
+                raise RuntimeError(f"{what}: {(self.directory / 'serve.log').read_text()[-4000:]}")
+            time.sleep(ASK_S)
+
+    def answers(self) -> float:
+        """Wait until it answers."""
+        return self.until("it does not answer", lambda: self.http.get("/streams").is_success)
+
+    def register(self, queries: int) -> None:
+        """Register both streams and queries; the last one is in force afterwards."""
+        for name in ("A", "B"):
+            source = {"type": "files", "format": "parquet", "path": str(self.directory / name)}
+            body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": source}
+            self.http.post("/streams", json=body).raise_for_status()
+        for number in range(queries):
+            self.add_query(number, wait=number > 0 and number == queries - 1)
+
+    def add_query(self, number: int, *, wait: bool = False) -> None:
+        """Add a query with a window and a filter of its own."""
+        window = f"[RANGE {number % 50 + 1} SECONDS]"
+        cql = f"SELECT A.k FROM A {window}, B {window} WHERE A.k = B.k AND A.v < {1 - number % 40 / 80}"
+        body = {"name": f"q{number}", "cql": cql}
+        wait_s = {"wait": 60} if wait else {}
+        self.http.post("/queries", json=body, params=wait_s).raise_for_status()
+
+    def rows(self) -> int:
+        """Rows that the first query can be asked for."""
+        answer = self.http.get("/queries/q0/results", params={"limit": 1000}).raise_for_status()
+        return len(answer.json()["rows"])
+
+    def measured(self, answers_s: float, rows_before: int) -> Start:
+        """Wait for a result and return what the start took."""
+        result_s = self.until("no result", lambda: self.rows() > rows_before)
+        times = cpu_times(self.process.pid)
+        service = kind_of(psutil.Process(self.process.pid))
+        names = tuple(sorted(name for (_, name) in times if name != service))
+        return Start(answers_s, result_s, sum(times.values()), self.load, names)
+
+    def idle(self, queries: int, seconds: float, settle_s: float = SETTLE_S) -> Idle:
+        """Return what the service uses with nothing to do."""
+        time.sleep(settle_s)
+        load, before, from_s = os.getloadavg()[0], cpu_times(self.process.pid), time.monotonic()
+        time.sleep(seconds)
+        took_s, after = time.monotonic() - from_s, cpu_times(self.process.pid)
+        cores: dict[str, float] = {}
+        for process, cpu_s in after.items():
+            used = (cpu_s - before.get(process, 0.0)) / took_s
+            cores[process[1]] = cores.get(process[1], 0.0) + used
+        return Idle(queries, load, cores)
+
+
+@contextmanager
+def service(directory: Path, environment: dict[str, str]) -> Iterator[Service]:
+    """Start a service and stop it as Ctrl-C does."""
+    port = free_port()
+    command = serve_command(directory / "data", port)
+    with (
+        (directory / "serve.log").open("ab") as log,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=TIMEOUT_S) as http,
+        subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment}) as process,
+    ):
+        try:
+            yield Service(directory, process, http)
+        finally:
+            process.send_signal(2)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+                process.kill()
+
+
+def write_file(directory: Path, number: int) -> None:
+    """Put a file of each stream where the service finds it; rows of one file have results among them."""
+    for stream, name in enumerate(("A", "B")):
+        (directory / name).mkdir(exist_ok=True)
+        generator = np.random.default_rng((number, stream))
+        ts = 1_700_000_000_000_000 + number * 600_000_000 + np.arange(ROWS) * 10_000
+        columns = {
+            "ts": pa.array(ts, pa.timestamp("us")),
+            "k": pa.array(generator.integers(0, KEYS, ROWS)),
+            "v": pa.array(generator.random(ROWS)),
+        }
+        fresh = directory / name / f".{number}.tmp"
+        pq.write_table(pa.table(columns), fresh)
+        fresh.rename(directory / name / f"{number}.parquet")
+
+
+def cpu_times(pid: int) -> dict[tuple[int, str], float]:
+    """Return the CPU time of a process and all below it, by process id and kind, seconds."""
+    root = psutil.Process(pid)
+    found = {}
+    for process in (root, *root.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+            found[process.pid, kind_of(process)] = times.user + times.system
+        except psutil.Error:  # it has ended meanwhile
+            continue
+    return found
+
+
+def kind_of(process: psutil.Process) -> str:
+    """Return what a process is in this system."""
+    command = process.cmdline()
+    if "-m" in command:
+        return command[command.index("-m") + 1]
+    return "JVM" if Path(command[0]).name == "java" else "service"
+
+
+def start_cold(directory: Path, environment: dict[str, str]) -> Start:
+    """Start on a fresh data directory, once."""
+    directory.mkdir()
+    write_file(directory, 0)
+    with service(directory, environment) as running:
+        answers_s = running.answers()
+        running.register(1)
+        return running.measured(answers_s, 0)
+
+
+def start_again(directory: Path) -> Start:
+    """Start on a data directory that was used, with files that were written meanwhile."""
+    write_file(directory, 1)
+    with service(directory, {}) as running:
+        answers_s = running.answers()
+        # The first file's results; those of the second are more.
+        return running.measured(answers_s, running.rows())
+
+
+def idling(directory: Path, queries: int, seconds: float) -> Idle:
+    """Measure a service with nothing to do."""
+    directory.mkdir()
+    write_file(directory, 0)
+    with service(directory, {}) as running:
+        running.answers()
+        running.register(queries)
+        running.until("not ready", lambda: running.http.get("/health/ready").is_success)
+        if queries:
+            running.until("no result", lambda: running.rows() > 0)
+        return running.idle(queries, seconds)
+
+
+def table(starts: dict[str, list[Start]], idles: dict[int, list[Idle]]) -> str:
+    """Return both tables as Markdown."""
+    lines = ["| start, medians | API answers, s | first result, s | CPU time, s | load before |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    for name, runs in starts.items():
+        values = [statistics.median(getattr(run, key) for run in runs) for key in _START_COLUMNS]
+        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
+    kinds = sorted({kind for runs in idles.values() for run in runs for kind in run.cores})
+    lines += ["", "| idle, % of a core, medians | " + " | ".join(f"{n} queries" for n in idles) + " |"]
+    lines.append("| --- |" + " ---: |" * len(idles))
+    for kind in kinds:
+        shares = [statistics.median(run.cores.get(kind, 0.0) for run in runs) for runs in idles.values()]
+        if max(shares) >= _SHOWN_CORES:
+            lines.append(f"| {kind} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |")
+    totals = [statistics.median(run.total for run in runs) for runs in idles.values()]
+    lines.append("| **all** | " + " | ".join(f"{100 * total:.1f}" for total in totals) + " |")
+    return "\n".join(lines) + "\n"
+
+
+_START_COLUMNS = ("answers_s", "result_s", "cpu_s", "load")
+_SHOWN_CORES = 0.0005
+
+
+def main(
+    runs: Annotated[int, typer.Option(min=1, help="Runs; medians are reported.")] = 3,
+    idle_s: Annotated[float, typer.Option(min=1, help="Seconds of idling that are measured.")] = 60,
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+) -> None:
+    """Measure starts and idling and write the tables and their JSON."""
+    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
+    idles: dict[int, list[Idle]] = {0: [], 100: []}
+    with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
+        for run in range(runs):
+            cold = Path(scratch) / f"cold-{run}"
+            starts["cold"].append(start_cold(cold, {}))
+            starts["second"].append(start_again(cold))
+            bare = start_cold(Path(scratch) / f"bare-{run}", WITHOUT_ARCHIVE)
+            starts["cold, without the archive of classes"].append(bare)
+            for queries, measured in idles.items():
+                measured.append(idling(Path(scratch) / f"idle-{queries}-{run}", queries, idle_s))
+    text = table(starts, idles)
+    out.mkdir(parents=True, exist_ok=True)
+    document = {
+        "machine": machine(),
+        "starts": {name: [asdict(run) for run in done] for name, done in starts.items()},
+        "idle": {str(queries): [asdict(run) for run in done] for queries, done in idles.items()},
+    }
+    (out / "start.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    (out / "start.md").write_text(
+        f"# Starting and idling\n\nWritten by `python -m tests.bench.start`; {machine()}, medians of {runs} "
+        f"runs. A load above 0 means that others used the machine.\n\n{text}",
+        encoding="utf-8",
+    )
+    typer.echo(text)
+
+
+if __name__ == "__main__":
+    typer.run(main)
