@@ -1,7 +1,9 @@
 """DuckDB's batch join of the same files: what every engine must count, and a limit to how fast it can be.
 
-One join of the largest window, then a count per query. Where a key has many rows, rows of A meet only those
-of B within a window or two: both sides carry the number of their window, B that of its neighbours, too.
+One join of the largest window; its pairs are counted by the steps of windows and filters that they reach, and
+each query adds up what is below its own: a thousand conditions per pair would take longer than the join.
+Where a key has many rows, rows of A meet only those of B within a window or two: both sides carry the number
+of their window, B that of its neighbours, too.
 
 Run as a process of its own: ``python -m tests.bench.peers.batch_join JOB.json``.
 """
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
 from tests.bench.peers.job import Job, Ran, answer, read_job
 from tests.bench.peers.workloads import Query, Streams
@@ -33,22 +36,40 @@ def count_results(
         streams: What the files hold.
         threads: DuckDB's; None is its default, all cores.
     """
-    largest_us = max(q.window_us for q in queries)
-    counts = ", ".join(f"count(*) FILTER ({_condition(q)})" for q in queries)
+    windows = sorted({q.window_us for q in queries})
+    bounds = {
+        "av": sorted({q.a_below for q in queries if q.a_below is not None}),
+        "bv": sorted({q.b_below for q in queries if q.b_below is not None}),
+    }
+    cells = ", ".join(
+        f"{_reached(column, steps)} AS {column}_cell" for column, steps in {"d": windows, **bounds}.items()
+    )
+    pairs = _pairs(directory, windows[-1], streams)
     with duckdb.connect(config={} if threads is None else {"threads": threads}) as connection:
-        rows = connection.sql(
-            f"SELECT {counts} FROM ({_pairs(directory, largest_us, streams)}) WHERE d < {largest_us}"
-        ).fetchall()
-    return dict(zip((q.name for q in queries), rows[0], strict=True))
+        found = connection.sql(
+            f"SELECT d_cell, av_cell, bv_cell, count(*) FROM "
+            f"(SELECT {cells} FROM ({pairs}) WHERE d < {windows[-1]}) GROUP BY ALL"
+        ).fetchnumpy()
+    d_cell, a_cell, b_cell, counts = found.values()
+
+    def passed(cell: np.ndarray, steps: Sequence[float], below: float | None) -> np.ndarray:
+        return cell <= (len(steps) if below is None else steps.index(below))
+
+    return {
+        q.name: int(
+            counts[
+                passed(d_cell, windows, q.window_us)
+                & passed(a_cell, bounds["av"], q.a_below)
+                & passed(b_cell, bounds["bv"], q.b_below)
+            ].sum()
+        )
+        for q in queries
+    }
 
 
-def _condition(query: Query) -> str:
-    terms = [f"d < {query.window_us}"]
-    if query.a_below is not None:
-        terms.append(f"av < {query.a_below!r}")
-    if query.b_below is not None:
-        terms.append(f"bv < {query.b_below!r}")
-    return " AND ".join(terms)
+def _reached(column: str, steps: Sequence[float]) -> str:
+    """Return how many steps, in ascending order, a value has reached: it is below the one with that index."""
+    return " + ".join(["0", *(f"({column} >= {step!r})::INTEGER" for step in steps)])
 
 
 def _pairs(directory: Path, largest_us: int, streams: Streams) -> str:

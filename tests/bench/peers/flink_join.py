@@ -73,7 +73,13 @@ class Printed:
 def _settings(job: Job) -> dict[str, str]:
     """Return Flink's configuration, with the advice of its documentation for SQL."""
     rocksdb = job.options["state"] == "rocksdb"
-    return {
+    tuned = {
+        "state.backend.rocksdb.predefined-options": "FLASH_SSD_OPTIMIZED",
+        "state.backend.rocksdb.use-bloom-filter": "true",
+        # Timers fit into memory, where they are faster.
+        "state.backend.rocksdb.timer-service.factory": "HEAP",
+    }
+    return (tuned if rocksdb else {}) | {
         "parallelism.default": str(job.cores),
         "state.backend.type": job.options["state"],
         # RocksDB's memory is beside the heap; state on the heap needs none.

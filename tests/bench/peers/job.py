@@ -53,6 +53,23 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What Sluice held at the end of a batch.
+
+    Attributes:
+        rows: Rows of both streams.
+        bytes: Encoded bytes.
+        a_us: Newest event time of A, which is its watermark: nothing is late.
+        b_us: Newest event time of B.
+    """
+
+    rows: int
+    bytes: int
+    a_us: int
+    b_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ran:
     """What a process did.
 
@@ -63,6 +80,7 @@ class Ran:
         batches: By join, where several read the same rows; empty where nothing happens in batches.
         paced: Whether the batches are the engine's own, so that the time of one says something.
         versions: Versions of what ran, by name.
+        held: State at the end of each batch, where it is known.
     """
 
     results: Mapping[str, int]
@@ -71,6 +89,7 @@ class Ran:
     batches: Sequence[Sequence[Batch]] = ()
     paced: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
+    held: Sequence[Held] = ()
 
 
 def write_job(path: Path, job: Job) -> None:
@@ -95,4 +114,5 @@ def read_answer(stdout: str) -> Ran:
     """Return what ``answer`` printed."""
     document = json.loads(stdout.strip().splitlines()[-1])
     document["batches"] = [[Batch(**b) for b in batches] for batches in document["batches"]]
+    document["held"] = [Held(**h) for h in document["held"]]
     return Ran(**document)

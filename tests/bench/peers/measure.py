@@ -22,7 +22,8 @@ from tests.bench.peers.measurement import Measurement, batch_times_s, percentile
 from tests.bench.peers.peers import Peer
 from tests.bench.peers.processes import Finished, ProgramFailed, run_program
 from tests.bench.peers.sluice_join import run_sluice
-from tests.bench.peers.workloads import Query, Streams, Workload
+from tests.bench.peers.state import state_ratios
+from tests.bench.peers.workloads import WORKLOADS, Query, Streams, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,10 @@ class Setting:
         root: Where inputs and scratch directories go.
         cores: Cores of every engine.
         memory_gb: Heap of a peer's JVM.
-        timeout_s: When a peer is given up.
+        timeout_s: When a run is given up.
         scale: Part of the workloads' rows.
         quick: Whether workloads are taken in their small form.
+        bench: When the bench began, UTC.
     """
 
     root: Path
@@ -44,11 +46,7 @@ class Setting:
     timeout_s: float
     scale: float
     quick: bool
-
-
-def share_of(workload: Workload, peer: Peer) -> float:
-    """Return the part of the workload's rows that a peer is given."""
-    return workload.shares.get(peer.sharing, 1.0) * (peer.share if workload.shares else 1.0)
+    bench: str
 
 
 def machine() -> str:
@@ -59,9 +57,10 @@ def machine() -> str:
 
 def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run: int) -> Measurement:
     """Run a peer once; what goes wrong is part of the answer."""
-    workload = workload.quick() if setting.quick else workload
-    streams = workload.streams.first(setting.scale * share)
-    queries = workload.asked(peer.sharing)
+    given = WORKLOADS[peer.of] if peer.of else workload
+    given = given.quick() if setting.quick else given
+    streams = given.streams.first(setting.scale * share)
+    queries = given.asked(peer.sharing)
     measured = Measurement(
         workload=workload.name,
         peer=peer.name,
@@ -71,7 +70,8 @@ def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run:
         quick=setting.quick,
         rows=2 * streams.rows,
         queries=len(queries),
-        of_queries=len(workload.queries),
+        of_queries=len(given.queries),
+        bench=setting.bench,
         machine=machine(),
     )
     directory = write_streams(setting.root / "inputs", streams).resolve()
@@ -85,6 +85,7 @@ def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run:
     if ran.input_rows != measured.rows:
         wrong = f"{ran.input_rows:,} rows read; {wrong}"
     times_s = batch_times_s(ran)
+    state_rows, state_bytes = state_ratios(directory, queries, ran.held)
     return replace(
         measured,
         error=f"results differ: {wrong}" if wrong else "",
@@ -93,6 +94,8 @@ def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run:
         peak_bytes=finished.peak_bytes,
         batch_p50_s=percentile(times_s, 0.5),
         batch_p99_s=percentile(times_s, 0.99),
+        state_rows=state_rows,
+        state_bytes=state_bytes,
         versions=dict(ran.versions),
     )
 

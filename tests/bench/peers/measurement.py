@@ -49,6 +49,9 @@ class Measurement:
         peak_bytes: Most memory.
         batch_p50_s: Median time of a batch of the engine's own, the first two left out.
         batch_p99_s: 99th percentile.
+        state_rows: Rows that Sluice held, over those that a query could still use: the worst batch.
+        state_bytes: Bytes that Sluice held, over those of the latter's columns as plain Arrow: likewise.
+        bench: When the bench began that this belongs to, UTC.
         versions: What ran.
         machine: What it ran on.
     """
@@ -69,6 +72,9 @@ class Measurement:
     peak_bytes: int = 0
     batch_p50_s: float | None = None
     batch_p99_s: float | None = None
+    state_rows: float | None = None
+    state_bytes: float | None = None
+    bench: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     machine: str = ""
 

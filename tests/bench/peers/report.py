@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 
+from tests.bench.peers.live import Live
 from tests.bench.peers.measurement import Measurement, Rates
 from tests.bench.peers.medians import Row, Section, sections
 from tests.bench.peers.peers import PEERS
@@ -17,30 +19,70 @@ from tests.bench.peers.workloads import WORKLOADS
 _LONG = "long-window-"
 
 
-def read_report(out: Path) -> list[Measurement]:
-    """Return the measurements of earlier runs, none where there are none."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that was measured.
+
+    Attributes:
+        measured: Runs over files.
+        live: Runs of the service.
+    """
+
+    measured: tuple[Measurement, ...] = ()
+    live: tuple[Live, ...] = ()
+
+    def with_measurement(self, found: Measurement) -> Report:
+        """Return the report with a run, which takes the place of an older one of the same."""
+        return replace(self, measured=(*(m for m in self.measured if m.key != found.key), found))
+
+    def with_live(self, found: Live) -> Report:
+        """Return the report with a run of the service, likewise."""
+        kept = (run for run in self.live if (run.run, run.quick) != (found.run, found.quick))
+        return replace(self, live=(*kept, found))
+
+    def has_live(self, bench: str, run: int, *, quick: bool) -> bool:
+        """Return whether a run of the service was made in a bench."""
+        return any((one.bench, one.run, one.quick) == (bench, run, quick) for one in self.live)
+
+    @property
+    def newest(self) -> str:
+        """The bench that was begun last."""
+        return max((one.bench for one in self.every), default="")
+
+    @property
+    def every(self) -> tuple[Measurement | Live, ...]:
+        """All runs of both kinds."""
+        return (*self.measured, *self.live)
+
+
+def read_report(out: Path) -> Report:
+    """Return what earlier runs measured, nothing where there are none."""
     path = out / "peers.json"
     if not path.exists():
-        return []
-    return [_measurement(m) for m in json.loads(path.read_text(encoding="utf-8"))["measurements"]]
+        return Report()
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Report(
+        tuple(_measurement(m) for m in document["measurements"]),
+        tuple(Live(**run) for run in document["live"]),
+    )
 
 
-def merge(measured: Sequence[Measurement], found: Measurement) -> list[Measurement]:
-    """Return the measurements with a new one, which takes the place of an older one of the same."""
-    return [*(m for m in measured if m.key != found.key), found]
-
-
-def write_report(out: Path, measured: Sequence[Measurement]) -> str:
+def write_report(out: Path, report: Report) -> str:
     """Write everything from the measurements and return the text."""
-    document = {"measurements": [asdict(m) for m in measured]}
-    (out / "peers.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    found = sections(measured, list(WORKLOADS))
-    parts = [_head(measured)]
-    if targets := target_rows(found):
-        header = ("workload", "Sluice against", "wanted", "whole job", "steady state")
-        parts.append(f"## What was wanted\n\n{_TARGETS}\n\n{_table(header, targets)}")
+    document = {
+        "measurements": [asdict(m) for m in report.measured],
+        "live": [asdict(run) for run in report.live],
+    }
+    written = out / "peers.json.unfinished"
+    written.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    written.replace(out / "peers.json")
+    found = sections(report.measured, list(WORKLOADS))
+    header = ("", "where", "what", "wanted", "whole job", "steady state")
+    parts = [_head(report), f"## Targets\n\n{_TARGETS}\n\n{_table(header, target_rows(found, report.live))}"]
     parts.append(_METHOD)
     parts += [_section(out, section) for section in found]
+    if report.live:
+        parts.append(_live(report.live))
     if long := _long_windows(out, found):
         parts.append(long)
     parts.append(_peers(found))
@@ -54,29 +96,36 @@ def _measurement(document: dict[str, object]) -> Measurement:
     return Measurement(**(document | rates))  # type: ignore[arg-type]  # JSON
 
 
-def _head(measured: Sequence[Measurement]) -> str:
+def _head(report: Report) -> str:
     versions: dict[str, str] = {}
-    for one in measured:
+    for one in report.measured:
         versions |= one.versions
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    runs = len({m.run for m in measured})
-    machines = "; ".join(dict.fromkeys(m.machine for m in measured if m.machine))
+    every = report.every
+    runs = len({one.run for one in every})
+    machines = "; ".join(dict.fromkeys(one.machine for one in every if one.machine))
     small = " **Some of it in small form (`--quick`), whose rates mean little.**"
-    small = small if any(m.quick for m in measured) else ""
+    small = small if any(one.quick for one in every) else ""
     return f"""# Sluice beside its peers
 
 Written by `make bench` (`tests/bench/peers`); every measurement is in `peers.json`.
-{machines}; {named}. Medians of up to {runs} runs; every ratio was taken within one run.{small}"""
+{machines}; {named}. Medians of up to {runs} runs (each table says of how many); every ratio was taken
+within one run.{small}"""
 
 
-_TARGETS = """How many times faster Sluice is, or where the row says so, how many times longer something
-takes. A workload without a row here was not measured in full form."""
+_TARGETS = """Steady state leaves out the rows of two batches. Each rate is compared with that of Sluice over
+the same part of the rows in the same run; the parts are in the tables below. Not measured here: the work of
+the fullest bucket (target 2) and scaling (target 8)."""
 
 _METHOD = """## How it was measured
 
 - **Same rows.** Every engine reads the same generated rows, and Sluice is measured over each part of them
-  that a peer is given. Slow peers are given the beginning only; their rates are per row, and their states are
-  smaller for it, which favours them.
+  that a peer is given. Slow peers are given the beginning only, as much as they do in a minute or two; their
+  windows fill less and their states are smaller for it, which favours them. Files are made smaller where
+  fewer than four would be left, which favours nobody who has a cost per batch: `x5` takes them as one.
+- **In turn.** In each run one peer follows the other, Sluice before those that are given the same part. A run
+  that is not done after 400 s is given up, and that peer is not run again on that workload.
+- **Warm-up** is in the rates *process* and *job* of all engines, and in nobody's *steady*.
 - **Counted.** Results are counted per query and compared with DuckDB's over the same files. A row whose
   counts differ is a failure and has no rate.
 - **Three rates**, of all engines alike, in rows of both streams per second, each row counted once: *process*,
@@ -88,9 +137,10 @@ _METHOD = """## How it was measured
   Flink and Pathway checkpoint nothing; none of the peers writes its results: they are counted and dropped.
   That favours the peers.
 - **Settings.** Native Spark: as many shuffle partitions as cores, no batches without rows, watermarks without
-  delay; RocksDB with changelog checkpointing, no row counting, and state format 4. Flink: object reuse,
-  counts in windows, one CSV file per stream so that no row is late, half of the memory for
-  RocksDB. Pathway: as many threads as cores, a commit a second.
+  delay, a pool of the fair scheduler for each query; RocksDB with changelog checkpointing, no row counting,
+  and state format 4. Flink: object reuse, counts in windows, one CSV file per stream so that no row is late;
+  RocksDB with half of the memory, options for flash, Bloom filters, timers on the heap. Pathway: as many
+  threads as cores, a commit a second. Heaps of peers are 10 GB, Sluice has its defaults.
 - **Not comparable.** Flink and Pathway read CSV, for their packages read no Parquet (`flink-read` says what
   that costs). DuckDB's join sees all rows at once, and `spark-shuffle` joins nothing: they are limits.
 - **Joins per query** are run for twelve of a workload's queries at most, those with the smallest and largest
@@ -137,6 +187,46 @@ def _line(row: Row) -> tuple[str, ...]:
         _number(None if peak_bytes is None else peak_bytes / 2**30, ".1f"),
         f"{len(row.good)}{failed}",
     )
+
+
+def _live(runs: Sequence[Live]) -> str:
+    """Return what the service did with live streams, whole runs if there are any."""
+    chosen = [run for run in runs if not run.quick] or list(runs)
+    good = [run for run in chosen if not run.error]
+
+    def line(what: str, value: Callable[[Live], float | None], form: str) -> tuple[str, ...]:
+        values = [value(run) for run in good]
+        known = [v for v in values if v is not None]
+        shown = _number(median(known) if known else None, form)
+        return (what, shown, ", ".join(_number(v, form) for v in values))
+
+    rows = [
+        line("first answer after, s", lambda run: run.answers_s, ".2f"),
+        line("first result after, s", lambda run: run.first_result_s, ".2f"),
+        line("events a second, both streams", lambda run: run.rows_per_s, ",.0f"),
+        line("latency, p50, ms", lambda run: _ms(run.latency_p50_s), ",.0f"),
+        line("latency, p99, ms", lambda run: _ms(run.latency_p99_s), ",.0f"),
+        line("batch meanwhile, median, ms", lambda run: _ms(run.batch_s), ",.0f"),
+        line("floor of a micro-batch, ms", lambda run: _ms(run.floor_s), ",.0f"),
+        line("latency, p50, in floors", lambda run: run.p50_floors, ".2f"),
+        line("latency, p99, in floors", lambda run: run.p99_floors, ".2f"),
+        line("cores used at rest", lambda run: run.idle_cores, ".3f"),
+        line("results read, of one query", lambda run: run.read, ",.0f"),
+        line("results of all queries, as DuckDB counts them", lambda run: run.results, ",.0f"),
+    ]
+    failed = "".join(f"\n\n**failed**, run {run.run}: {run.error}" for run in chosen if run.error)
+    small = " In short form, windows not yet full." if any(run.quick for run in chosen) else ""
+    return f"""## live
+
+`sluice serve` with the 100 queries of selective, 10,000 events a second posted in requests of 500, and one
+query's results read over HTTP every 20 ms. Latency is from an event being written, just before its request,
+to the result being read. The floor is the median batch of the same process with an event every 25 ms.{small}
+
+{_table(("", "median", "runs"), rows)}{failed}"""
+
+
+def _ms(value_s: float | None) -> float | None:
+    return None if value_s is None else 1000 * value_s
 
 
 def _long_windows(out: Path, found: Sequence[Section]) -> str:

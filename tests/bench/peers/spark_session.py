@@ -49,6 +49,8 @@ def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Also the bound on versions of the default store's state that are kept on disk.
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # Queries that run beside each other get a pool each: else their jobs follow one another.
+        "spark.scheduler.mode": "FAIR",
     }
     if rocksdb:
         settings |= {
@@ -79,6 +81,7 @@ def read_stream(spark: SparkSession, job: Job, name: str, files_per_batch: int) 
 
 def start(frame: DataFrame, job: Job, name: str) -> StreamingQuery:
     """Start a query over everything available, its rows going nowhere."""
+    frame.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     checkpoint = tempfile.mkdtemp(prefix=f"{name}-", dir=job.scratch)
     return (
         frame.writeStream.format("noop")

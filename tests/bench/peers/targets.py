@@ -1,19 +1,25 @@
-"""What the comparison is to show: each target, and what was found of it."""
+"""What is wanted of Sluice's speed: each target, and what was found of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from tests.bench.peers.live import Live
 from tests.bench.peers.medians import Row, Section
 from tests.bench.peers.peers import PEERS
 
+#: Whole job and steady state; None where something is not measured.
+Pair = tuple[float | None, float | None]
 Found = Mapping[str, Section]
+
 #: Peers with a join of their own for each query.
-_UNSHARED = tuple(p.name for p in PEERS.values() if p.sharing == "each")
+_UNSHARED = tuple(p.name for p in PEERS.values() if p.kind == "peer" and p.sharing == "each")
 _ONE = ("spark-one", "spark-one-x5", "spark-one-rocksdb")
 _HAND = ("spark-hand", "spark-hand-x5", "spark-hand-rocksdb")
 _PEERS = (*_HAND, *_UNSHARED)
+_NOTHING: Pair = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,74 +27,142 @@ class Target:
     """A bound on a ratio.
 
     Attributes:
+        number: Of the target that it belongs to.
+        where: What it is measured in.
         says: What is bounded.
-        workload: Where it is measured.
         bound: The bound.
         at_least: Whether more is better.
-        found: Takes whole-job and steady-state ratios from the section; None where they are not measured.
+        found: Takes whole-job and steady-state values from what was measured.
     """
 
+    number: int
+    where: str
     says: str
-    workload: str
     bound: float
     at_least: bool
-    found: Callable[[Section], tuple[float | None, float | None]]
+    found: Callable[[Found, Sequence[Live]], Pair]
 
     def met(self, value: float) -> bool:
-        """Whether a ratio keeps the bound."""
+        """Whether a value keeps the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-def _times(row: Row | None) -> tuple[float | None, float | None]:
-    return (None, None) if row is None else (row.times.job, row.times.steady)
+def _times(row: Row | None) -> Pair:
+    return _NOTHING if row is None else (row.times.job, row.times.steady)
 
 
-def _over(*peers: str) -> Callable[[Section], tuple[float | None, float | None]]:
-    """Return what takes how many times faster Sluice is than the best of some peers."""
-    return lambda section: _times(section.best(peers))
+def _over(workload: str, says: str, number: int, bound: float, *peers: str) -> Target:
+    """How many times faster Sluice is than the best of some peers."""
+
+    def found(sections: Found, _: Sequence[Live]) -> Pair:
+        return _times(sections[workload].best(peers)) if workload in sections else _NOTHING
+
+    return Target(number, workload, f"times faster than {says}", bound, True, found)
 
 
-def _limit(section: Section) -> tuple[float | None, float | None]:
+def _longer(workload: str, says: str, number: int, bound: float, longer: str, other: str) -> Target:
+    """How many times longer one form of Sluice takes than another, both taken in the same runs."""
+
+    def found(sections: Found, _: Sequence[Live]) -> Pair:
+        if workload not in sections:
+            return _NOTHING
+        section = sections[workload]
+        slow, fast = (
+            (1.0, 1.0) if name == "sluice" else _times(section.row(name)) for name in (longer, other)
+        )
+        return (_over_each(slow[0], fast[0]), _over_each(slow[1], fast[1]))
+
+    return Target(number, workload, says, bound, False, found)
+
+
+def _over_each(slow: float | None, fast: float | None) -> float | None:
+    """Return a ratio of times from how many times longer than Sluice with all queries both take."""
+    return slow / fast if slow and fast else None
+
+
+def _rate(bound: float) -> Target:
+    def found(sections: Found, _: Sequence[Live]) -> Pair:
+        row = sections["many-keys"].row("sluice") if "many-keys" in sections else None
+        return _NOTHING if row is None else (row.rates.job, row.rates.steady)
+
+    return Target(1, "many-keys", "rows/s (beyond the others)", bound, True, found)
+
+
+def _limit(sections: Found, _: Sequence[Live]) -> Pair:
     """Return how many times faster the batch join is; it has no batches, so its steady state is the job."""
-    row = section.row("duckdb")
-    if row is None or row.times.job is None or row.rates.job is None:
-        return None, None
+    section = sections.get("many-keys")
+    row = section.row("duckdb") if section is not None else None
+    if section is None or row is None or row.times.job is None or row.rates.job is None:
+        return _NOTHING
     mine = section.row("sluice", row.first.share)
     steady = mine.rates.steady if mine is not None else None
     return 1 / row.times.job, row.rates.job / steady if steady else None
 
 
-def _sharing(section: Section) -> tuple[float | None, float | None]:
-    """Return how many times longer all queries take than one."""
-    whole, steady = _times(section.row("sluice-one"))
-    return (1 / whole if whole else None, 1 / steady if steady else None)
+def _state(workload: str, says: str, bound: float, kind: str) -> Target:
+    def found(sections: Found, _: Sequence[Live]) -> Pair:
+        row = sections[workload].row("sluice") if workload in sections else None
+        return _NOTHING if row is None else (row.median(lambda m: getattr(m, kind)), None)
+
+    return Target(5, workload, says, bound, False, found)
+
+
+def _live(number: int, says: str, bound: float, value: Callable[[Live], float | None]) -> Target:
+    def found(_: Found, runs: Sequence[Live]) -> Pair:
+        values = [value(run) for run in runs if not run.error]
+        known = [v for v in values if v is not None]
+        return (median(known) if known else None, None)
+
+    return Target(number, "live", says, bound, False, found)
 
 
 TARGETS = (
-    Target("Spark's read and shuffle", "many-keys", 1.0, True, _over("spark-shuffle", "spark-shuffle-batch")),
-    Target("one native Spark join", "many-keys", 15.0, True, _over(*_ONE)),
-    Target("the best sharing by hand", "many-keys", 20.0, True, _over(*_HAND)),
-    Target("the best unshared peer", "many-keys", 60.0, True, _over(*_UNSHARED)),
-    Target("DuckDB's batch join over Sluice", "many-keys", 8.0, False, _limit),
-    Target("the best peer", "few-keys", 5.0, True, _over(*_PEERS)),
-    Target("the best peer", "skew", 5.0, True, _over(*_PEERS)),
-    Target("12 queries over one, time", "many-keys", 1.15, False, _sharing),
-    Target("100 queries over one, time", "selective", 1.5, False, _sharing),
-    Target("1,000 queries over one, time", "fan-out", 3.0, False, _sharing),
+    _over("many-keys", "Spark's read and shuffle alone", 1, 1.0, "spark-shuffle", "spark-shuffle-batch"),
+    _over("many-keys", "one native Spark join", 1, 15.0, *_ONE),
+    _over("many-keys", "the best sharing by hand", 1, 20.0, *_HAND),
+    _over("many-keys", "the best unshared peer", 1, 60.0, *_UNSHARED),
+    Target(1, "many-keys", "times slower than DuckDB's batch join", 8.0, False, _limit),
+    _rate(2_000_000),
+    _over("few-keys", "the best peer", 2, 5.0, *_PEERS),
+    _over("skew", "the best peer", 2, 5.0, *_PEERS),
+    _longer("many-keys", "12 queries, time over one", 3, 1.15, "sluice", "sluice-one"),
+    _longer("sharing", "12 queries, time over one", 3, 1.15, "sluice-12", "sluice-one"),
+    _longer("sharing", "100 queries, time over one", 3, 1.5, "sluice-100", "sluice-one"),
+    _longer("sharing", "1,000 queries, time over one", 3, 3.0, "sluice", "sluice-one"),
+    _longer("long-window-10", "windows 10 times as long, time over 1", 4, 1.3, "sluice", "sluice-short"),
+    _longer("long-window-100", "windows 100 times as long, time over 1", 4, 1.69, "sluice", "sluice-short"),
+    _longer("long-window-100", "8 MB of cache, time over 1 GB", 4, 3.0, "sluice-small-cache", "sluice"),
+    _state("many-keys", "rows held over Theorem 4's", 1.05, "state_rows"),
+    _state("many-keys", "bytes held over plain Arrow", 1.25, "state_bytes"),
+    _state("selective", "rows held over Theorem 4's", 1.05, "state_rows"),
+    _state("selective", "bytes held over plain Arrow", 1.25, "state_bytes"),
+    _live(6, "latency p50 over the floor", 1.7, lambda run: run.p50_floors),
+    _live(6, "latency p99 over the floor", 3.5, lambda run: run.p99_floors),
+    _live(6, "floor of a micro-batch, s", 0.25, lambda run: run.floor_s),
+    _live(6, "cores of an idle service", 0.05, lambda run: run.idle_cores),
+    _live(7, "first answer of `sluice serve`, s", 3.0, lambda run: run.answers_s),
+    _live(7, "first result of a cold start, s", 12.0, lambda run: run.first_result_s),
 )
 
 
-def target_rows(sections: Sequence[Section]) -> list[tuple[str, ...]]:
-    """Return a line of the report for each target that was measured, in full size before smaller ones."""
-    lines = []
+def target_rows(sections: Sequence[Section], live: Sequence[Live]) -> list[tuple[str, ...]]:
+    """Return a line of the report for each target, from full sizes where there are such."""
+    found: dict[str, Section] = {}
+    for section in sections:
+        if not section.quick:
+            found.setdefault(section.workload, section)
+    runs = [run for run in live if not run.quick]
+    lines: list[tuple[str, ...]] = []
     for target in TARGETS:
-        section = next((s for s in sections if s.workload == target.workload and not s.quick), None)
-        if section is None:
-            continue
-        values = target.found(section)
-        if values[0] is None:
-            continue
-        bound = f"{'≥' if target.at_least else '≤'} {target.bound:g}"
-        cells = ["–" if v is None else f"{v:.3g} {'✓' if target.met(v) else '✗'}" for v in values]
-        lines.append((target.workload, target.says, bound, *cells))
+        job, steady = target.found(found, runs)
+        bound = f"{'≥' if target.at_least else '≤'} {target.bound:,g}"
+        cells = (_cell(target, job, "not measured"), _cell(target, steady, "–"))
+        lines.append((f"{target.number}", target.where, target.says, bound, *cells))
     return lines
+
+
+def _cell(target: Target, value: float | None, nothing: str) -> str:
+    if value is None:
+        return nothing
+    shown = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{shown} {'✓' if target.met(value) else '✗'}"

@@ -8,24 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
+from tests.bench.peers import live
 from tests.bench.peers.__main__ import main
 from tests.bench.peers.batch_join import count_results
 from tests.bench.peers.expected import differences, expected_counts
+from tests.bench.peers.feeding import write_files
 from tests.bench.peers.flink_join import _PRINTED, _counted, _progress, _view
 from tests.bench.peers.inputs import write_csv, write_streams
-from tests.bench.peers.job import Batch, Job, Ran, answer, read_answer, read_job, write_job
-from tests.bench.peers.measure import share_of
+from tests.bench.peers.job import Batch, Held, Job, Ran, answer, read_answer, read_job, write_job
+from tests.bench.peers.live import Live
 from tests.bench.peers.measurement import Measurement, Rates, rates_of
 from tests.bench.peers.medians import sections
 from tests.bench.peers.pathway_join import Counts
 from tests.bench.peers.pathway_join import _progress as pathway_progress
-from tests.bench.peers.peers import PEERS
+from tests.bench.peers.peers import PEERS, peers_of
+from tests.bench.peers.plan import Group, given_up, groups, left_over, seconds, share_of
 from tests.bench.peers.processes import ProgramFailed, run_program
-from tests.bench.peers.report import merge, read_report, write_report
+from tests.bench.peers.report import Report, read_report, write_report
+from tests.bench.peers.state import ARROW_ROW_BYTES, state_ratios, usable_rows
 from tests.bench.peers.targets import TARGETS
-from tests.bench.peers.workloads import WORKLOADS, Query, Streams
+from tests.bench.peers.workloads import START_US, WORKLOADS, Query, Streams
 
 #: Three keys, so that windows far smaller than the input have partners.
 FEW = Streams(rows=1200, files=4, rate_per_s=100, keys=3)
@@ -56,6 +61,43 @@ def test_every_workload_has_a_small_form_and_known_peers(name: str) -> None:
     assert len(asked) == min(len(workload.queries), workload.most_joins)
     assert max(q.window_us for q in asked) == workload.largest.window_us
     assert all(0 < share_of(workload, peer) <= 1 for peer in PEERS.values())
+
+
+def test_some_of_the_queries_are_among_more_of_them() -> None:
+    sharing = WORKLOADS["sharing"]
+    assert len(sharing.queries) == 1000
+    for asked, count in ((sharing.asked("twelve"), 12), (sharing.asked("hundred"), 100)):
+        assert len(asked) == len(set(asked)) == count
+        assert Query("whole", sharing.largest.window_us) in asked
+    assert sharing.asked("largest")[0].window_us == sharing.largest.window_us
+
+
+def test_peers_that_are_given_the_same_rows_follow_each_other() -> None:
+    many, few = WORKLOADS["many-keys"], WORKLOADS["few-keys"]
+    planned = groups([many, few], None, 2, quick=False)
+    assert [g.run for g in planned] == sorted(g.run for g in planned)
+    names = [p.name for g in planned if g.run == 1 and g.workload is many for p in g.peers]
+    assert sorted(names) == sorted(p.name for p in peers_of(many, quick=False))
+    assert all({share_of(g.workload, p) for p in g.peers} == {g.share} for g in planned)
+    for quick, runs, most_min in ((False, 3, 180), (True, 1, 15)):
+        everything = groups(list(WORKLOADS.values()), None, runs, quick=quick)
+        expected_s = sum(seconds(g, 1.0, quick=quick) for g in everything)
+        assert expected_s + runs * live.seconds(quick=quick) < 60 * most_min
+
+
+def test_a_bench_that_was_broken_off_goes_on_and_waits_for_nobody_twice() -> None:
+    many = WORKLOADS["many-keys"]
+    group = Group(many, 1, 1.0, (PEERS["sluice"], PEERS["duckdb"], PEERS["flink-read"]))
+    done = [
+        measured("many-keys", "sluice", 1, 1.0, 1.0, bench="now"),
+        measured("many-keys", "duckdb", 1, 1.0, 1.0, bench="before"),
+        measured("many-keys", "flink-read", 1, 1.0, 1.0, bench="now", error="not done after 400 s"),
+    ]
+    left = left_over([group], done, "now", 1.0, quick=False)
+    assert [[p.name for p in g.peers] for g in left] == [["duckdb"]]
+    assert left_over([group], done, "now", 0.5, quick=False) == [group]
+    assert given_up(done, "now") == {("many-keys", "flink-read")}
+    assert given_up(done, "before") == set()
 
 
 def test_a_part_of_the_streams_is_whole_files_and_never_fewer_than_four() -> None:
@@ -107,7 +149,7 @@ def test_a_job_and_its_answer_come_through_whole(tmp_path: Path, capsys: pytest.
     job = Job("in", "scratch", FEW, QUERIES, 2, 4, {"rocksdb": True})
     write_job(tmp_path / "job.json", job)
     assert read_job(str(tmp_path / "job.json")) == job
-    ran = Ran({"q1": 3}, 10, 1.5, [[Batch(0.0, 1.0, 10)]], True, {"Engine": "1"})
+    ran = Ran({"q1": 3}, 10, 1.5, [[Batch(0.0, 1.0, 10)]], True, {"Engine": "1"}, [Held(1, 2, 3, 4)])
     print("what the engine has to say")
     answer(ran)
     assert read_answer(capsys.readouterr().out) == ran
@@ -175,19 +217,76 @@ def measured(workload: str, peer: str, run: int, rate: float, sluice: float, **f
     return replace(one, **{"rates": rates, "sluice": own, "versions": {"Engine": "1"}, **facts})
 
 
+def test_the_state_is_compared_with_rows_that_are_still_of_use(tmp_path: Path) -> None:
+    directory = write_streams(tmp_path, FEW)
+    ends_us = [START_US + n * 10_000 for n in (299, 899)]
+    queries = (Query("q1", 500_000, a_below=0.3), Query("q2", 2_000_000, a_below=0.1), Query("q3", 50_000))
+    with duckdb.connect() as connection:
+        rows = {
+            s: connection.sql(f"SELECT epoch_us(ts), v FROM '{directory / s}/*.parquet'").fetchall()
+            for s in "AB"
+        }
+    wanted = [
+        sum(
+            us <= end_us
+            and any(us > end_us - q.window_us and (s == "B" or v < (q.a_below or 1.0)) for q in queries)
+            for s in "AB"
+            for us, v in rows[s]
+        )
+        for end_us in ends_us
+    ]
+    held = [Held(2 * n, 8 * n, end_us, end_us) for n, end_us in zip(wanted, ends_us, strict=True)]
+    assert usable_rows(directory, queries, held) == wanted
+    assert wanted[1] > 200
+    assert state_ratios(directory, queries, held) == (2.0, 8 / ARROW_ROW_BYTES)
+    assert state_ratios(directory, queries, []) == (None, None)
+
+
+def test_posted_events_are_counted_as_they_were_written(tmp_path: Path) -> None:
+    write_files(
+        tmp_path,
+        {
+            "A": [(START_US, np.array([1, 2]), np.array([0.5, 0.5]))],
+            "B": [
+                (START_US + 10, np.array([1]), np.array([0.5])),
+                (START_US + 20, np.array([2]), np.array([0.5])),
+            ],
+        },
+    )
+    queries = (Query("q1", 1000), Query("q2", 1000, b_below=0.2))
+    assert count_results(tmp_path, queries, replace(FEW, rows=2)) == {"q1": 2, "q2": 0}
+
+
+def live_run(run: int, floor_s: float, **facts: Any) -> Live:
+    one = Live(
+        "now", run, False, "a machine", "", 2.0, 11.0, 0.4, 0.9, 1000, 9000, 10_000.0, 0.3, floor_s, 0.04
+    )
+    return replace(one, **facts)
+
+
 def test_the_report_is_written_of_medians_and_says_what_failed(tmp_path: Path) -> None:
-    found: list[Measurement] = []
+    report = Report()
     for run, sluice in enumerate((900.0, 1000.0, 1100.0), 1):
         for workload in WORKLOADS:
-            found = merge(found, measured(workload, "sluice", run, sluice, sluice))
-            found = merge(found, measured(workload, "spark-hand", run, 50.0, sluice))
-        found = merge(found, measured("many-keys", "duckdb", run, 9000.0, sluice))
+            mine = measured(workload, "sluice", run, sluice, sluice, state_rows=1.02, state_bytes=1.5)
+            report = report.with_measurement(mine)
+            report = report.with_measurement(measured(workload, "spark-hand", run, 50.0, sluice))
+        report = report.with_measurement(measured("many-keys", "duckdb", run, 9000.0, sluice))
+        report = report.with_measurement(measured("sharing", "sluice-one", run, 2.0 * sluice, sluice))
+        report = report.with_measurement(measured("sharing", "sluice-12", run, 1.6 * sluice, sluice))
         wrong = "results differ: q1: 5 instead of 7"
-        found = merge(found, measured("many-keys", "flink-heap", run, 10.0, sluice, error=wrong))
-    text = write_report(tmp_path, found)
+        report = report.with_measurement(measured("many-keys", "flink-heap", run, 10.0, sluice, error=wrong))
+        report = report.with_live(live_run(run, 0.2 * run))
+    text = write_report(tmp_path, report)
     assert "a machine; Engine 1. Medians of up to 3 runs" in text
-    assert "| many-keys | the best sharing by hand | ≥ 20 | 20 ✓ | 20 ✓ |" in text
-    assert "| many-keys | DuckDB's batch join over Sluice | ≤ 8 | 9 ✗ |" in text
+    assert "| 1 | many-keys | times faster than the best sharing by hand | ≥ 20 | 20 ✓ | 20 ✓ |" in text
+    assert "| 1 | many-keys | times slower than DuckDB's batch join | ≤ 8 | 9 ✗ | 4.5 ✓ |" in text
+    assert "| 1 | many-keys | times faster than one native Spark join | ≥ 15 | not measured | – |" in text
+    assert "| 3 | sharing | 12 queries, time over one | ≤ 1.15 | 1.25 ✗ | 1.25 ✗ |" in text
+    assert "| 3 | sharing | 1,000 queries, time over one | ≤ 3 | 2 ✓ | 2 ✓ |" in text
+    assert "| 5 | many-keys | rows held over Theorem 4's | ≤ 1.05 | 1.02 ✓ | – |" in text
+    assert "| 6 | live | floor of a micro-batch, s | ≤ 0.25 | 0.4 ✗ | – |" in text
+    assert "| latency, p50, in floors | 1.00 | 2.00, 1.00, 0.67 |" in text
     assert "| flink-heap | 12 | 20,000 | **failed**: results differ: q1: 5 instead of 7 |" in text
     assert "| spark-hand | 12 | 20,000 | 25 | 50 | 100 | 20.00 | 20.00 | 20.00 |" in text
     assert "| sluice | 100 | 1.00 |" in text
@@ -196,16 +295,19 @@ def test_the_report_is_written_of_medians_and_says_what_failed(tmp_path: Path) -
         *(f"peers-{name}.png" for name in WORKLOADS),
     }
     assert all(p.stat().st_size < 150_000 for p in tmp_path.glob("*.png"))
-    assert read_report(tmp_path) == found
-    again = measured("many-keys", "sluice", 1, 1.0, 1.0)
-    assert len(merge(found, again)) == len(found)
+    assert read_report(tmp_path) == report
+    again = report.with_measurement(measured("many-keys", "sluice", 1, 1.0, 1.0))
+    assert len(again.measured) == len(report.measured)
+    assert report.has_live("now", 3, quick=False)
+    assert not report.has_live("now", 4, quick=False)
 
 
-def test_targets_speak_of_workloads_that_there_are() -> None:
-    assert {t.workload for t in TARGETS} <= set(WORKLOADS)
+def test_targets_speak_of_workloads_and_peers_that_there_are(tmp_path: Path) -> None:
+    assert {t.where for t in TARGETS} <= {*WORKLOADS, "live"}
+    assert "not measured" in write_report(tmp_path, Report())
     one = sections([measured("many-keys", "sluice-one", 1, 1100.0, 1000.0)], list(WORKLOADS))[0]
-    sharing = next(t for t in TARGETS if t.says == "12 queries over one, time")
-    assert sharing.found(one) == (pytest.approx(1.1), pytest.approx(1.1))
+    sharing = next(t for t in TARGETS if (t.where, t.number) == ("many-keys", 3))
+    assert sharing.found({"many-keys": one}, []) == (pytest.approx(1.1), pytest.approx(1.1))
 
 
 @pytest.mark.spark
@@ -216,6 +318,7 @@ def test_sluice_and_a_native_join_count_the_same_at_smoke_size(tmp_path: Path) -
         runs=1,
         scale=1.0,
         quick=True,
+        resume=False,
         report_only=False,
         out=tmp_path / "out",
         root=tmp_path / "root",
@@ -223,9 +326,10 @@ def test_sluice_and_a_native_join_count_the_same_at_smoke_size(tmp_path: Path) -
         memory_gb=1,
         timeout_s=120.0,
     )
-    found = {m.peer: m for m in read_report(tmp_path / "out")}
+    found = {m.peer: m for m in read_report(tmp_path / "out").measured}
     assert {name: m.error for name, m in found.items()} == dict.fromkeys(
         ("sluice", "spark-hand", "duckdb"), ""
     )
     assert found["sluice"].results == found["spark-hand"].results == found["duckdb"].results > 0
     assert all(found[name].rates.steady for name in ("sluice", "spark-hand"))
+    assert found["sluice"].state_rows is not None

@@ -1,4 +1,4 @@
-"""The workloads as named values: what the streams carry, what the queries ask, how much slow peers are given.
+"""The workloads as named values: what the streams carry, what the queries ask, who runs them.
 
 Row i of a stream has event time i / rate, a key and ``v``, uniform in [0, 1). The number of partners of a row
 depends on how many rows a window holds and how often they share its key, not on seconds: where keys are few
@@ -7,8 +7,7 @@ or skewed, the streams are slow, so that windows hold few rows and the output st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 SECOND_US = 1_000_000
@@ -16,8 +15,9 @@ START_US = 1_700_000_000 * SECOND_US
 STREAMS = ("A", "B")
 
 #: What a peer is given of the queries: one join of the largest window, all of them in one join of that
-#: window, a join for each, all of them at once, or no join at all.
-Sharing = Literal["largest", "hand", "each", "all", "none"]
+#: window, a join for each, all of them at once, twelve or a hundred of them at once, or no join at all.
+Sharing = Literal["largest", "hand", "each", "all", "twelve", "hundred", "none"]
+_SOME: dict[str, int] = {"twelve": 12, "hundred": 100}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,10 @@ class Workload:
         streams: Input.
         queries: Queries.
         small: How many times smaller ``--quick`` makes it.
-        shares: The part of the rows that peers are given, by how they share; whole where nothing is said.
-        most_joins: Peers with a join for each query are given so many of the queries at most.
         peers: Names of the peers that run by default; empty means all.
+        enough_s: How long a run should take at most: slower peers are given fewer rows.
+        weight: How many times longer a row takes than in many-keys, by which slow peers' parts are chosen.
+        most_joins: Peers with a join for each query are given so many of the queries at most.
     """
 
     name: str
@@ -102,9 +103,10 @@ class Workload:
     streams: Streams
     queries: tuple[Query, ...]
     small: int
-    shares: Mapping[Sharing, float] = field(default_factory=dict)
-    most_joins: int = 12
     peers: tuple[str, ...] = ()
+    enough_s: float = 40.0
+    weight: float = 1.0
+    most_joins: int = 12
 
     @property
     def largest(self) -> Query:
@@ -117,11 +119,11 @@ class Workload:
             return ()
         if sharing == "largest":
             return (self.largest,)
-        if sharing == "each" and len(self.queries) > self.most_joins:
-            ordered = sorted(self.queries, key=lambda q: (q.window_us, q.name))
-            last, most = len(ordered) - 1, self.most_joins
-            return tuple(ordered[round(i * last / (most - 1))] for i in range(most))
-        return self.queries
+        most = self.most_joins if sharing == "each" else _SOME.get(sharing, len(self.queries))
+        if len(self.queries) <= most:
+            return self.queries
+        ordered = sorted(self.queries, key=lambda q: (q.window_us, q.name))
+        return tuple(ordered[round(i * (len(ordered) - 1) / (most - 1))] for i in range(most))
 
     def quick(self) -> Workload:
         """Return a small form of the same shape: as many partners per row, the same part of a window filled.
@@ -133,12 +135,12 @@ class Workload:
         files = min(self.streams.files, 6)
         streams = replace(self.streams, rows=rows // files * files, files=files)
         if few:
-            return replace(self, streams=streams, shares={})
+            return replace(self, streams=streams)
         queries = tuple(
             replace(q, window_us=max(q.window_us // self.small // 1000, 1) * 1000) for q in self.queries
         )
         streams = replace(streams, keys=max(self.streams.keys // self.small, 1))
-        return replace(self, streams=streams, queries=queries, shares={})
+        return replace(self, streams=streams, queries=queries)
 
 
 def _windows(longest_s: float, count: int) -> tuple[int, ...]:
@@ -175,18 +177,23 @@ def _fan_out() -> tuple[Query, ...]:
     return tuple(_filtered(f"q{n}", windows[n % 50], 2 * (n // 50) + n % 2) for n in range(1000))
 
 
+def _shared() -> tuple[Query, ...]:
+    """Return the queries of fan-out, one of which gives way to one without a filter.
+
+    It sorts last, so that it is among any twelve or hundred of them: what one query gives, all of them do.
+    """
+    return (*_fan_out()[:-1], Query("whole", _windows(30.0, 50)[-1]))
+
+
 _MANY_KEYS = Streams(rows=10_000_000, files=20, rate_per_s=100_000, keys=5_000_000)
-#: Peers with one join per query manage some ten thousand rows a second here; the others five times as many.
-_SHARES: Mapping[Sharing, float] = {"largest": 0.5, "hand": 0.5, "each": 0.2}
 #: Where a workload says something about a peer's design, not about its state store.
-_MAIN = (
-    *("sluice", "sluice-one", "spark-hand", "spark-each", "flink-heap", "pathway"),
-    *("duckdb", "spark-shuffle"),
-)
+_MAIN = ("sluice", "spark-hand", "spark-each", "flink-heap", "pathway", "duckdb", "spark-shuffle")
 
 
 def _long_window(times: int) -> Workload:
     """Return twelve queries whose largest window holds ``times`` 50,000 rows of each stream."""
+    short = () if times == 1 else ("sluice-short",)
+    large = ("sluice-small-cache", "spark-hand-rocksdb") if times == 100 else ()
     return Workload(
         name=f"long-window-{times}",
         says=(
@@ -196,8 +203,7 @@ def _long_window(times: int) -> Workload:
         streams=Streams(rows=10_000_000, files=20, rate_per_s=100_000, keys=83_333 * times),
         queries=_queries(0.5 * times),
         small=50,
-        shares=_SHARES,
-        peers=("sluice", "sluice-one", "spark-hand", "spark-hand-rocksdb", "flink-heap", "duckdb"),
+        peers=("sluice", *short, *large, "spark-hand", "duckdb"),
     )
 
 
@@ -210,7 +216,7 @@ WORKLOADS = {
             streams=_MANY_KEYS,
             queries=_queries(30.0),
             small=125,
-            shares=_SHARES,
+            enough_s=120.0,
         ),
         Workload(
             name="few-keys",
@@ -218,8 +224,8 @@ WORKLOADS = {
             streams=Streams(rows=2_000_000, files=20, rate_per_s=20, keys=100),
             queries=_queries(30.0),
             small=50,
-            shares={"largest": 0.5, "hand": 0.5, "each": 0.2},
-            peers=(*_MAIN, "spark-hand-rocksdb", "flink-rocksdb"),
+            peers=(*_MAIN, "spark-hand-rocksdb"),
+            weight=3.0,
         ),
         Workload(
             name="skew",
@@ -230,8 +236,8 @@ WORKLOADS = {
             streams=Streams(rows=2_000_000, files=20, rate_per_s=10, keys=100_000, zipf=1.2),
             queries=_queries(30.0),
             small=50,
-            shares={"largest": 0.5, "hand": 0.5, "each": 0.2},
-            peers=(*_MAIN, "spark-hand-rocksdb", "flink-rocksdb"),
+            peers=(*_MAIN, "spark-hand-rocksdb"),
+            weight=4.0,
         ),
         Workload(
             name="selective",
@@ -239,7 +245,6 @@ WORKLOADS = {
             streams=_MANY_KEYS,
             queries=_selective(),
             small=125,
-            shares=_SHARES,
             peers=_MAIN,
         ),
         Workload(
@@ -248,8 +253,20 @@ WORKLOADS = {
             streams=_MANY_KEYS,
             queries=_fan_out(),
             small=125,
-            shares=_SHARES,
-            peers=_MAIN,
+            # A join for each of twelve of them would be that of selective again.
+            peers=("sluice", "spark-hand", "duckdb", "spark-shuffle"),
+            weight=2.0,
+        ),
+        Workload(
+            name="sharing",
+            says=(
+                "what more queries cost: the largest window without a filter over the rows of many-keys, "
+                "alone, and with 11, 99 and 999 queries of fan-out beside it"
+            ),
+            streams=_MANY_KEYS,
+            queries=_shared(),
+            small=125,
+            peers=("sluice", "sluice-100", "sluice-12", "sluice-one"),
         ),
         _long_window(1),
         _long_window(10),
@@ -263,7 +280,7 @@ WORKLOADS = {
             streams=Streams(rows=300_000, files=120, rate_per_s=5_000, keys=250_000),
             queries=_selective(),
             small=10,
-            peers=("sluice", "sluice-one", "spark-hand", "spark-hand-rocksdb", "spark-each", "spark-shuffle"),
+            peers=("sluice", "spark-hand", "spark-hand-rocksdb", "spark-shuffle"),
         ),
     )
 }

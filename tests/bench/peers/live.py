@@ -1,0 +1,264 @@
+"""The service with live streams: how soon it starts, how late results are, what it costs at rest.
+
+    sluice serve | first answer | a stream, a query, two events: first result       a cold start
+                 | 100 queries | 10,000 events a second                             windows fill, then latency
+                 | an event every 25 ms                                             the floor of a micro-batch
+                 | nothing                                                          an idle service
+
+Latency is from an event being written (just before its request) to the result being read over HTTP, looked
+for every 20 ms, of the later of a result's two events. The floor is measured last, when everything is warm:
+batches follow each other with one event or two in each, the same queries and what is left of the state. The
+counts of all queries are compared with DuckDB's over what was posted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+from catalog.store import Store
+from tests.api.running_service import RunningService, free_port
+from tests.bench.peers.batch_join import count_results
+from tests.bench.peers.expected import differences
+from tests.bench.peers.feeding import Feeder, Reader, wait_until, write_files
+from tests.bench.peers.measure import Setting, machine
+from tests.bench.peers.workloads import START_US, STREAMS, WORKLOADS, Query
+
+RATE_PER_S = 10_000
+_KEYS = 250_000
+_QUERIES = WORKLOADS["selective"].queries
+#: The one whose results are read: a large window, and a filter that passes 20%.
+_READ = max(_QUERIES, key=lambda q: (q.a_below or q.b_below or 0.0, q.window_us))
+#: Between two requests while events come at their full rate, and while the floor is measured.
+_EVERY_S, _TRICKLE_EVERY_S = 0.05, 0.025
+_WAIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """How long everything is done, seconds: whole or quick."""
+
+    fill: float
+    load: float
+    trickle: float
+    settle: float
+    idle: float
+
+
+_WHOLE = Stretches(fill=35.0, load=40.0, trickle=15.0, settle=5.0, idle=20.0)
+_QUICK = Stretches(fill=8.0, load=5.0, trickle=4.0, settle=2.0, idle=3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One run of the service.
+
+    Attributes:
+        bench: When the bench began, UTC.
+        run: Number of the run, from 1.
+        quick: Whether everything was short, with windows not yet full.
+        machine: What it ran on.
+        error: Why there is no result, or the wrong one.
+        answers_s: From the start of the process to the first answer.
+        first_result_s: From there to the first result that was read.
+        latency_p50_s: Median latency.
+        latency_p99_s: 99th percentile.
+        read: Results that latencies were taken of.
+        results: Results of all queries.
+        rows_per_s: Events per second, both streams.
+        batch_s: Median batch while they came.
+        floor_s: Median batch with an event or two.
+        idle_cores: Cores that an idle service uses.
+    """
+
+    bench: str
+    run: int
+    quick: bool
+    machine: str = ""
+    error: str = ""
+    answers_s: float | None = None
+    first_result_s: float | None = None
+    latency_p50_s: float | None = None
+    latency_p99_s: float | None = None
+    read: int = 0
+    results: int = 0
+    rows_per_s: float | None = None
+    batch_s: float | None = None
+    floor_s: float | None = None
+    idle_cores: float | None = None
+
+    @property
+    def p50_floors(self) -> float | None:
+        """Median latency in floors of a micro-batch."""
+        return self.latency_p50_s / self.floor_s if self.latency_p50_s and self.floor_s else None
+
+    @property
+    def p99_floors(self) -> float | None:
+        """99th percentile of latency in floors of a micro-batch."""
+        return self.latency_p99_s / self.floor_s if self.latency_p99_s and self.floor_s else None
+
+
+def seconds(*, quick: bool) -> float:
+    """Return roughly how long a run takes."""
+    s = _QUICK if quick else _WHOLE
+    return 40.0 + s.fill + s.load + s.trickle + s.settle + s.idle
+
+
+def observe(setting: Setting, run: int) -> Live:
+    """Run the service once; what goes wrong is part of the answer."""
+    begun = Live(setting.bench, run, setting.quick, machine())
+    with tempfile.TemporaryDirectory(dir=setting.root, ignore_cleanup_errors=True) as scratch:
+        try:
+            return _observe(begun, Path(scratch).resolve(), _QUICK if setting.quick else _WHOLE)
+        except (httpx.HTTPError, TimeoutError, AssertionError) as problem:
+            return replace(begun, error=f"{type(problem).__name__}: {problem}"[:600])
+
+
+def _observe(begun: Live, scratch: Path, stretches: Stretches) -> Live:
+    started_s = time.monotonic()
+    service = RunningService(scratch / "data", scratch / "log.txt", free_port())
+    service.http.timeout = httpx.Timeout(2 * _WAIT_S)
+    with ExitStack() as stack:
+        stack.callback(service.stop)
+        wait_until(lambda: _answers(service), _WAIT_S, "an answer of the service")
+        found = replace(begun, answers_s=time.monotonic() - started_s)
+        _create_streams(service)
+        _first_result(service)
+        found = replace(found, first_result_s=time.monotonic() - started_s)
+        changes = [{"add": {"name": q.name, "cql": q.cql()}} for q in _QUERIES]
+        service.ok("POST", f"/changes?wait={_WAIT_S:.0f}", 200, json={"changes": changes})
+        store = stack.enter_context(Store.open(f"sqlite:///{service.data_dir / 'catalog.db'}", migrate=False))
+        feeders: list[Feeder] = []
+        found = _under_load(found, service, store, stretches, feeders)
+        found = replace(found, floor_s=_floor_s(service, store, stretches, feeders))
+        time.sleep(stretches.settle)
+        found = replace(found, idle_cores=_idle_cores(service.process.pid, stretches.idle))
+        return _checked(found, service, scratch / "posted", feeders)
+
+
+def _answers(service: RunningService) -> bool:
+    try:
+        return service.http.get("/health/live").is_success
+    except httpx.TransportError:
+        return False
+
+
+def _create_streams(service: RunningService) -> None:
+    columns = {"ts": "timestamp", "k": "bigint", "v": "double"}
+    for name in STREAMS:
+        stream = {"name": name, "columns": columns, "event_time": "ts", "lateness": "0s"}
+        service.ok("POST", "/streams", 201, json=stream | {"source": {"type": "http"}})
+
+
+def _first_result(service: RunningService) -> None:
+    """Wait for the first result of all, of events long before all others and with a key of their own."""
+    query = {"name": "first", "cql": Query("first", 1_000_000).cql()}
+    answer = service.http.post(f"/queries?wait={_WAIT_S:.0f}", json=query)
+    answer.raise_for_status()
+    for name in STREAMS:
+        service.ok("POST", f"/streams/{name}/events", 202, json=[{"ts": START_US, "k": -1, "v": 0.5}])
+    wait_until(
+        lambda: bool(service.ok("GET", "/queries/first/results", 200)["rows"]), _WAIT_S, "the first result"
+    )
+    service.http.delete(f"/queries/first?wait={_WAIT_S:.0f}").raise_for_status()
+
+
+def _under_load(
+    found: Live, service: RunningService, store: Store, stretches: Stretches, feeders: list[Feeder]
+) -> Live:
+    root = f"{service.root}/api/v1"
+    feeder = Feeder(root, round(RATE_PER_S * _EVERY_S), _EVERY_S, _KEYS, seed=found.run)
+    feeders.append(feeder)
+    with feeder:
+        time.sleep(stretches.fill)
+        with Reader(root, _READ.name) as reader:
+            # The first look finds what has piled up.
+            time.sleep(2.0)
+            from_s, sent = time.time(), feeder.sent
+            time.sleep(stretches.load)
+            to_s, sent = time.time(), feeder.sent - sent
+    latencies_s = reader.between(from_s, to_s)
+    if not len(latencies_s):
+        raise TimeoutError(f"no results of {_READ.name} within {stretches.load:.0f} s")
+    p50_s, p99_s = np.quantile(latencies_s, (0.5, 0.99))
+    return replace(
+        found,
+        latency_p50_s=float(p50_s),
+        latency_p99_s=float(p99_s),
+        read=len(latencies_s),
+        rows_per_s=sent / (to_s - from_s),
+        batch_s=_median_batch_s(store, from_s, to_s),
+    )
+
+
+def _floor_s(
+    service: RunningService, store: Store, stretches: Stretches, feeders: list[Feeder]
+) -> float | None:
+    """Return the median batch while single events come, once what was there before is worked off."""
+    _wait_for_all(service, feeders)
+    feeder = Feeder(f"{service.root}/api/v1", 1, _TRICKLE_EVERY_S, _KEYS, seed=0)
+    feeders.append(feeder)
+    with feeder:
+        time.sleep(2.0)
+        from_s = time.time()
+        time.sleep(stretches.trickle)
+        to_s = time.time()
+    return _median_batch_s(store, from_s, to_s)
+
+
+def _wait_for_all(service: RunningService, feeders: list[Feeder]) -> None:
+    sent = sum(feeder.sent for feeder in feeders) + len(STREAMS)
+    wait_until(
+        lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= sent, _WAIT_S, f"{sent:,} events"
+    )
+
+
+def _median_batch_s(store: Store, from_s: float, to_s: float) -> float | None:
+    """Return the median time from one commit to the next."""
+    ends_s = [m.committed_at_us / 1e6 for m in store.manifests(0, 10**9)]
+    gaps = [b - a for a, b in itertools.pairwise(ends_s) if from_s <= a and b < to_s]
+    return float(np.median(gaps)) if gaps else None
+
+
+def _idle_cores(pid: int, stretch_s: float) -> float:
+    """Return the CPU time of a process and its children per second of a stretch of time."""
+    before, began_s = _cpu_s(pid), time.monotonic()
+    time.sleep(stretch_s)
+    # What was let go in between, an idle worker, used nothing worth counting.
+    used_s = sum(cpu_s - before.get(of, 0.0) for of, cpu_s in _cpu_s(pid).items())
+    return used_s / (time.monotonic() - began_s)
+
+
+def _cpu_s(pid: int) -> dict[int, float]:
+    """Return the CPU times of a process and its children so far."""
+    found = {}
+    root = psutil.Process(pid)
+    for process in (root, *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it ended by itself
+            times = process.cpu_times()
+            found[process.pid] = times.user + times.system
+    return found
+
+
+def _checked(found: Live, service: RunningService, directory: Path, feeders: list[Feeder]) -> Live:
+    """Return the run with its results counted, and an error where DuckDB counts others."""
+    _wait_for_all(service, feeders)
+    written: dict[str, list[Any]] = {name: [r for f in feeders for r in f.written[name]] for name in STREAMS}
+    write_files(directory, written)
+    streams = replace(
+        WORKLOADS["selective"].streams, rows=sum(len(k) for _, k, _ in written["A"]), keys=_KEYS
+    )
+    wanted = count_results(directory, _QUERIES, streams)
+    counted = {q["query"]: q["results"] for q in service.ok("GET", "/statistics", 200)["queries"]}
+    wrong = differences(counted, wanted)
+    error = f"results differ: {wrong}" if wrong else ""
+    return replace(found, error=error, results=sum(counted.get(q.name, 0) for q in _QUERIES))
