@@ -44,6 +44,7 @@ from catalog.errors import (
     Unavailable,
 )
 from service.changes import InvalidChanges
+from service.kept_results import ResultsExpired
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ STATUS: Mapping[type[SluiceError], int] = {
     BodyTooLarge: 413,
     UnsupportedMediaType: 415,
     NotFound: 404,
+    ResultsExpired: 410,
     Conflict: 409,
     StalePlanVersion: 412,
     Overloaded: 429,

@@ -19,12 +19,6 @@ _PARTS: Mapping[str, Literal["body", "query", "path", "header"]] = {
     "header": "header",
 }
 
-#: What to do instead of sending a field that people look for in vain.
-_INSTEAD = {
-    "sink": "A query has no sink. Read its results at GET /api/v1/queries/{name}/results, follow them as "
-    "server-sent events at .../results/stream, or let sluice run --results per-query write files.",
-}
-
 #: What a part of the request is called in a message.
 _KINDS = {"body": "field", "query": "parameter", "path": "path segment", "header": "header"}
 
@@ -88,7 +82,13 @@ def _fault(found: Mapping[str, Any], body: object) -> RequestFault:
         detail = f"{kind} is missing"
         hint = None if path else "Send a JSON object, with Content-Type: application/json."
     elif found["type"] == "extra_forbidden":
-        detail, hint = f"{kind} is not known", _INSTEAD.get(name)
+        detail, hint = f"{kind} is not known", None
+    elif found["type"] == "model_attributes_type":
+        detail, hint = f"{kind} is not an object", None
+    elif found["type"] == "union_tag_not_found":
+        tag = str(found["ctx"]["discriminator"]).strip("'")
+        path = (*path, tag)
+        detail, hint = f'field "{tag}" is missing', None
     elif found["type"] == "union_tag_invalid":
         tag = str(found["ctx"]["discriminator"]).strip("'")
         path = (*path, tag)

@@ -7,6 +7,7 @@ by name, id and series.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, exists, insert, or_, select, update
@@ -17,6 +18,9 @@ from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.part import StorePart, did_you_mean, next_id
 from catalog.values.query import Query
 from catalog.values.query_record import LeftBy, QueryRecord
+
+#: Decoded queries kept per process.
+QUERIES_KEPT = 8192
 
 _q = tables.queries.c
 _later = tables.queries.alias("later")
@@ -309,12 +313,18 @@ class QueryStore(StorePart):
 def _record(row: Row[*tuple[Any, ...]]) -> QueryRecord:
     """Record of a row of ``_ALL``."""
     return QueryRecord(
-        query=decode(Query, row.document),
+        query=_query(row.document),
         added_version=row.added_version,
         removed_version=row.removed_version,
         created_at_us=row.created_at_us,
         removed_at_us=row.removed_at_us,
         series=row.series,
         left_by=row.left_by,
-        missing=tuple(json.loads(row.missing)),
+        missing=tuple(json.loads(row.missing)) if row.missing != "[]" else (),
     )
+
+
+@lru_cache(maxsize=QUERIES_KEPT)
+def _query(document: str) -> Query:
+    """Query of its document, which never changes: a change of queries reads all of them."""
+    return decode(Query, document)

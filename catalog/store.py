@@ -1,6 +1,7 @@
 """The catalog: one object per process that stores and finds everything Sluice must remember.
 
-    Store = streams + queries + control log + listed inputs + epochs and batches + idempotency keys + settings
+    Store = streams + queries + control log + listed inputs + epochs and batches + sinks + idempotency keys
+            + settings
 
 Each part lives in the module of its name; here they share one database. A method is one transaction of its
 own, or part of the ``transaction()`` it is called in: then all of them take effect, or none.
@@ -26,8 +27,10 @@ from catalog.migration_records import MigrationStore
 from catalog.plan_history import PlanHistoryStore
 from catalog.pruning import PruningStore
 from catalog.queries import QueryStore
+from catalog.retention import RetentionStore
 from catalog.routes import RouteStore
 from catalog.settings import SettingStore
+from catalog.sinks import SinkStore
 from catalog.streams import StreamStore
 from catalog.tables import SCHEMA_REVISION
 
@@ -39,9 +42,11 @@ class Store(
     PlanHistoryStore,
     MigrationStore,
     PruningStore,
+    RetentionStore,
     InputStore,
     BatchStore,
     RouteStore,
+    SinkStore,
     IdempotencyStore,
     SettingStore,
 ):

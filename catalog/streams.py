@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 
 from sqlalchemy import bindparam, insert, or_, select, update
 
@@ -18,6 +19,10 @@ _q = tables.queries.c
 _LIVE = select(_s.document).where(_s.removed_at_us.is_(None)).order_by(_s.id)
 _LIVE_BY_NAME = _LIVE.where(_s.folded_name == bindparam("name"))
 _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
+
+
+#: Decoded streams kept per process: whatever is changed or planned asks for all of them.
+STREAMS_KEPT = 1024
 
 
 class StreamStore(StorePart):
@@ -75,7 +80,7 @@ class StreamStore(StorePart):
     def streams(self) -> tuple[Stream, ...]:
         """Return the registered streams, by id."""
         with self._database.read() as connection:
-            return tuple(decode(Stream, row.document) for row in connection.execute(_LIVE))
+            return tuple(_stream(row.document) for row in connection.execute(_LIVE))
 
     def stream(self, name: str) -> Stream:
         """Return a registered stream.
@@ -95,7 +100,7 @@ class StreamStore(StorePart):
             raise StreamNotFound(
                 f'stream "{name}" does not exist', hint=did_you_mean(name, (s.name for s in self.streams()))
             )
-        return decode(Stream, row.document)
+        return _stream(row.document)
 
     def stream_by_id(self, stream_id: int) -> Stream:
         """Return a stream, also a removed one.
@@ -113,7 +118,7 @@ class StreamStore(StorePart):
             row = connection.execute(_BY_ID, {"id": stream_id}).first()
         if row is None:
             raise StreamNotFound(f"stream {stream_id} does not exist")
-        return decode(Stream, row.document)
+        return _stream(row.document)
 
     def remove_stream(self, name: str) -> Stream:
         """Remove a stream; its tombstone keeps id and definition for batches that replay.
@@ -150,3 +155,9 @@ class StreamStore(StorePart):
                 update(tables.streams).where(_s.id == stream.id).values(removed_at_us=self._now_us())
             )
         return stream
+
+
+@lru_cache(maxsize=STREAMS_KEPT)
+def _stream(document: str) -> Stream:
+    """Stream of its document."""
+    return decode(Stream, document)

@@ -20,6 +20,7 @@ from catalog.values.change import (
     Change,
     EditQuery,
     PauseQuery,
+    QueryParts,
     RemoveQuery,
     ResumeQuery,
     UpdateQuery,
@@ -27,12 +28,14 @@ from catalog.values.change import (
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.query_record import QueryRecord
+from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind import bind
 from planner.rewrite import rewrite
 from service.backfill import missing_columns
 from service.calibration import calibration_of
 from service.preview import UnknownQuery
+from service.sinks.wanted_sink import SinkMove, set_sinks, shared_places, sink_to_set
 from service.stream_document import check_name
 from service.versions import Versions
 
@@ -71,7 +74,7 @@ class Changed:
     Attributes:
         version: Plan version that brings it; the newest one if all of it was in effect already.
         records: The queries as they are now, in the order of the changes.
-        effective: Whether anything was not in effect already.
+        effective: Whether the plan changed. A sink alone is set at once, and changes none.
     """
 
     version: int
@@ -87,18 +90,26 @@ class Step:
         change: The change.
         record: The query as it is; None if it is to come.
         draft: The query that enters, without its id; None if none does.
-        effective: Whether anything is not so already.
+        effective: Whether anything about the plan is not so already.
+        sink: The sink that the query gets, or that it gets none; None leaves it as it is.
     """
 
     change: Change
     record: QueryRecord | None
     draft: Query | None
     effective: bool = True
+    sink: SetSink | None = None
 
     @property
     def runs(self) -> bool:
         """Whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
         return self.record is None or self.record.running or isinstance(self.change, ResumeQuery)
+
+    @property
+    def sink_move(self) -> SinkMove:
+        """What happens to the query's sink."""
+        series = None if self.record is None else self.record.series
+        return SinkMove(self.change.name, series, self.sink, isinstance(self.change, RemoveQuery))
 
 
 @dataclass(slots=True)
@@ -125,7 +136,7 @@ class Resolver:
         Raises:
             QueryNotFound: It is of a query that neither runs nor is paused.
             NameTaken: It adds one that does.
-            InvalidInput: Its text or parts cannot be meant.
+            InvalidInput: Its text, parts or sink cannot be meant.
         """
         if isinstance(change, AddQuery):
             return self._added(change)
@@ -146,27 +157,39 @@ class Resolver:
 
         Raises:
             InvalidChanges: Several cannot be made.
-            InvalidInput, NameTaken: One cannot be made.
+            InvalidInput, NameTaken, SinkInUse: One cannot be made.
         """
-        steps: list[Step] = []
+        steps: list[tuple[int, Step]] = []
         errors: list[SluiceError] = []
         seen: dict[str, int] = {}
         for i, change in enumerate(changes):
             try:
                 with _at("changes", i, VERBS[type(change)]):
                     _refuse_second(change, seen.setdefault(change.name.lower(), i), i)
-                    steps.append(self.resolve(change))
+                    steps.append((i, self.resolve(change)))
             except NotFound as error:
                 # The request's path names something; it is the body that does not.
                 path = (*error.path, "name") if isinstance(change, UpdateQuery | EditQuery) else error.path
                 errors.append(UnknownQuery(error.primary, hint=error.hint, path=path))
             except (InvalidInput, NameTaken) as error:
                 errors.append(error)
+        found = [step for _, step in steps]
+        for place, shared in shared_places(self.store, [step.sink_move for step in found]):
+            i, step = steps[place]
+            shared.path = ("changes", i, VERBS[type(step.change)], *shared.path)
+            errors.append(shared)
         if len(errors) == 1:
             raise errors[0]
         if errors:
             raise InvalidChanges(errors, len(changes))
-        return tuple(steps)
+        return tuple(found)
+
+    def resolve_one(self, change: Change) -> Step:
+        """Return what a change means now if it is the only one; raises as ``resolve``, and `SinkInUse`."""
+        step = self.resolve(change)
+        for _, shared in shared_places(self.store, [step.sink_move]):
+            raise shared
+        return step
 
     def _added(self, change: AddQuery) -> Step:
         check_name("query", change.name, ("name",))
@@ -177,18 +200,27 @@ class Resolver:
                 path=("name",),
             )
         bound = self._bind(change.cql)
-        return Step(change, None, replace(bound, name=change.name, backfill=change.backfill))
+        sink = self._sink(None, None if change.sink is None else SetSink(change.sink))
+        return Step(change, None, replace(bound, name=change.name, backfill=change.backfill), sink=sink)
 
     def _updated(self, change: UpdateQuery | EditQuery, record: QueryRecord) -> Step:
+        sink = self._sink(record.series, change.sink)
         if isinstance(change, UpdateQuery):
             cql = change.cql
             bound = self._bind(cql)
+        elif change.parts == QueryParts():
+            return Step(change, record, None, effective=False, sink=sink)
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
             bound = bind(cql, self._streams)
         if cql.strip() == record.query.cql.strip():
-            return Step(change, record, None, effective=False)
-        return Step(change, record, replace(bound, name=record.query.name, backfill=change.backfill))
+            return Step(change, record, None, effective=False, sink=sink)
+        draft = replace(bound, name=record.query.name, backfill=change.backfill)
+        return Step(change, record, draft, sink=sink)
+
+    def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
+        with _at("sink"):
+            return sink_to_set(self.store, series, wanted)
 
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
@@ -213,7 +245,7 @@ Wanted = Callable[[Resolver], tuple[Step, ...]]
 
 def one(change: Change) -> Wanted:
     """Want a single change; its errors are those of a request for it alone."""
-    return lambda resolver: (resolver.resolve(change),)
+    return lambda resolver: (resolver.resolve_one(change),)
 
 
 def several(changes: Sequence[Change]) -> Wanted:
@@ -246,10 +278,12 @@ def apply_changes(
     store, resolver = versions.store, Resolver(versions.store)
     resolver.refresh()
     steps = wanted(resolver)
-    if versions.objective.weighs_costs():
+    drafts = [step.draft for step in steps if step.draft is not None and step.runs]
+    running = [*(r.query for r in store.queries()), *drafts]
+    keys = versions.objective.weighs_keys(store.latest_plan(), running)
+    if keys or versions.objective.weighs_costs():
         # Sampling reads files: what it finds is kept, so that it does not hold up others below.
-        drafts = [step.draft for step in steps if step.draft is not None and step.runs]
-        versions.statistician.profile([*(r.query for r in store.queries()), *drafts])
+        versions.statistician.profile(running, keys=keys)
     with store.transaction():
         previous = expect(store, if_match)
         resolver.refresh()
@@ -261,6 +295,8 @@ def apply_changes(
         if effective:
             queries = [record.query for record in store.queries()]
             versions.append(queries, previous, calibration_of(store), cause=cause_of(steps), actor=actor)
+        moves = [(step.sink_move, record.series) for step, record in zip(steps, records, strict=True)]
+        set_sinks(store, moves, version if effective else None, actor)
         changed = Changed(version, records, effective)
         if keep is not None:
             keep(changed)

@@ -21,6 +21,14 @@ PAGE = 500
 
 UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Where the service is.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT:PATH|URL|none",
+        help="Where results go besides being kept: files (parquet:alerts, ndjson:alerts, csv:alerts), an "
+        "http or https URL, or none.",
+    ),
+]
 WaitOption = Annotated[float | None, typer.Option(help="Wait so many seconds for the change to take effect.")]
 
 query_commands = typer.Typer(help="Queries of the running service.", no_args_is_help=True)
@@ -41,6 +49,9 @@ MEDIA_TYPES = {
     RowsForm.CSV: "text/csv",
     RowsForm.JSON: "application/json",
 }
+
+#: Formats of files that results can go to.
+FILE_FORMATS = ("parquet", "ndjson", "csv")
 
 
 class UnreadableInput(InvalidInput):
@@ -73,11 +84,12 @@ def add_query(
     name: NameArgument,
     cql: Annotated[str, typer.Argument(metavar="CQL", show_default=False)],
     backfill: Annotated[str, typer.Option(help="none, or state to join with rows held already.")] = "none",
+    sink: SinkOption = None,
     wait: WaitOption = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Add a query."""
-    body = {"name": name, "cql": cql, "backfill": backfill}
+    body: dict[str, Any] = {"name": name, "cql": cql, "backfill": backfill} | _sink(sink)
     _echo(client(url).json("POST", "/queries", body=body, params={"wait": _seconds(wait)}))
 
 
@@ -96,13 +108,15 @@ def update_query(
     backfill: Annotated[
         str, typer.Option(help="state joins with rows held already, none does not.")
     ] = "state",
+    sink: SinkOption = None,
     wait: WaitOption = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Give a query a new text, or new parts of it."""
+    """Give a query a new text, new parts of it, or another sink."""
     filters = {alias: text or None for alias, text in map(_named, filter_ or [])}
     parts = {"cql": cql, "window": _windows(window or []), "filter": filters or None, "select": select}
-    body = {key: value for key, value in parts.items() if value is not None} | {"backfill": backfill}
+    given: dict[str, Any] = {key: value for key, value in parts.items() if value is not None}
+    body = given | {"backfill": backfill} | _sink(sink)
     _echo(client(url).json("PATCH", f"/queries/{name}", body=body, params={"wait": _seconds(wait)}))
 
 
@@ -220,6 +234,23 @@ def _named(option: str) -> tuple[str, str]:
     if not equals or not alias.strip():
         raise UnreadableInput(f'"{option}" names no stream', hint="Write its alias or name first: A=30s.")
     return alias.strip(), value.strip()
+
+
+def _sink(option: str | None) -> dict[str, Any]:
+    """Return what ``--sink`` says as a part of a body; an empty one if it was not given."""
+    if option is None:
+        return {}
+    if option == "none":
+        return {"sink": None}
+    kind, colon, rest = option.partition(":")
+    if kind in ("http", "https") and colon:
+        return {"sink": {"type": "webhook", "url": option}}
+    if kind in FILE_FORMATS and rest:
+        return {"sink": {"type": "files", "path": rest, "format": kind}}
+    raise UnreadableInput(
+        f'"{option}" is no sink',
+        hint="Write parquet:alerts, ndjson:alerts or csv:alerts, an http or https URL, or none.",
+    )
 
 
 def _windows(options: list[str]) -> str | dict[str, str] | None:

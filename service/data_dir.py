@@ -5,6 +5,8 @@ events.db       events posted over HTTP, durable before they are acknowledged (S
 checkpoint/     Spark's offset log, commit log and state
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet, named by manifests too
+exports/        files that queries are exported to, unless the operator names another directory
+spill/          what sorting for exports does not hold in memory; emptied at each start
 cache/          may be deleted while nothing runs
 spark.log       what Spark's JVM and its workers say
 engine.lock     held by the one engine that may write here
@@ -65,6 +67,16 @@ class DataDir:
     def late(self) -> Path:
         """Files of late rows."""
         return self.root / "late"
+
+    @property
+    def exports(self) -> Path:
+        """Files of sinks."""
+        return self.root / "exports"
+
+    @property
+    def spill(self) -> Path:
+        """Scratch space of the deliverer."""
+        return self.root / "spill"
 
     @property
     def cache(self) -> Path:

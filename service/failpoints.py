@@ -24,6 +24,7 @@ POINTS = (
     "after-result-commit",
     "after-commit-log",
     "after-change",
+    "after-drop",
 )
 
 
@@ -32,7 +33,8 @@ def reached(point: str, batch: int, engine_lock: str) -> None:
 
     Args:
         point: One of ``POINTS``.
-        batch: Batch that is being processed; for "after-change" the plan version that was appended.
+        batch: Batch that is being processed; for "after-change" the plan version that was appended, for
+            "after-drop" the first batch whose results are kept.
         engine_lock: Path of the lock file that names the engine's pids.
     """
     if os.environ.get(VARIABLE) != f"{point}@{batch}":

@@ -78,13 +78,27 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 
 def java_version(java: Path) -> int | None:
     """Return the major version of a ``java`` executable, or None if it is not one."""
+    if (told := _release_version(java.parent.parent / "release")) is not None and os.access(java, os.X_OK):
+        return told
     try:
         done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr)
+    return _major(r'version "(\d+)(?:\.(\d+))?', done.stderr)
+
+
+def _release_version(file: Path) -> int | None:
+    """Return the version that a Java home says it has: asking its JVM takes 0.2 s."""
+    try:
+        return _major(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?', file.read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _major(pattern: str, text: str) -> int | None:
+    match = re.search(pattern, text, re.MULTILINE)
     if match is None:
         return None
     major = int(match[1])

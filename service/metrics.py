@@ -45,6 +45,7 @@ class _StoreCollector(Collector):
         yield from self._engine()
         yield from self._streams()
         yield from self._queries()
+        yield from self._sinks()
         yield from self._state()
 
     def _engine(self) -> Iterator[Metric]:
@@ -107,6 +108,28 @@ class _StoreCollector(Collector):
         for record in self._store.queries():
             results.add_metric([record.query.name], totals.get(record.query.id, 0))
         yield results
+
+    def _sinks(self) -> Iterator[Metric]:
+        """Per query: a former sink counts until it has delivered everything."""
+        labels = ["query", "type"]
+        lag = GaugeMetricFamily(
+            "sluice_sink_lag_batches", "Batches with results that wait to be delivered.", labels=labels
+        )
+        rows = CounterMetricFamily("sluice_sink_rows", "Results delivered.", labels=labels)
+        batches = CounterMetricFamily("sluice_sink_batches", "Batches delivered.", labels=labels)
+        failures = CounterMetricFamily("sluice_sink_failures", "Attempts that failed.", labels=labels)
+        totals: dict[tuple[str, str], list[int]] = {}
+        for record in self._store.sinks():
+            if record.sink is not None:
+                of = totals.setdefault((record.query, record.sink.type), [0, 0, 0, 0])
+                counted = (record.pending, record.rows, record.batches, record.failures)
+                of[:] = [total + more for total, more in zip(of, counted, strict=True)]
+        for where, counted_in_all in totals.items():
+            waiting, *delivered = counted_in_all
+            lag.add_metric(where, waiting)
+            for counter, value in zip((rows, batches, failures), delivered, strict=True):
+                counter.add_metric(where, value)
+        yield from (lag, rows, batches, failures)
 
     def _state(self) -> Iterator[Metric]:
         labels = ["family", "join", "side", "slice"]

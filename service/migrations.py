@@ -210,9 +210,10 @@ class Migrations:
         keep: Callable[[MigrationStatus], None] | None,
     ) -> MigrationStatus:
         store = self.versions.store
-        if request.strategy == "cpu-opt" or "cpu-opt" in request.family_strategies.values():
+        if request.strategy is not None or request.family_strategies:
             # Sampling reads files: what it finds is kept, so that it does not hold up others below.
-            self.versions.statistician.profile([record.query for record in store.queries()])
+            auto = self.versions.objective.partitioning == "auto"
+            self.versions.statistician.profile([record.query for record in store.queries()], keys=auto)
         with store.transaction():
             previous = expect(store, if_match)
             queries = [record.query for record in store.queries()]
@@ -268,7 +269,9 @@ class Migrations:
             {s.id: s for s in store.streams()},
             previous,
             models=_models(wanted, calibration),
-            profile=self.versions.statistician.profile(queries),
+            profile=self.versions.statistician.profile(
+                queries, keys=wanted.objective.weighs_keys(previous, queries, wanted.anew)
+            ),
             strategy=wanted.objective.strategy,
             family_strategies=wanted.objective.by_family(queries),
             held=held_rows(store, previous),
@@ -276,6 +279,7 @@ class Migrations:
             pinned=wanted.objective.pinned,
             left=wanted.left,
             keep=kept_families(previous, wanted.anew),
+            partitioning=wanted.objective.partitioning,
         )
 
     def _status(self, record: MigrationRecord) -> MigrationStatus:

@@ -5,7 +5,7 @@ a family's own strategy rules over the general one, wherever it comes from
 
 A migration changes the objective in force, which the catalog keeps (setting ``objective``): it survives a
 restart with the same settings; settings whose strategies differ from those of the last start rule again.
-Cost model and C_sys are always those of the settings.
+Cost model, C_sys and partitioning are always those of the settings, or of the workload.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from catalog.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration_steps import OnLeave
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import Partitioning, Plan, Strategy
 from catalog.values.query import Query
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.paper_model import PaperModel
 from planner.explain import CostModelName, CostModels
 from planner.families import families
 from planner.family_names import by_family
-from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, left_boundaries
+from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, kept_families, left_boundaries
 from service.settings import Settings
 
 OBJECTIVE_SETTING = "objective"
@@ -49,6 +49,7 @@ class Objective:
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         pinned: Boundaries of the families whose chain is cut by hand, by family id.
         on_leave: When chains give up what departed queries left.
+        partitioning: Who chooses over how many buckets the rows of a key spread.
     """
 
     strategy: Strategy = "mem-opt"
@@ -57,11 +58,18 @@ class Objective:
     c_sys: float = 0.0
     pinned: Mapping[str, Boundaries] = field(default_factory=dict)
     on_leave: OnLeave = field(default_factory=OnLeave)
+    partitioning: Partitioning = "auto"
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Objective:
         """Return the objective of a service."""
-        return cls(settings.strategy, settings.family_strategies, settings.cost_model, settings.c_sys)
+        return cls(
+            settings.strategy,
+            settings.family_strategies,
+            settings.cost_model,
+            settings.c_sys,
+            partitioning=settings.partitioning,
+        )
 
     def changed(
         self,
@@ -70,6 +78,7 @@ class Objective:
         family_strategies: Mapping[str, Strategy] | None = None,
         cost_model: CostModelName | None = None,
         c_sys: float | None = None,
+        partitioning: Partitioning | None = None,
     ) -> Objective:
         """Return the objective with what is not None put over it; pinned chains stay."""
         return replace(
@@ -78,6 +87,7 @@ class Objective:
             family_strategies={**self.family_strategies, **(family_strategies or {})},
             cost_model=self.cost_model if cost_model is None else cost_model,
             c_sys=self.c_sys if c_sys is None else c_sys,
+            partitioning=self.partitioning if partitioning is None else partitioning,
         )
 
     def with_strategies(
@@ -146,8 +156,26 @@ class Objective:
         return {family: ends for family, ends in found.items() if family not in clean}
 
     def weighs_costs(self) -> bool:
-        """Return whether any plan can depend on statistics."""
+        """Return whether any plan can depend on statistics of costs."""
         return "cpu-opt" in (self.strategy, *self.family_strategies.values())
+
+    def weighs_keys(
+        self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()
+    ) -> bool:
+        """Return whether the next plan depends on the keys of a family, which comes or is planned anew.
+
+        Args:
+            previous: Plan in force.
+            queries: Queries that run in the version to come.
+            anew: Ids of families that are planned anew.
+        """
+        if self.partitioning != "auto":
+            return False
+        kept = kept_families(previous, anew)
+        plan = () if previous is None else previous.families
+        # Who is in a kept family already asks for no other one; and there may be a thousand of them.
+        known = {q.id for f in plan if f.id in kept for q in f.queries}
+        return not families(q for q in queries if q.id not in known).keys() <= kept
 
     def models(self, calibration: Calibration) -> CostModels:
         """Return the cost models.

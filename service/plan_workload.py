@@ -66,7 +66,9 @@ def plan_text(
     streams, bound = bind_workload(workload)
     queries = [bound[query.path] for query in workload.queries]
     objective = Objective.of_settings(settings).changed(
-        strategy=workload.strategy, family_strategies=workload.family_strategies
+        strategy=workload.strategy,
+        family_strategies=workload.family_strategies,
+        partitioning=workload.partitioning,
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 

@@ -105,19 +105,22 @@ class Statistician:
     max_rows_per_batch: int | None = None
     cache: SampleCache = field(default_factory=SampleCache)
 
-    def profile(self, queries: Sequence[Query], given: Profile | None = None) -> Profile:
+    def profile(
+        self, queries: Sequence[Query], given: Profile | None = None, *, keys: bool = False
+    ) -> Profile:
         """Return what is known of some queries' streams, filters and families.
 
         Args:
             queries: Bound queries.
             given: Numbers that rule over all others.
+            keys: Whether frequent keys are wanted, which only samples tell.
         """
         given = Profile() if given is None else given
         measured = profile_of(self.store, now_us=wall_clock_us())
         if stored_buckets(self.store) is None:
             measured = replace(measured, buckets=self.buckets)
         sampled = Profile()
-        if not _covers(merge_profiles(given, measured, sampled), queries):
+        if keys or not _covers(merge_profiles(given, measured, sampled), queries):
             sampled = sample_profile(self.rows, self.store.streams(), queries, cache=self.cache)
         found = merge_profiles(given, measured, sampled)
         return found if self.max_rows_per_batch is None else bounded_batches(found, self.max_rows_per_batch)
@@ -172,7 +175,7 @@ def preview_change(
         objective=objective,
         calibration=calibration,
         request=request,
-        profile=lambda given: statistician.profile(queries, given),
+        profile=lambda given: statistician.profile(queries, given, keys=objective.partitioning == "auto"),
         held=held_rows(store, previous),
     )
 
@@ -229,6 +232,7 @@ def preview_queries(
             # A change leaves the families alone that it does not touch; another price or number asks for
             # what the strategies would do then.
             keep=() if request.reprices else kept_families(previous, anew),
+            partitioning=wanted.partitioning,
         )
 
 

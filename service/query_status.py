@@ -9,6 +9,7 @@ from typing import Literal
 from catalog.store import Store
 from catalog.values.query import Query
 from catalog.values.query_record import ALL_ROWS, QueryRecord
+from catalog.values.sink import SinkRecord
 
 Desired = Literal["running", "paused", "removed"]
 Observed = Literal["pending", "running", "paused", "removed"]
@@ -32,6 +33,8 @@ class QueryStatus:
         missing_columns: Columns (``alias.column``) that rows from before had not kept, so that they take no
             part.
         results: Result rows so far.
+        sinks: Sinks that are kept of the series, the one that was asked for last at the end; its sink is None
+            where none is wanted any more.
     """
 
     query: Query
@@ -45,6 +48,7 @@ class QueryStatus:
     complete_from_us: int | None
     missing_columns: tuple[str, ...]
     results: int
+    sinks: tuple[SinkRecord, ...]
 
 
 def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryStatus, ...]:
@@ -54,11 +58,19 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
         store: The catalog.
         records: The newest record of each of their series.
     """
+    wanted = tuple(records)
     totals = store.query_totals()
-    return tuple(_status(store, record, totals) for record in records)
+    # One query for all of them, where there are several.
+    found = store.sinks() if len(wanted) > 1 else store.sinks_of(wanted[0].series) if wanted else ()
+    sinks: dict[int, tuple[SinkRecord, ...]] = {}
+    for sink in found:
+        sinks[sink.series] = (*sinks.get(sink.series, ()), sink)
+    return tuple(_status(store, record, totals, sinks.get(record.series, ())) for record in wanted)
 
 
-def _status(store: Store, record: QueryRecord, totals: dict[int, int]) -> QueryStatus:
+def _status(
+    store: Store, record: QueryRecord, totals: dict[int, int], sinks: tuple[SinkRecord, ...]
+) -> QueryStatus:
     revisions = store.series_ids(record.series)
     added = store.first_batch_of_version(record.added_version)
     observed, observed_at_us = _observed(store, record, added)
@@ -75,6 +87,7 @@ def _status(store: Store, record: QueryRecord, totals: dict[int, int]) -> QueryS
         complete_from_us=added[1] if added is not None and record.missing else None,
         missing_columns=() if record.missing == (ALL_ROWS,) else record.missing,
         results=sum(totals.get(query_id, 0) for query_id in revisions),
+        sinks=sinks,
     )
 
 

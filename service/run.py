@@ -108,7 +108,9 @@ def run_workload(
     started = time.monotonic()
     calibration = data_dir_calibration(settings)
     objective = Objective.of_settings(settings).changed(
-        strategy=strategy or workload.strategy, family_strategies=workload.family_strategies
+        strategy=strategy or workload.strategy,
+        family_strategies=workload.family_strategies,
+        partitioning=workload.partitioning,
     )
     settings = settings.model_copy(update={"buckets": buckets})
     samples = SampleCache()
@@ -120,6 +122,7 @@ def run_workload(
     engine = Engine(settings, directory, store, bounded=True)
     engine.acquire()
     try:
+        engine.launch()
         rows = settings.max_rows_per_batch
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
@@ -179,6 +182,8 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 workload.script,
                 objective.strategy,
                 sorted(objective.family_strategies.items()),
+                # Left out where it says nothing: runs that began before there was any go on.
+                *([] if objective.partitioning == "auto" else [objective.partitioning]),
             )
         ).encode()
     ).hexdigest()

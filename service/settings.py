@@ -10,14 +10,19 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from catalog.errors import InvalidInput
-from catalog.values.plan import Strategy
+from catalog.values.plan import Partitioning, Strategy
+from service.durations import InvalidDuration, parse_duration_us
 
 #: Leaves room for Python workers on a 4 GB machine; state lives off the heap, in RocksDB and in workers.
 DRIVER_MEMORY = "1g"
+
+
+#: As ``result_retention``: no result ever goes.
+FOREVER = "forever"
 
 
 class InvalidSetting(InvalidInput):
@@ -37,15 +42,23 @@ class Settings(BaseSettings):
         buckets: Hash buckets of the join state, fixed by the first batch; by default ``cores``.
         driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
         max_rows_per_batch: Rows admitted to one micro-batch, over all streams.
+        result_retention: How long results and late rows are kept after their batch, such as ``24h``;
+            ``forever`` keeps all.
+        cache_mb: Decoded segments kept per Python worker, MB; beyond that they are mapped from the node's
+            files again.
         catalog_url: SQLAlchemy URL of the catalog; by default SQLite in the data directory.
         spark_master: Spark master; by default ``local[cores]``.
         spark_conf: More Spark configuration, such as a cluster's; a JSON object in the environment.
         spark_ui: Whether Spark serves its own web page.
         list_interval_ms: How often source directories are looked through for new files.
+        export_dir: Directory of the files that queries are exported to, of this service alone; by default
+            ``exports`` in the data directory.
         keep_late_rows: Whether late rows are kept in files, not only counted.
         strategy: How queries are joined, unless a workload, request or family says otherwise.
         family_strategies: Strategies of single families by key (``A.k = B.k``) or id; a JSON object in the
             environment.
+        partitioning: Over how many buckets the rows of a key spread: ``auto`` leaves it to the planner,
+            ``hash`` gives each key one bucket, ``replicate`` every key all of them.
         cost_model: Model whose CPU cost decides where a strategy weighs costs.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         adaptive: Whether families of strategy ``cpu-opt`` are planned anew when statistics have moved.
@@ -67,14 +80,18 @@ class Settings(BaseSettings):
     buckets: int | None = Field(default=None, ge=1)
     driver_memory: str = Field(default=DRIVER_MEMORY, pattern=r"^\d+[kmgt]$")
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    result_retention: str = "3d"
+    cache_mb: int = Field(default=1024, ge=1)
     catalog_url: str | None = None
     spark_master: str | None = None
     spark_conf: dict[str, str] = Field(default_factory=dict)
     spark_ui: bool = False
     list_interval_ms: int = Field(default=500, ge=10)
+    export_dir: Path | None = None
     keep_late_rows: bool = True
     strategy: Strategy = "mem-opt"
     family_strategies: dict[str, Strategy] = Field(default_factory=dict)
+    partitioning: Partitioning = "auto"
     cost_model: Literal["paper", "calibrated"] = "calibrated"
     c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     adaptive: bool = True
@@ -85,6 +102,17 @@ class Settings(BaseSettings):
     adaptive_min_batches: int = Field(default=10, ge=2, le=50)
     log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
     log_format: str = Field(default="text", pattern=r"^(text|json)$")
+
+    @field_validator("result_retention")
+    @classmethod
+    def _is_retention(cls, value: str) -> str:
+        _retention_us(value)
+        return value
+
+    @property
+    def result_retention_us(self) -> int | None:
+        """How long results are kept, µs; None keeps all."""
+        return _retention_us(self.result_retention)
 
     @property
     def bucket_count(self) -> int:
@@ -99,6 +127,16 @@ class Settings(BaseSettings):
     def for_data_dir(self, path: Path) -> Settings:
         """Return the same settings with another data directory."""
         return self.model_copy(update={"data_dir": path})
+
+
+def _retention_us(text: str) -> int | None:
+    """Return how long results are kept, µs, None for ever; pydantic turns a ValueError into its own."""
+    if text.strip().lower() == FOREVER:
+        return None
+    try:
+        return parse_duration_us(text)
+    except InvalidDuration as error:
+        raise ValueError(f'Write a length of time such as "7d" or "24h", or "{FOREVER}"') from error
 
 
 def load_settings(**options: object) -> Settings:
@@ -120,6 +158,6 @@ def load_settings(**options: object) -> Settings:
         name = str(first["loc"][0]) if first["loc"] else "?"
         raise InvalidSetting(
             f'setting "{name}" cannot be {first["input"]!r}',
-            detail=f"{first['msg']}.",
+            detail=f"{first['msg'].removeprefix('Value error, ')}.",
             hint=f"Set it by --{name.replace('_', '-')} or by SLUICE_{name.upper()}.",
         ) from error

@@ -87,7 +87,7 @@ class FamilyStatistics:
     Attributes:
         family: Family id.
         probes: Males that probed a first slice.
-        pairs_touched: Pairs of equal key looked at.
+        pairs_touched: Pairs of equal key among what males met, near or far in time.
         pairs_compared: Pairs that nested loops would have looked at.
         results: Pairs made.
         join_selectivity: Fraction of the pairs of rows that have equal keys, smoothed; None without probes.
@@ -128,6 +128,9 @@ class Statistics:
         batch_event_seconds: Event time that a batch covers, smoothed; None when the last ones span no time.
         pack_cpu_seconds: Mean CPU time of the last batches for reading and packing, all tasks together.
         chain_cpu_seconds: Mean CPU time of the last batches for joining, storing state and writing results.
+        hottest_bucket_work: Rows and pairs of each batch's hottest bucket over the mean of all buckets, last
+            batches together; 1 is even, None without any.
+        hottest_bucket_cpu: The same of CPU time, which a small batch's fixed costs make look even.
         state_rows: Rows held after the last batch.
         state_bytes: Encoded bytes held after the last batch.
         state_rows_peak: Most rows held after a batch.
@@ -148,6 +151,8 @@ class Statistics:
     batch_event_seconds: float | None
     pack_cpu_seconds: float
     chain_cpu_seconds: float
+    hottest_bucket_work: float | None
+    hottest_bucket_cpu: float | None
     state_rows: int
     state_bytes: int
     state_rows_peak: int
@@ -185,6 +190,8 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         batch_event_seconds=profile.batch_s.value if profile.batch_s.origin == "measured" else None,
         pack_cpu_seconds=_mean(m.cpu.pack_us / 1e6 for m in recent),
         chain_cpu_seconds=_mean(m.cpu.chain_us / 1e6 for m in recent),
+        hottest_bucket_work=_imbalance((m.buckets.hottest_work, m.buckets.work, m) for m in recent),
+        hottest_bucket_cpu=_imbalance((m.buckets.hottest_us, m.cpu.chain_us, m) for m in recent),
         state_rows=0 if last is None else last.state_rows,
         state_bytes=0 if last is None else last.state_bytes,
         state_rows_peak=totals.state_rows_peak,
@@ -254,6 +261,16 @@ def _families(
             skew_b=_value(skew_b),
             keys_age_s=_age_s(now_us, *keys),
         )
+
+
+def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
+    """Return what hottest buckets had over the mean, from (hottest, all) of each batch.
+
+    Of sums: a batch takes as long as its own hottest bucket, whichever that is.
+    """
+    known = [(hottest * m.buckets.buckets, every) for hottest, every, m in batches if m.buckets.buckets]
+    total = sum(every for _, every in known)
+    return sum(hottest for hottest, _ in known) / total if total else None
 
 
 def _value(measure: Measure | None) -> float | None:

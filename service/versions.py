@@ -9,7 +9,7 @@ the same for all. The objective in force is the catalog's (``service.objective``
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, SluiceError
@@ -18,7 +18,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from operators.dry_run import dry_run
+from operators.dry_run import DryRun
 from planner.build_plan import build_plan
 from planner.kept_boundaries import ByFamily, kept_families
 from service.objective import Objective, store_objective, stored_objective
@@ -50,7 +50,7 @@ class Versions:
     store: Store
     statistician: Statistician
     base: Objective
-    try_out: Callable[[Plan | None, Plan], None] = dry_run
+    try_out: Callable[[Plan | None, Plan], None] = field(default_factory=DryRun)
     now_us: Callable[[], int] = wall_clock_us
 
     @property
@@ -104,7 +104,9 @@ class Versions:
         """
         objective = self.objective
         if profile is None:
-            profile = self.statistician.profile(queries) if objective.weighs_costs() else Profile()
+            keys = objective.weighs_keys(previous, queries, anew)
+            weighs = keys or objective.weighs_costs()
+            profile = self.statistician.profile(queries, keys=keys) if weighs else Profile()
         if left is None:
             left = objective.left(previous, queries)
         plan = build_plan(
@@ -118,6 +120,7 @@ class Versions:
             pinned=objective.pinned,
             left=left,
             keep=kept_families(previous, anew),
+            partitioning=objective.partitioning,
         )
         self.try_version(previous, plan)
         seq = self.store.append_control(plan=plan, at_batch=at_batch).seq

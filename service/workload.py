@@ -23,7 +23,7 @@ from catalog.values.change import (
     ResumeQuery,
     UpdateQuery,
 )
-from catalog.values.plan import Strategy
+from catalog.values.plan import Partitioning, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from service.document_errors import first_mistake, locating
@@ -123,6 +123,7 @@ class Workload:
         strategy: Strategy of families that have none of their own; None leaves it to the settings.
         script: Plan changes by batch, in file order within a batch.
         family_strategies: Strategies of single families, by key (``A.k = B.k``) or id.
+        partitioning: Over how many buckets the rows of a key spread; None leaves it to the settings.
     """
 
     file: Path
@@ -132,6 +133,7 @@ class Workload:
     strategy: Strategy | None
     script: tuple[ScriptStep, ...]
     family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    partitioning: Partitioning | None = None
 
     @contextmanager
     def locating(self, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
@@ -162,7 +164,16 @@ def load_workload(path: Path) -> Workload:
     queries = tuple(_query(q, document, ("queries", i)) for i, q in enumerate(model.queries))
     script = _script(model, document)
     _check_names(queries, script, document)
-    return Workload(path, document, streams, queries, model.strategy, script, model.family_strategies)
+    return Workload(
+        path,
+        document,
+        streams,
+        queries,
+        model.strategy,
+        script,
+        model.family_strategies,
+        model.partitioning,
+    )
 
 
 def check_sources(workload: Workload) -> None:
@@ -243,6 +254,7 @@ class _WorkloadDocument(_Model):
     queries: list[_QueryDocument] = Field(default_factory=list)
     strategy: Strategy | None = None
     family_strategies: dict[str, Strategy] = Field(default_factory=dict)
+    partitioning: Partitioning | None = None
     script: list[_StepDocument] = Field(default_factory=list)
 
 

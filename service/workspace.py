@@ -8,6 +8,7 @@ it there at the next batch boundary. Nothing here touches Spark but through the 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,13 +38,17 @@ from service.inputs.errors import NotAnHttpStream
 from service.inputs.http_log import EventLog, Sending
 from service.inputs.inputs import Inputs
 from service.inputs.sample import CatalogRows
+from service.jvm import Jvm
 from service.migrations import Migrations
 from service.objective import Objective, take_settings
 from service.preview import PreviewRequest, Statistician, explain_version, preview_change
 from service.pruning import Pruner
 from service.query_status import QueryStatus, query_statuses
 from service.results import ResultReader
+from service.retention import ResultRetention
 from service.settings import Settings
+from service.sinks.deliverer import Deliverer
+from service.sinks.delivery import Delivery
 from service.statistics import Statistics, read_statistics
 from service.streams import register_stream
 from service.versions import Versions
@@ -72,7 +77,7 @@ class Outcome:
     Attributes:
         version: Plan version that brings it; the newest one if all of it was in effect already.
         statuses: The changed queries, in the order of the changes.
-        effective: Whether anything was not in effect already.
+        effective: Whether the plan changed.
     """
 
     version: int
@@ -90,9 +95,11 @@ class Workspace:
 
     Args:
         settings: Settings; ``data_dir`` is created if it is missing.
+        jvm: Spark's JVM, if one was launched with the same settings already.
     """
 
     settings: Settings
+    jvm: Jvm | None = None
     data_dir: DataDir = field(init=False)
     store: Store = field(init=False)
     events: EventLog = field(init=False)
@@ -103,6 +110,7 @@ class Workspace:
     _statistician: Statistician = field(init=False)
     _versions: Versions = field(init=False)
     _watcher: Watcher = field(init=False)
+    _deliverer: Deliverer = field(init=False)
 
     def start(self) -> None:
         """Take the data directory and start the engine in the background.
@@ -112,7 +120,7 @@ class Workspace:
         """
         self.data_dir = open_data_dir(self.settings.data_dir)
         self.store = Store.open(self.settings.catalog_url or self.data_dir.catalog_url)
-        self.engine = Engine(self.settings, self.data_dir, self.store)
+        self.engine = Engine(self.settings, self.data_dir, self.store, jvm=self.jvm)
         try:
             self.engine.acquire()
         except BaseException:
@@ -134,15 +142,19 @@ class Workspace:
             ticks=(
                 self.migrations.tick,
                 Pruner(self.store).look,
+                self._retention().look,
                 *((adaptive.look,) if self.settings.adaptive else ()),
             ),
         )
         self._watcher.start()
+        self._deliverer = self._new_deliverer()
+        self._deliverer.start()
         self.engine.start()
 
     def close(self) -> None:
         """Stop the engine after its batch and give the data directory back."""
         self._watcher.stop()
+        self._deliverer.stop()
         self.engine.close()
         self.results.close()
         self.events.close()
@@ -332,6 +344,24 @@ class Workspace:
         changed = apply_changes(self._versions, wanted, actor=actor, if_match=if_match, keep=kept)
         reached("after-change", changed.version, str(self.data_dir.engine_lock))
         return outcome(changed)
+
+    def _retention(self) -> ResultRetention:
+        return ResultRetention(
+            self.store,
+            self.data_dir.results,
+            self.data_dir.late,
+            self.settings.result_retention_us,
+            str(self.data_dir.engine_lock),
+            needed_from=self.store.oldest_batch_for_sinks,
+        )
+
+    def _new_deliverer(self) -> Deliverer:
+        # What a killed service had put there; a cache that the engine empties would be emptied under it.
+        shutil.rmtree(self.data_dir.spill, ignore_errors=True)
+        results = ResultReader(self.store, self.data_dir.results, spill_dir=self.data_dir.spill)
+        exports = self.settings.export_dir or self.data_dir.exports
+        delivery = Delivery(self.store, results, exports.absolute(), str(self.data_dir.engine_lock))
+        return Deliverer(self.store, delivery)
 
     def _take_objective(self) -> None:
         """Plan anew if the settings name other strategies than at the last start, or the plan has others."""

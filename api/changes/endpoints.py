@@ -16,6 +16,7 @@ from api.queries.changing import keeper, settled
 from api.queries.schemas import QueryOut
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
+from service.sinks.errors import SinkInUse
 from service.workspace import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)
@@ -32,6 +33,7 @@ router = APIRouter(tags=["queries"], route_class=SluiceRoute)
         InvalidRequest,
         InvalidInput,
         NameTaken,
+        SinkInUse,
         StalePlanVersion,
         RequestUnderWay,
         Unavailable,

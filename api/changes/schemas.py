@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.queries.schemas import QueryIn, QueryOut, QueryPatch
-from catalog.values.change import AddQuery, Change, PauseQuery, RemoveQuery, ResumeQuery
+from catalog.values.change import Change, PauseQuery, RemoveQuery, ResumeQuery
 
 #: Changes of one request: all of them are planned in one transaction, which others wait for.
 MAX_CHANGES = 1000
@@ -43,7 +43,7 @@ class ChangeIn(BaseModel):
     def to_change(self) -> Change:
         """Return the change."""
         if self.add is not None:
-            return AddQuery(self.add.name, self.add.cql, self.add.backfill)
+            return self.add.to_change()
         if self.update is not None:
             return self.update.to_change(self.update.name)
         if self.remove is not None:

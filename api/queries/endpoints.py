@@ -21,12 +21,14 @@ from api.dependencies import (
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
 from api.queries.changing import QueryChange
-from api.queries.schemas import BoundQuery, QueryIn, QueryOut, QueryPage, QueryPatch, QueryText
+from api.queries.schemas import BoundQuery, QueryIn, QueryOut, QueryPage, QueryPatch, QueryPut, QueryText
+from api.queries.sinks import present_sink, to_sink
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, StalePlanVersion, Unavailable
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
 from service.query_status import QueryStatus
+from service.sinks.errors import SinkInUse
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)
@@ -50,7 +52,7 @@ def validate_query(body: QueryText, workspace: WorkspaceDep) -> BoundQuery:
     status_code=202,
     summary="Add a query",
     response_model=QueryOut,
-    responses=problem_responses(*_BODY_ERRORS, NameTaken, *_CHANGE_ERRORS)
+    responses=problem_responses(*_BODY_ERRORS, NameTaken, SinkInUse, *_CHANGE_ERRORS)
     | {201: {"model": QueryOut, "description": "Running (with `wait`)."}},
 )
 async def add_query(
@@ -66,7 +68,7 @@ async def add_query(
 
     The answer is 202 as soon as the change is durable, or 201 if `wait` was long enough to see it in force.
     """
-    change = QueryChange(AddQuery(body.name, body.cql, body.backfill), actor, if_match, wait, done=201)
+    change = QueryChange(body.to_change(), actor, if_match, wait, done=201)
     location = f"{request.url.path}/{body.name}"
     return await change.make(request, response, once, location=location)
 
@@ -90,7 +92,7 @@ def show_query(name: str, workspace: WorkspaceDep) -> QueryOut:
     status_code=202,
     summary="Add a query under a name, once",
     response_model=QueryOut,
-    responses=problem_responses(*_BODY_ERRORS, NameTaken, *_CHANGE_ERRORS)
+    responses=problem_responses(*_BODY_ERRORS, NameTaken, SinkInUse, *_CHANGE_ERRORS)
     | {
         200: {"model": QueryOut, "description": "It exists already, with the same text."},
         201: {"model": QueryOut, "description": "Running (with `wait`)."},
@@ -98,7 +100,7 @@ def show_query(name: str, workspace: WorkspaceDep) -> QueryOut:
 )
 async def put_query(
     name: str,
-    body: Annotated[QueryText, Body()],
+    body: Annotated[QueryPut, Body()],
     workspace: WorkspaceDep,
     request: Request,
     response: Response,
@@ -107,9 +109,9 @@ async def put_query(
     actor: Actor = DEFAULT_ACTOR,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Make sure that a query of this name and text runs; saying so again is success.
+    """Make sure that a query of this name, text and sink runs; saying so again is success.
 
-    A query of the name with another text is left as it is, and the answer is 409: `PATCH` changes it.
+    A query of the name with another text or sink is left as it is, and the answer is 409: `PATCH` changes it.
     """
     existing = await anyio.to_thread.run_sync(_running, workspace, name)
     if existing is not None and _same(existing, body):
@@ -118,8 +120,9 @@ async def put_query(
         response.status_code = 200
         response.headers["ETag"] = f'"{existing.plan_version}"'
         return QueryOut.of_status(existing)
-    # With another text this ends in NameTaken.
-    change = QueryChange(AddQuery(name, body.cql, body.backfill), actor, if_match, wait, done=201)
+    # With another text or sink this ends in NameTaken.
+    added = AddQuery(name, body.cql, body.backfill, to_sink(body.sink))
+    change = QueryChange(added, actor, if_match, wait, done=201)
     return await change.make(request, response, once)
 
 
@@ -128,7 +131,7 @@ async def put_query(
     status_code=202,
     summary="Update a query",
     response_model=QueryOut,
-    responses=problem_responses(*_BODY_ERRORS, QueryNotFound, *_CHANGE_ERRORS)
+    responses=problem_responses(*_BODY_ERRORS, QueryNotFound, SinkInUse, *_CHANGE_ERRORS)
     | {200: {"model": QueryOut, "description": "In force (with `wait`), or as it was already."}},
 )
 async def update_query(
@@ -141,11 +144,14 @@ async def update_query(
     actor: Actor = DEFAULT_ACTOR,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Give a query a new text, or new parts of it: windows, filters, select list.
+    """Give a query a new text or new parts of it (windows, filters, select list), or another sink.
 
     The former query leaves and the new one enters at one micro-batch boundary, so that no result is lost or
     doubled; with `backfill: state`, the default, rows held then take part under the new text. The results of
     the name go on. A paused query stays paused.
+
+    A sink alone is set at once, without a new plan version: `sink_observed.from_batch` is the first batch
+    that it gets. Together with a new text it begins with the first batch under that text.
     """
     change = QueryChange(body.to_change(name), actor, if_match, wait, done=200)
     return await change.make(request, response, once)
@@ -168,7 +174,10 @@ async def remove_query(
     actor: Actor = DEFAULT_ACTOR,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Remove a query. It gets everything up to the batch before its removal; its results stay readable."""
+    """Remove a query. It gets everything up to the batch before its removal; its results stay readable.
+
+    They do for as long as results are kept. Its sink gets all of them, too.
+    """
     return await QueryChange(RemoveQuery(name), actor, if_match, wait, done=200).make(request, response, once)
 
 
@@ -229,6 +238,8 @@ def _running(workspace: Workspace, name: str) -> QueryStatus | None:
     return status if status.desired == "running" else None
 
 
-def _same(status: QueryStatus, body: QueryText) -> bool:
+def _same(status: QueryStatus, body: QueryPut) -> bool:
     backfill: Backfill = status.query.backfill
-    return status.query.cql.strip() == body.cql.strip() and backfill == body.backfill
+    sink = present_sink(status.sinks)
+    wanted = (body.cql.strip(), body.backfill, to_sink(body.sink))
+    return (status.query.cql.strip(), backfill, None if sink is None else sink.sink) == wanted

@@ -11,12 +11,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from api.dependencies import WorkspaceDep
 from api.errors import InvalidRequest, NotAcceptable
-from api.problems import problem_responses
+from api.moments import moment, moment_or_none
+from api.problems import problem, problem_responses
 from api.queries import negotiation
-from api.queries.encoding import arrow_stream, csv_text, json_line, ndjson, rows_for_json
 from api.queries.schemas import ResultsOut, result_columns
 from api.routes import SluiceRoute
 from catalog.errors import QueryNotFound
+from service.kept_results import ResultsExpired
+from service.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
 from service.results import MAX_PAGE_ROWS, InvalidCursor, ResultPage
 from service.workspace import Workspace
 
@@ -45,6 +47,15 @@ _PAGES: dict[int | str, dict[str, Any]] = {
                 "schema": {"type": "boolean"},
                 "description": "Whether further results are there already.",
             },
+            "Sluice-Dropped": {
+                "schema": {"type": "integer"},
+                "description": "Results that are not kept any more, where reading starts without `after` and "
+                "there are such.",
+            },
+            "Sluice-Kept-Since": {
+                "schema": {"type": "string", "format": "date-time"},
+                "description": "With `Sluice-Dropped`: wall clock since which results are kept.",
+            },
         },
     }
 }
@@ -54,7 +65,8 @@ _PAGES: dict[int | str, dict[str, Any]] = {
     "",
     summary="Read results",
     response_model=ResultsOut,
-    responses=problem_responses(QueryNotFound, NotAcceptable, InvalidCursor, InvalidRequest) | _PAGES,
+    responses=problem_responses(QueryNotFound, NotAcceptable, ResultsExpired, InvalidCursor, InvalidRequest)
+    | _PAGES,
 )
 def read_results(
     name: str,
@@ -68,6 +80,9 @@ def read_results(
 
     They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV or Arrow, by `Accept`. An update of
     the query does not interrupt them; a page ends where the columns change.
+
+    Results are kept for as long as the service is set to. Without `after`, reading starts at the first one
+    that is kept, and `dropped` says how many are not; where results after `after` are not, the answer is 410.
     """
     kind = negotiation.negotiate(accept)
     series = workspace.store.newest_query(name).series
@@ -77,6 +92,8 @@ def read_results(
         headers["Sluice-Next-Cursor"] = page.next_cursor
         following = request.url.include_query_params(after=page.next_cursor, limit=limit)
         headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    if page.kept_since_us is not None:
+        headers |= {"Sluice-Dropped": str(page.dropped), "Sluice-Kept-Since": moment(page.kept_since_us)}
     return Response(_body(kind, page), media_type=kind, headers=headers)
 
 
@@ -99,26 +116,40 @@ async def open_stream(
     "/stream",
     summary="Follow results",
     response_class=EventSourceResponse,
-    responses=problem_responses(QueryNotFound, InvalidCursor, InvalidRequest),
+    responses=problem_responses(QueryNotFound, ResultsExpired, InvalidCursor, InvalidRequest),
 )
 async def follow_results(
-    workspace: WorkspaceDep, opened: Annotated[tuple[int, ResultPage], Depends(open_stream)]
+    workspace: WorkspaceDep,
+    request: Request,
+    opened: Annotated[tuple[int, ResultPage], Depends(open_stream)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow results as server-sent events.
 
     An event `result` has a row as its data and the cursor after it as its id; a client that reconnects with
     `Last-Event-ID` misses none and gets none twice. When the query is removed and all its results have been
     sent, an event `end` closes the stream. While it is paused, the stream stays open.
+
+    A stream that starts without a cursor begins at the first result that is kept; if any are not, an event
+    `dropped` with their number and `kept_since` comes first. A client so slow that what it would get next is
+    not kept any more gets an event `gone` with the problem, which closes the stream.
     """
     series, page = opened
+    if page.kept_since_us is not None:
+        facts = {"dropped": page.dropped, "kept_since": moment(page.kept_since_us)}
+        yield ServerSentEvent(raw_data=json_line(facts), event="dropped")
     while True:
         for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
             yield ServerSentEvent(raw_data=json_line(row), event="result", id=cursor)
         reached = page.next_cursor
-        if not await _more(workspace, series, reached):
-            yield ServerSentEvent(raw_data="{}", event="end", id=reached)
+        try:
+            if not await _more(workspace, series, reached):
+                yield ServerSentEvent(raw_data="{}", event="end", id=reached)
+                return
+            page = await anyio.to_thread.run_sync(workspace.results.page, series, reached, _EVENTS_PER_PAGE)
+        except (ResultsExpired, QueryNotFound) as error:
+            document = problem(error, request.url.path).model_dump(mode="json", exclude_none=True)
+            yield ServerSentEvent(raw_data=json_line(document), event="gone")
             return
-        page = await anyio.to_thread.run_sync(workspace.results.page, series, reached, _EVENTS_PER_PAGE)
 
 
 def _body(kind: str, page: ResultPage) -> bytes:
@@ -133,6 +164,8 @@ def _body(kind: str, page: ResultPage) -> bytes:
         "rows": rows_for_json(page.table),
         "next_cursor": page.next_cursor,
         "has_more": page.has_more,
+        "dropped": page.dropped,
+        "kept_since": moment_or_none(page.kept_since_us),
     }
     return json_line(document).encode()
 
@@ -151,6 +184,7 @@ async def _more(workspace: Workspace, series: int, after: str | None) -> bool:
 
 def _is_over(workspace: Workspace, series: int) -> bool:
     """Whether the query was removed and the removal is in force, so that no batch adds results to it."""
-    newest = workspace.store.query_by_id(workspace.store.series_ids(series)[-1])
+    ids = workspace.store.series_ids(series)
+    newest = workspace.store.query_by_id(ids[-1] if ids else series)
     removed = None if newest.wanted else newest.removed_version
     return removed is not None and workspace.wait_for_version(removed, 0)

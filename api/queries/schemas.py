@@ -7,8 +7,19 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from api.moments import moment, moment_or_none
-from catalog.values.change import BOTH, EditQuery, QueryParts, UpdateQuery
+from api.queries.sinks import (
+    FILES_EXAMPLE,
+    WEBHOOK_EXAMPLE,
+    SinkDocument,
+    SinkProgress,
+    former_sinks,
+    present_sink,
+    sink_document,
+    to_sink,
+)
+from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
+from catalog.values.sink import SetSink
 from service.durations import format_duration
 from service.query_status import Desired, Observed, QueryStatus
 from service.results import ResultPage
@@ -26,6 +37,7 @@ _BACKFILL: Backfill = Field(
     description="`none`: pairs of rows that both come from the activation on. `state`: also pairs of a "
     "new row with an earlier one that is still held.",
 )
+_SINK = Field(default=None, description="Where results go besides being kept; null for nowhere.")
 
 
 class QueryText(BaseModel):
@@ -37,16 +49,33 @@ class QueryText(BaseModel):
     backfill: Backfill = _BACKFILL
 
 
+class QueryPut(QueryText):
+    """The text of a query, and where else its results go."""
+
+    sink: SinkDocument | None = _SINK
+
+
 class QueryIn(BaseModel):
     """A query to add."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"name": "gusty_departures", "cql": _CQL_EXAMPLE}]}
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"name": "gusty_departures", "cql": _CQL_EXAMPLE},
+                {"name": "gusty_departures", "cql": _CQL_EXAMPLE, "sink": FILES_EXAMPLE},
+            ]
+        },
     )
 
     name: str = Field(description="Unique name: a letter, then letters, digits or `_`, at most 63 in all.")
     cql: str = _CQL
     backfill: Backfill = _BACKFILL
+    sink: SinkDocument | None = _SINK
+
+    def to_change(self) -> AddQuery:
+        """Return the change that adds it."""
+        return AddQuery(self.name, self.cql, self.backfill, to_sink(self.sink))
 
 
 _PATCH_EXAMPLES: list[JsonValue] = [
@@ -54,11 +83,13 @@ _PATCH_EXAMPLES: list[JsonValue] = [
     {"window": {"f": "10 MINUTES", "w": "1 HOUR"}, "filter": {"w": "gust > 40"}},
     {"select": ["f.carrier", "w.gust AS gust"]},
     {"cql": _CQL_EXAMPLE},
+    {"sink": WEBHOOK_EXAMPLE},
+    {"sink": None},
 ]
 
 
 class QueryPatch(BaseModel):
-    """What is new about a query: the whole text, or parts of it."""
+    """What is new about a query: the whole text or parts of it, the sink, or both."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _PATCH_EXAMPLES})
 
@@ -77,22 +108,29 @@ class QueryPatch(BaseModel):
         default="state", description="Whether rows held at the change take part, as when a query is added."
     )
 
+    sink: SinkDocument | None = Field(
+        default=None,
+        description="Where results go from a batch on besides being kept; null takes the sink away, and left "
+        "out it stays. The former sink gets everything before that batch.",
+    )
+
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         parts = [name for name in ("window", "filter", "select") if getattr(self, name) is not None]
-        if self.cql is None and not parts:
-            raise ValueError("send cql, or at least one of window, filter and select")
+        if self.cql is None and not parts and "sink" not in self.model_fields_set:
+            raise ValueError("send cql, or at least one of window, filter, select and sink")
         if self.cql is not None and parts:
             raise ValueError(f"send cql or {' and '.join(parts)}, not both")
         return self
 
     def to_change(self, name: str) -> UpdateQuery | EditQuery:
         """Return the change of the query of a name."""
+        sink = SetSink(to_sink(self.sink)) if "sink" in self.model_fields_set else None
         if self.cql is not None:
-            return UpdateQuery(name, self.cql, self.backfill)
+            return UpdateQuery(name, self.cql, self.backfill, sink)
         windows = {BOTH: self.window} if isinstance(self.window, str) else self.window or {}
         select = tuple(self.select) if isinstance(self.select, list) else self.select
-        return EditQuery(name, QueryParts(windows, self.filter or {}, select), self.backfill)
+        return EditQuery(name, QueryParts(windows, self.filter or {}, select), self.backfill, sink)
 
 
 class ColumnOut(BaseModel):
@@ -158,10 +196,17 @@ class QueryOut(BoundQuery):
         "these rows take no part. Empty also where no earlier row was to take part."
     )
     results: int = Field(description="Results so far.")
+    sink: SinkDocument | None = Field(description="Where results go besides being kept, as it is wanted.")
+    sink_observed: SinkProgress | None = Field(
+        description="How far that sink is; null without one. `from_batch` is the boundary from which on it "
+        "gets everything."
+    )
+    former_sinks: list[SinkProgress] = Field(description="Sinks of before that do not have everything yet.")
 
     @classmethod
     def of_status(cls, status: QueryStatus) -> Self:
         """Return a query's status as it is answered."""
+        sink, over = present_sink(status.sinks), status.observed == "removed"
         return cls(
             **_bound(status.query),
             id=status.query.id,
@@ -176,6 +221,9 @@ class QueryOut(BoundQuery):
             complete_from=moment_or_none(status.complete_from_us),
             missing_columns=list(status.missing_columns),
             results=status.results,
+            sink=sink_document(None if sink is None else sink.sink),
+            sink_observed=None if sink is None else SinkProgress.of(sink, over=over),
+            former_sinks=[SinkProgress.of(record, over=over) for record in former_sinks(status.sinks)],
         )
 
 
@@ -199,6 +247,13 @@ class ResultsOut(BaseModel):
         description="Send as `after` for what follows, now or later; null before the first result."
     )
     has_more: bool = Field(description="Whether further results are there already.")
+    dropped: int = Field(
+        description="Results of the query that are not kept any more, where reading starts without `after`; "
+        "else 0."
+    )
+    kept_since: str | None = Field(
+        description="Wall clock since which results are kept, where `dropped` is not 0; else null."
+    )
 
 
 def result_columns(page: ResultPage) -> list[ColumnOut]:

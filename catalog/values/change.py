@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from catalog.values.query import Backfill
+from catalog.values.sink import SetSink, Sink
 
 #: Stands for both streams of a query.
 BOTH = "*"
@@ -47,11 +48,13 @@ class AddQuery:
         name: Its name; no query that runs or is paused has it.
         cql: Its text.
         backfill: Whether held rows take part.
+        sink: Where else its results go.
     """
 
     name: str
     cql: str
     backfill: Backfill = "none"
+    sink: Sink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +65,30 @@ class UpdateQuery:
         name: Its name.
         cql: The whole text.
         backfill: Whether held rows take part under the new text.
+        sink: The sink that it gets, or that it gets none; None leaves it as it is.
     """
 
     name: str
     cql: str
     backfill: Backfill = "state"
+    sink: SetSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EditQuery:
-    """A query gets another text, made of its present one. A paused one stays paused.
+    """A query gets another text, made of its present one, or another sink. A paused one stays paused.
 
     Attributes:
         name: Its name.
-        parts: What is put anew.
+        parts: What is put anew; nothing if only the sink is.
         backfill: Whether held rows take part under the new text.
+        sink: The sink that it gets, or that it gets none; None leaves it as it is.
     """
 
     name: str
     parts: QueryParts
     backfill: Backfill = "state"
+    sink: SetSink | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,10 +90,13 @@ def test_counters_of_the_buckets_add_up_in_the_manifest(store: Store, tmp_path: 
     assert manifest.slices[2].candidates >= 6
     assert manifest.filters == (FilterCounters(family, "a", 0, rows=10, passed=5),)
     assert manifest.keys == (
-        KeyCounters(family, "a", rows=9, keys=3, largest=3, squares=27),
-        KeyCounters(family, "b", rows=2, keys=1, largest=2, squares=4),
+        KeyCounters(family, "a", rows=9, keys=3, largest=3, squares=27, copies=9),
+        KeyCounters(family, "b", rows=2, keys=1, largest=2, squares=4, copies=2),
     )
     assert manifest.cpu == CpuCounters(pack_us=6, chain_us=60)
+    # Eleven rows came and ten pairs were made, all pairs and five rows or more in the bucket of key 1.
+    assert (manifest.buckets.buckets, manifest.buckets.work, manifest.buckets.hottest_us) == (3, 21, 30)
+    assert 15 <= manifest.buckets.hottest_work <= 21
     assert dict(manifest.query_rows) == {1: 4, 2: 6}
 
 

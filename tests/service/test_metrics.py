@@ -8,8 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
+from catalog.values.sink import FilesSink
 from service.metrics import metrics_text
-from tests.service.pairs import add_query, open_store
+from tests.service.pairs import Batches, add_query, open_store
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -66,3 +67,21 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
     assert found["sluice_state_rows_peak", ()] == 7
     assert found["sluice_plan_version", ()] == 3
     assert found["sluice_last_batch_seconds", ()] == 0.5
+
+
+def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
+        store.set_sink(query.id, FilesSink("alerts"))
+        batches = Batches(store, tmp_path / "results", {1: (query.id,)})
+        for n in range(3):
+            batches.commit([{"route": 1, "t": 1, "pos": (n, 0), "a_k": 1, "b_k": 1}])
+        (record,) = store.pending_sinks()
+        store.sink_delivered(record, 0, 1, whole=True)
+        store.sink_failed(record.id, "no space left")
+        found = samples(metrics_text(store, "running"))
+    of = (("query", "q1"), ("type", "files"))
+    assert found["sluice_sink_lag_batches", of] == 2
+    assert found["sluice_sink_rows_total", of] == 1
+    assert found["sluice_sink_batches_total", of] == 1
+    assert found["sluice_sink_failures_total", of] == 1

@@ -151,6 +151,17 @@ def test_settings_say_the_objective_of_a_service() -> None:
     assert not Objective().weighs_costs()
 
 
+def test_keys_of_a_new_family_are_looked_at_unless_the_user_says_how_to_spread_them(store: Store) -> None:
+    queries = [record.query for record in store.queries()]
+    plan = store.latest_plan()
+    assert plan is not None
+    assert Objective().weighs_keys(None, queries)
+    assert not Objective().weighs_keys(plan, queries)
+    assert Objective().weighs_keys(plan, queries, [plan.families[0].id])
+    assert not Objective(partitioning="hash").weighs_keys(None, queries)
+    assert not Objective(partitioning="replicate").weighs_keys(None, queries)
+
+
 def test_a_plan_is_of_an_objective_if_every_family_has_its_strategy(store: Store) -> None:
     plan = store.latest_plan()
     queries = [record.query for record in store.queries()]

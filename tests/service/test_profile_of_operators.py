@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 
 from catalog.values.batch import BatchManifest, KeyCounters, SliceCounters, StreamCounters
-from catalog.values.plan import Strategy
+from catalog.values.plan import ALL_BUCKETS, Replication, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from operators.bucket import BatchOutput
 from planner.build_plan import build_plan
+from planner.replication import HASHED
 from service.profile import FamilyNames, measured_profile
+from tests.operators.cases import replicated
 from tests.operators.harness import Runner
 from tests.operators.queries import SECOND_US, a_query, a_stream
 
@@ -47,9 +49,15 @@ def drawn(rng: np.random.Generator, stream_id: int, seconds: int) -> pa.Table:
     )
 
 
-def run(queries: list[Query], strategy: Strategy, buckets: int, batches: int) -> Profile:
+def run(
+    queries: list[Query],
+    strategy: Strategy,
+    buckets: int,
+    batches: int,
+    replication: Replication = HASHED,
+) -> Profile:
     """Run twenty seconds in so many batches and measure them all."""
-    plan = build_plan(queries, STREAMS, strategy=strategy)
+    plan = replicated(build_plan(queries, STREAMS, strategy=strategy), replication)
     (family,) = plan.families
     rng = np.random.default_rng(11)
     tables = {stream_id: drawn(rng, stream_id, 20) for stream_id in STREAMS}
@@ -106,9 +114,20 @@ def _keys(family_id: str, outputs: list[BatchOutput]) -> tuple[KeyCounters, ...]
     found = []
     for side in "ab":
         own = [c for output in outputs for c in output.keys if c.side == side]
-        rows, keys, squares = (sum(getattr(c, n) for c in own) for n in ("rows", "keys", "squares"))
-        found.append(KeyCounters(family_id, side, rows, keys, max(c.largest for c in own), squares))
+        rows, keys, squares, copies = (
+            sum(getattr(c, n) for c in own) for n in ("rows", "keys", "squares", "copies")
+        )
+        found.append(KeyCounters(family_id, side, rows, keys, max(c.largest for c in own), squares, copies))
     return tuple(found)
+
+
+@pytest.mark.parametrize("replication", [Replication(ALL_BUCKETS), Replication(2), Replication(1, ((3, 4),))])
+def test_what_is_measured_of_keys_does_not_depend_on_where_they_rest(replication: Replication) -> None:
+    (hashed,) = run(QUERIES, "mem-opt", 5, 4).families
+    (family,) = run(QUERIES, "mem-opt", 5, 4, replication).families
+    assert family.join_selectivity.value == pytest.approx(1 / KEYS, rel=0.12)
+    assert (family.keys_a, family.keys_b) == (hashed.keys_a, hashed.keys_b)
+    assert (family.skew_a, family.skew_b) == (hashed.skew_a, hashed.skew_b)
 
 
 @pytest.mark.parametrize(("buckets", "batches"), [(1, 40), (3, 5)])

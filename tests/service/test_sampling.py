@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from catalog.values.stream import (
     Source,
     Stream,
 )
+from operators.keys import bucket_of, join_key
 from service.inputs.files import list_files
 from service.inputs.http_log import EventLog
 from service.inputs.sample import (
@@ -36,7 +38,7 @@ from service.inputs.sample import (
     RowSample,
     WorkloadRows,
 )
-from service.sampling import GROWTH, SampleCache, sample_profile
+from service.sampling import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache, sample_profile
 
 COLUMNS = (
     Column("ts", "timestamp"),
@@ -165,6 +167,17 @@ def test_small_streams_are_sampled_whole(
     for measure, table in ((family.keys_a, tables[0]), (family.keys_b, tables[1])):
         assert measure is not None
         assert measure.value == one(f"SELECT count(DISTINCT {key}) FROM t", t=table)
+    for number, table in enumerate(tables):
+        key_type = "bigint" if key == "k" else "string"
+        keys, valid = join_key(table, [key], [key_type])
+        rows = Counter(keys[valid].tolist())
+        shares = {f.key: (f.share_a, f.share_b)[number] for f in family.frequent}
+        told = {k: n / rows.total() for k, n in rows.items() if n >= LEAST_ROWS}
+        found_shares = {k: share for k, share in shares.items() if share}
+        assert found_shares == pytest.approx({k: told[k] for k in found_shares})
+        assert len(found_shares) == min(len(told), MAX_FREQUENT)
+    homes = [f.hash % 7 for f in family.frequent]
+    assert homes == bucket_of(np.array([f.key for f in family.frequent], dtype=np.int64), 7).tolist()
     assert family.skew_a is not None
     assert family.skew_a.value == pytest.approx(
         one(

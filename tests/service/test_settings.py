@@ -54,6 +54,25 @@ def test_strategies_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         load_settings(strategy="best")
 
 
+def test_results_are_kept_for_three_days_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().result_retention_us == 3 * 86_400_000_000
+    monkeypatch.setenv("SLUICE_RESULT_RETENTION", "90 min")
+    assert load_settings().result_retention_us == 5_400_000_000
+    assert load_settings(result_retention="Forever").result_retention_us is None
+    assert load_settings(result_retention="0").result_retention_us == 0
+
+
+def test_a_retention_that_is_no_length_of_time_is_named() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(result_retention="a week")
+
+    assert str(caught.value) == (
+        "setting \"result_retention\" cannot be 'a week'\n"
+        '  detail: Write a length of time such as "7d" or "24h", or "forever".\n'
+        "  hint: Set it by --result-retention or by SLUICE_RESULT_RETENTION."
+    )
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1  # type: ignore[misc]  # the test is that it fails

@@ -11,6 +11,7 @@ import pytest
 from catalog.store import Store
 from catalog.values.batch import (
     BatchManifest,
+    BucketCounters,
     CpuCounters,
     FilterCounters,
     KeyCounters,
@@ -53,6 +54,7 @@ def commit_batches(store: Store, count: int) -> None:
                 filters=(FilterCounters(FAMILY, "a", 0, 10, 3),),
                 keys=(KeyCounters(FAMILY, "a", 10, 5, 6, 40),),
                 cpu=CpuCounters(20_000, 10_000),
+                buckets=BucketCounters(2, work=10 + n, hottest_work=9, hottest_us=6_000),
             )
         )
 
@@ -62,6 +64,7 @@ def test_an_empty_catalog_has_statistics_too(tmp_path: Path) -> None:
         found = read_statistics(store)
 
     assert (found.batches, found.filters, found.families, found.batch_event_seconds) == (0, (), (), None)
+    assert (found.hottest_bucket_work, found.hottest_bucket_cpu) == (None, None)
     assert [(s.stream, s.rate_per_s, s.rate_age_s) for s in found.streams] == [
         ("A", None, None),
         ("B", None, None),
@@ -100,6 +103,9 @@ def test_smoothed_numbers_come_with_their_age(tmp_path: Path, batches: int) -> N
     )
     assert (found.batch_seconds, found.batch_event_seconds) == (pytest.approx(0.5), pytest.approx(1))
     assert (found.pack_cpu_seconds, found.chain_cpu_seconds) == (pytest.approx(0.02), pytest.approx(0.01))
+    works = [10 + n for n in range(batches - probed, batches)]
+    assert found.hottest_bucket_work == pytest.approx(2 * 9 * probed / sum(works))
+    assert found.hottest_bucket_cpu == pytest.approx(1.2)
     assert json.dumps(dataclasses.asdict(found), allow_nan=False)
 
 

@@ -48,6 +48,7 @@ def test_streams_are_read_with_paths_from_the_files_own_directory(tmp_path: Path
     assert b.source == FilesSource("parquet", str(tmp_path / "data" / "B"), None)
     assert workload.strategy is None
     assert workload.family_strategies == {}
+    assert workload.partitioning is None
 
 
 def test_http_and_generator_sources_are_read(tmp_path: Path) -> None:
@@ -96,6 +97,7 @@ def test_a_migration_says_which_strategies_it_leads_to(tmp_path: Path) -> None:
     text = """\
 strategy: pullup
 family_strategies: {B.k = A.k: unshared}
+partitioning: replicate
 script:
   - {at_batch: 3, migrate: {strategy: cpu-opt}}
   - at_batch: 5
@@ -106,6 +108,7 @@ script:
     bind_workload(workload)
 
     assert (workload.strategy, workload.family_strategies) == ("pullup", {"B.k = A.k": "unshared"})
+    assert workload.partitioning == "replicate"
     found = [step.migration for step in workload.script if step.migration is not None]
     assert [(m.strategy, m.family_strategies) for m in found] == [
         ("cpu-opt", {}),

@@ -8,9 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from api.errors import NotAcceptable
-from api.queries.encoding import arrow_stream, csv_text, ndjson
-from api.queries.negotiation import ARROW, CSV, JSON, NDJSON, negotiate
+from service.result_text import arrow_stream, csv_text, ndjson
 
 
 def column(kind: pa.DataType, *values: object) -> pa.Table:
@@ -63,27 +61,5 @@ def test_arrow_keeps_types_and_values() -> None:
     assert pa.ipc.open_stream(arrow_stream(table)).read_all() == table
 
 
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        (None, JSON),
-        ("", JSON),
-        ("*/*", JSON),
-        ("text/csv", CSV),
-        ("TEXT/CSV; charset=utf-8", CSV),
-        ("text/*", CSV),
-        ("application/*", JSON),
-        ("application/jsonl", NDJSON),
-        ("application/json;q=0.5, application/x-ndjson", NDJSON),
-        ("application/json;q=0, */*;q=0.1", NDJSON),
-        ("text/html, application/vnd.apache.arrow.stream;q=0.9, */*;q=0.1", ARROW),
-    ],
-)
-def test_the_representation_that_is_liked_best_is_chosen(accept: str | None, kind: str) -> None:
-    assert negotiate(accept) == kind
-
-
-@pytest.mark.parametrize("accept", ["application/xml", "text/csv;q=0", "image/*"])
-def test_a_representation_that_there_is_not_is_refused(accept: str) -> None:
-    with pytest.raises(NotAcceptable, match="results cannot be had as"):
-        negotiate(accept)
+def test_what_goes_on_has_no_second_header() -> None:
+    assert csv_text(column(pa.int64(), 1), header=False) == b"1\n"

@@ -39,11 +39,12 @@ def ndjson(table: pa.Table) -> bytes:
     return "".join(json_line(row) + "\n" for row in rows_for_json(table)).encode()
 
 
-def csv_text(table: pa.Table) -> bytes:
-    """Return the rows as CSV (RFC 4180) with a header."""
+def csv_text(table: pa.Table, *, header: bool = True) -> bytes:
+    """Return the rows as CSV (RFC 4180), with a header unless they go on where others stopped."""
     target = io.BytesIO()
     texts = [_csv_column(column) for column in table.columns]
-    csv.write_csv(pa.table(texts, names=table.column_names), target, csv.WriteOptions(quoting_style="needed"))
+    options = csv.WriteOptions(include_header=header, quoting_style="needed")
+    csv.write_csv(pa.table(texts, names=table.column_names), target, options)
     return target.getvalue()
 
 

@@ -1,0 +1,231 @@
+"""The deliverer: follows the committed batches of a running service and keeps its sinks up to date.
+
+    thread "sinks" ── looks for what waits ──> lane of files      1 thread
+                                          └──> lane of webhooks   WEBHOOKS_AT_ONCE threads
+
+It asks the catalog for the last batch now and then, which costs a tenth of a millisecond, and for more only
+if there is a new one, or if a sink has more to get or is to be tried again. A sink is in one thread at a
+time, so its batches keep their order. One that fails is tried again after a growing delay, while the others
+go on. Nothing here can hold up the engine: it reads what is committed, and a sink that lags has more to read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from catalog.clock import wall_clock_us
+from catalog.errors import SluiceError
+from catalog.store import Store
+from catalog.values.sink import SinkRecord, WebhookSink
+from service.sinks.delivery import Delivery
+
+log = logging.getLogger(__name__)
+
+#: How often the last batch is looked at: well below a micro-batch.
+INTERVAL_S = 0.25
+#: Requests under way at one time, each with a part of at most ``delivery.PART_ROWS`` rows in memory. A
+#: receiver that does not answer holds a thread for ten seconds; then it is left alone for a while.
+WEBHOOKS_AT_ONCE = 16
+#: Batches that a sink gets before others have their turn.
+BATCHES_PER_TURN = 16
+#: So long a sink that fails is tried after it was taken away or its query removed: results are kept for it,
+#: and nobody could make it stop otherwise.
+GIVE_UP_S = 24 * 3600.0
+#: Delays before a sink that failed is tried again: 1, 2, 4 ... seconds, as long as it takes nothing.
+FIRST_DELAY_S = 1.0
+MAX_DELAY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    """A sink that failed is left alone until then.
+
+    Attributes:
+        until_s: Monotonic clock.
+        length_s: How long the delay is.
+    """
+
+    until_s: float
+    length_s: float
+
+
+@dataclass(slots=True)
+class Deliverer:
+    """Threads that deliver.
+
+    Attributes:
+        store: Catalog.
+        delivery: What they do.
+        clock_s: Monotonic clock.
+        now_us: Wall clock, µs UTC.
+    """
+
+    store: Store
+    delivery: Delivery
+    clock_s: Callable[[], float] = time.monotonic
+    now_us: Callable[[], int] = wall_clock_us
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _wake: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _thread: threading.Thread | None = None
+    _files: ThreadPoolExecutor = field(init=False)
+    _hooks: ThreadPoolExecutor = field(init=False)
+    _busy: set[int] = field(default_factory=set)
+    _passed_over: set[int] = field(default_factory=set)
+    _delays: dict[int, _Delay] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="sink-files")
+        self._hooks = ThreadPoolExecutor(WEBHOOKS_AT_ONCE, thread_name_prefix="sink-webhook")
+
+    def start(self) -> None:
+        """Start delivering what waits."""
+        self._thread = threading.Thread(target=self._run, name="sinks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after what is in hand; what was not delivered is at the next start."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        for lane in (self._files, self._hooks):
+            lane.shutdown(cancel_futures=True)
+        self.delivery.close()
+
+    def look(self) -> None:
+        """Hand out what waits for sinks that are neither busy nor left alone for now."""
+        # In this order: whoever sets a sink after the last batch was read sets it for later ones, and a sink
+        # that was not busy is as the catalog says.
+        last = self.store.last_batch()
+        if last is None:
+            return
+        with self._lock:
+            busy = set(self._busy)
+        self.store.resolve_sinks()
+        waiting = self.store.pending_sinks()
+        self._forget({record.id for record in waiting})
+        for record in waiting:
+            if self._gives_up(record) and record.id not in busy:
+                self._give_up(record, last)
+            elif self._take(record, busy):
+                lane = self._hooks if isinstance(record.sink, WebhookSink) else self._files
+                lane.submit(self._deliver, record, last).add_done_callback(_tell)
+        self.store.drop_spent_sinks()
+
+    def _run(self) -> None:
+        seen: int | None = None
+        while not self._stop.is_set():
+            woken = self._wake.is_set()
+            self._wake.clear()
+            try:
+                last = self.store.last_batch()
+                if last != seen or woken or self._is_due():
+                    self.look()
+                    seen = last
+            except SluiceError as error:
+                # The catalog cannot be reached: all that is to be delivered waits in it.
+                log.warning("looking for results to deliver failed: %s", error)
+                seen = None
+            self._wake.wait(INTERVAL_S)
+
+    def _is_due(self) -> bool:
+        """Whether a sink that failed may be tried again."""
+        now_s = self.clock_s()
+        with self._lock:
+            return any(
+                delay.until_s <= now_s for sink, delay in self._delays.items() if sink not in self._busy
+            )
+
+    def _gives_up(self, record: SinkRecord) -> bool:
+        """Whether a sink has failed long enough after its end."""
+        if record.ended_at_us is None or not record.failing:
+            return False
+        return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
+
+    def _give_up(self, record: SinkRecord, last: int) -> None:
+        if self.store.give_up_sink(record, last):
+            facts = {"query": record.query, "sink": record.id, "batches": record.pending}
+            log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
+
+    def _take(self, record: SinkRecord, busy: set[int]) -> bool:
+        """Take a sink for a thread, unless one had it or it is left alone for now."""
+        with self._lock:
+            if record.id in busy:
+                self._passed_over.add(record.id)
+                # It may have come back meanwhile, and would not be looked at again.
+                if record.id not in self._busy:
+                    self._wake.set()
+                return False
+            delay = self._delays.get(record.id)
+            if delay is not None and delay.until_s > self.clock_s():
+                return False
+            self._busy.add(record.id)
+        return True
+
+    def _forget(self, waiting: set[int]) -> None:
+        """Forget delays of sinks for which nothing waits any more."""
+        with self._lock:
+            self._delays = {sink: delay for sink, delay in self._delays.items() if sink in waiting}
+
+    def _deliver(self, record: SinkRecord, last: int) -> None:
+        """Give a sink its turn."""
+        more = False
+        try:
+            delivered = self.delivery.deliver(record, last, BATCHES_PER_TURN, stopping=self._stop.is_set)
+            more = delivered == BATCHES_PER_TURN
+            with self._lock:
+                self._delays.pop(record.id, None)
+        except Exception as error:
+            # Whatever it is, it concerns this sink alone: it is told there, and tried again.
+            self._failed(record, error)
+        finally:
+            with self._lock:
+                self._busy.discard(record.id)
+                more = more or record.id in self._passed_over
+                self._passed_over.discard(record.id)
+            if more:
+                self._wake.set()
+
+    def _failed(self, record: SinkRecord, error: Exception) -> None:
+        moved = self._has_moved(record)
+        with self._lock:
+            # A receiver that takes some of what it is sent is not one that is down.
+            before = None if moved else self._delays.get(record.id)
+            length_s = FIRST_DELAY_S if before is None else min(2 * before.length_s, MAX_DELAY_S)
+            self._delays[record.id] = _Delay(self.clock_s() + length_s, length_s)
+        expected = isinstance(error, SluiceError | OSError)
+        log.log(
+            logging.WARNING if expected else logging.ERROR,
+            "delivering failed: %s",
+            error,
+            extra={"query": record.query, "sink": record.id, "again_in_s": length_s},
+            exc_info=None if expected else error,
+        )
+        self.store.sink_failed(record.id, _in_words(error))
+
+    def _has_moved(self, record: SinkRecord) -> bool:
+        """Whether a sink has got something since it was looked at."""
+        now = (record.next_batch, record.next_row)
+        kept = self.store.sinks_of(record.series)
+        return any(r.id == record.id and (r.next_batch, r.next_row) != now for r in kept)
+
+
+def _in_words(error: Exception) -> str:
+    """Return what whoever asks about the query reads of an error."""
+    if isinstance(error, SluiceError):
+        return " ".join(part for part in (error.primary, error.detail) if part)
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _tell(turn: Future[None]) -> None:
+    """Log what a turn could not even write down."""
+    if not turn.cancelled() and (error := turn.exception()) is not None:
+        log.error("delivering failed, and so did telling so: %s", error, exc_info=error)
