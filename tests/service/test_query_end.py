@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
 
 from service.engine import RESTART_DELAY_S
 from service.query_end import QueryDied, SparkQuery, wait_for_end
@@ -106,6 +110,11 @@ def awaited(what: str, found: Callable[[], Any]) -> Any:
     return value
 
 
+def _stopped(query: StreamingQuery) -> None:
+    with suppress(Py4JError):
+        query.stop()
+
+
 @pytest.mark.spark
 def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -129,9 +138,12 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
         query = app.state.workspace.engine._query
         assert SparkQuery(query).thread_lives()
 
-        query.stop()  # behind the engine's back
+        # Behind the engine's back, which may end the JVM before that has answered.
+        stopping = threading.Thread(target=_stopped, args=(query,))
+        stopping.start()
 
         failed = awaited("failed", engine_in("failed"))
+        stopping.join()
         ready = http.get("/health/ready")
         assert "the streaming query has died: it has ended though nobody stopped it" in failed["error"]
         assert (ready.status_code, ready.json()["code"]) == (503, "engine-not-ready")
