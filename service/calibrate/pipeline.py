@@ -33,7 +33,7 @@ from service.calibrate.memory_state import MemoryHandle
 from service.calibrate.workload import Batch, Workload
 from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
 from service.sinks.result_files import ResultWriter
-from service.source import ControlPartition, PackPartition, SluiceReader
+from service.source import ControlPartition, PackPartition, SluiceReader, compressed
 
 _CACHE_BYTES = 1 << 30
 #: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
@@ -175,7 +175,9 @@ class _Pipeline:
         records = (encode(ControlRecord(seq=1, plan=self.plan)).decode(),) if number == 0 else ()
         late_bound_us = None if number == 0 else self._bound(number)
         # The job sends records with its first partition; here they come by themselves, for every plan alike.
-        partitions: list[ControlPartition | PackPartition] = [ControlPartition(batch=number, records=records)]
+        partitions: list[ControlPartition | PackPartition] = [
+            ControlPartition(batch=number, records=compressed(records))
+        ]
         for order, piece in enumerate(batch.pieces, 1):
             compiled = self.packers[piece.stream_id]
             partitions.append(PackPartition(order, number, compiled, piece, late_bound_us))

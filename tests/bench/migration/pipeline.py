@@ -31,7 +31,7 @@ from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpo
 from service.inputs.generator import chunk_us, generator_pieces
 from service.inputs.partitions import ChunksPartition
 from service.sinks.result_files import ResultWriter
-from service.source import ControlPartition, PackPartition, SluiceReader
+from service.source import ControlPartition, PackPartition, SluiceReader, compressed
 
 _CACHE_BYTES = 4 << 30
 
@@ -110,7 +110,9 @@ class Pipeline:
             records = (encode(ControlRecord(seq=plan.version, plan=plan)).decode(),)
         assert self.plan is not None, "the first batch carries a plan"
         started_s = time.process_time()
-        partitions: list[ControlPartition | PackPartition] = [ControlPartition(self.batch, records)]
+        partitions: list[ControlPartition | PackPartition] = [
+            ControlPartition(self.batch, compressed(records))
+        ]
         for order, stream in enumerate(self.streams, 1):
             compiled = pickle.dumps(packer(self.plan, stream, self.buckets))
             piece = self._piece(stream)
