@@ -151,10 +151,12 @@ class BatchCommitter:
         batch = manifest.batch
         reached("after-state-commit", batch, self.engine_lock)
         reached("before-result-commit", batch, self.engine_lock)
-        if not self.store.commit_batch(manifest):
+        if self.store.commit_batch(manifest):
+            self._routes.committed(manifest)
+        else:
+            # The engine before wrote its routes, into a generation of its own: the next batch begins ours.
             log.info("batch was committed before", extra={"batch": batch})
             self._remove(manifest)
-        self._routes.committed(manifest)
         reached("after-result-commit", batch, self.engine_lock)
 
     def sweep(self) -> int:
