@@ -172,11 +172,16 @@ class BatchStore(StorePart):
             self._remember_progress(known)
         return known
 
+    def last_batch(self) -> int | None:
+        """Return the number of the last committed batch, None before the first."""
+        with self._database.read() as connection:
+            following = int(connection.execute(_NEXT).scalar_one())
+        return following - 1 if following else None
+
     def last_progress(self) -> BatchProgress | None:
         """Return how far the newest batch came, None before the first."""
-        with self._database.read() as connection:
-            batch = connection.execute(_NEXT).scalar_one() - 1
-        return self.progress(batch)
+        last = self.last_batch()
+        return None if last is None else self.progress(last)
 
     def _remember_progress(self, progress: BatchProgress) -> None:
         with self._progress_lock:

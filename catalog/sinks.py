@@ -19,7 +19,20 @@ from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, and_, bindparam, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from catalog import tables
 from catalog.codec import encode
@@ -202,12 +215,6 @@ class SinkStore(StorePart):
         with self._database.read() as connection:
             return tuple(_record(row) for row in connection.execute(_PENDING))
 
-    def last_batch(self) -> int | None:
-        """Return the number of the last committed batch, None before the first."""
-        with self._database.read() as connection:
-            found = connection.execute(_LAST_BATCH).scalar()
-        return None if found is None else int(found)
-
     def oldest_batch_for_sinks(self) -> int | None:
         """Return the oldest batch whose results a sink still needs; None if none needs any that is there.
 
@@ -234,11 +241,7 @@ class SinkStore(StorePart):
         with self._database.write() as connection:
             changed = connection.execute(
                 update(tables.sinks)
-                .where(
-                    _s.id == record.id,
-                    _s.next_batch == record.next_batch,
-                    _s.next_row == record.next_row,
-                )
+                .where(_as_found(record))
                 .values(
                     rows=_s.rows + rows,
                     delivered_at_us=self._now_us(),
@@ -270,11 +273,7 @@ class SinkStore(StorePart):
         with self._database.write() as connection:
             changed = connection.execute(
                 update(tables.sinks)
-                .where(
-                    _s.id == record.id,
-                    _s.next_batch == record.next_batch,
-                    _s.next_row == record.next_row,
-                )
+                .where(_as_found(record))
                 .values(next_batch=last + 1, next_row=0, lost=_s.lost + record.pending)
             )
         return bool(changed.rowcount)
@@ -306,3 +305,8 @@ def _record(row: Row[*tuple[Any, ...]]) -> SinkRecord:
     document = facts.pop("document")
     sink = None if document is None else _adapter().validate_json(document)
     return SinkRecord(sink=sink, **facts)
+
+
+def _as_found(record: SinkRecord) -> ColumnElement[bool]:
+    """Condition that a sink has not moved since."""
+    return and_(_s.id == record.id, _s.next_batch == record.next_batch, _s.next_row == record.next_row)

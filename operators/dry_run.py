@@ -6,7 +6,8 @@ raises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -20,13 +21,18 @@ from operators.pack import packer
 
 @dataclass(slots=True)
 class DryRun:
-    """Tries versions one after another, mostly each after the one that it tried last."""
+    """Tries versions one after another, mostly each after the one that it tried last.
+
+    Previews try versions beside changes, so a bucket is handed to one of them at a time.
+    """
 
     _last: Bucket | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, previous: Plan | None, plan: Plan) -> None:
         """Try a version; raises as ``dry_run``."""
-        bucket, self._last = self._last, None
+        with self._lock:
+            bucket, self._last = self._last, None
         if bucket is None or bucket.plan is not previous:
             bucket = Bucket()
             if previous is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,15 +69,19 @@ class KnownRoutes:
     queries: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def with_routes(
-        self, manifest: BatchManifest, routes: Mapping[int, tuple[int, ...]], plan: Plan | None
+        self,
+        manifest: BatchManifest,
+        routes: Mapping[int, tuple[int, ...]],
+        plan_version: Callable[[int], Plan],
     ) -> BatchManifest:
         """Return a batch's manifest with those of its routes that its generation does not know.
 
         Args:
             manifest: The manifest without routes.
             routes: Query ids by route that occurs in the batch.
-            plan: The plan in force. A generation begins with all known routes that its queries can still
-                have, and ends when it has twice as many: what is written is in proportion to what is new.
+            plan_version: Gives a plan by its version. A generation begins with all known routes that the
+                queries of the plan in force can still have, and ends when it has twice as many: what is
+                written is in proportion to what is new.
 
         Raises:
             InvariantBroken: The number of a known one stands for other queries now.
@@ -91,10 +95,13 @@ class KnownRoutes:
                 )
         grown = len(self.queries) + len(unknown) > 2 * self.at_first
         begins = bool(unknown) and grown and manifest.plan_version != self.version
-        brought = {route: routes[route] for route in unknown}
-        if begins and plan is not None:
-            running = {query.id for family in plan.families for query in family.queries}
-            brought |= {route: ids for route, ids in self.queries.items() if running.issuperset(ids)}
+        if begins:
+            families = plan_version(manifest.plan_version).families
+            running = {query.id for family in families for query in family.queries}
+            brought = {route: ids for route, ids in self.queries.items() if running.issuperset(ids)}
+            brought |= routes
+        else:
+            brought = {route: routes[route] for route in unknown}
         return replace(
             manifest,
             routes=tuple(Route(route, manifest.plan_version, ids) for route, ids in sorted(brought.items())),
@@ -210,7 +217,7 @@ class BatchCommitter:
             ),
             buckets=_bucket_counters(reports),
         )
-        return self._routes.with_routes(manifest, routes, self.store.kept_plan(version))
+        return self._routes.with_routes(manifest, routes, self.store.plan_version)
 
     def _late_files(self, reports: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
         files = _files(reports, "late_files")

@@ -1,7 +1,8 @@
 """Logging: one line per event, a lower-case fragment plus fields.
 
-``logging.getLogger(__name__).info("plan activated", extra=fields(plan_version=7))`` prints
+``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
 ``12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as keys.
+Names that log records use themselves go through ``fields``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped; the
 #: engine tells a failure of the job itself.
 SILENT = ("py4j",)
+
+
+#: Attributes that records have without our doing (the last one is uvicorn's); others came as ``extra``.
+_OF_EVERY_RECORD = {
+    *logging.LogRecord("", 0, "", 0, "", (), None).__dict__,
+    *("message", "asctime", "taskName", "color_message"),
+}
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -42,8 +50,9 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
-    values = getattr(record, "fields", {})
-    return dict(values) if isinstance(values, dict) else {}
+    own = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+    values = own.pop("fields", {})
+    return own | values if isinstance(values, dict) else own
 
 
 class _TextLines(logging.Formatter):

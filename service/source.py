@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -101,10 +100,6 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._by_clock = False
         # None before the first look; False for ever in a bounded run.
         self._waits: bool | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The catalog belongs to the driver's side; workers get what they need in their partition.
-        return {**self.__dict__, "_store": None, "_inputs": None, "_packers": (0, {})}
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first batch."""

@@ -255,7 +255,7 @@ class ChurningService:
             started_at_us=number,
             committed_at_us=number,
         )
-        committed = self.routes.with_routes(manifest, routes, self.runner.plan)
+        committed = self.routes.with_routes(manifest, routes, self.store.plan_version)
         assert self.store.commit_batch(committed)
         self.routes.committed(committed)
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from catalog.errors import InvariantBroken
 from catalog.store import Store
 from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters
+from catalog.values.plan import Plan
 from planner.build_plan import build_plan
 from service.chain_processor import batch_report
 from service.commit import BatchCommitter
@@ -45,7 +46,12 @@ class Output:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
+        opened.append_control(plan=a_plan())
         yield opened
+
+
+def a_plan() -> Plan:
+    return build_plan([a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, strategy="unshared")
 
 
 def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) -> BatchManifest:
@@ -61,11 +67,10 @@ def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) 
 
 def reports_of_a_batch() -> list[dict[str, Any]]:
     """Three buckets, two joins; ten rows of a with keys 0, 1 and 2 (and one without), two of b with key 1."""
-    plan = build_plan([a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, strategy="unshared")
     runner = Runner(STREAMS, buckets=3)
     a = [Row(n, 10, {"k": None if n == 9 else n % 3, "m": None, "v": n, "w": None}) for n in range(10)]
     b = [Row(n, 10, {"k": 1, "m": None, "v": n, "w": None}) for n in range(2)]
-    outputs = runner.step({1: a_table(STREAMS[1], a), 2: a_table(STREAMS[2], b)}, [plan])
+    outputs = runner.step({1: a_table(STREAMS[1], a), 2: a_table(STREAMS[2], b)}, [a_plan()])
     reports = []
     for number, (bucket, output) in enumerate(zip(runner.state, outputs, strict=True), 1):
         report = batch_report(bucket, output, 0) | {"files": [], "late_files": []}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,14 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path) -> None:
                 members = tuple(sorted(rng.sample(range(1, queries + 1), rng.randint(1, queries))))
                 occurring[sets.setdefault(members, 1000 + len(sets))] = members
             brought[batch] = occurring
-            made = known.with_routes(_bare(batch, epoch, version), occurring, _plan(version, queries))
+            planned = partial(_plan, queries=queries)
+            made = known.with_routes(_bare(batch, epoch, version), occurring, planned)
             written += len(made.routes)
             assert store.commit_batch(made)
             if rng.random() < 0.15:
                 # The engine is killed behind the commit; the next one replays the batch in vain.
                 epoch, known = store.new_epoch("engine"), KnownRoutes()
-                again = known.with_routes(_bare(batch, epoch, version), occurring, _plan(version, queries))
+                again = known.with_routes(_bare(batch, epoch, version), occurring, planned)
                 assert not store.commit_batch(again)
             else:
                 known.committed(made)
@@ -72,7 +74,7 @@ def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
         epoch, known = store.new_epoch("engine"), KnownRoutes()
         for batch in range(30):
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
-            made = known.with_routes(_bare(batch, epoch, batch + 1), routes, _plan(batch + 1, 2))
+            made = known.with_routes(_bare(batch, epoch, batch + 1), routes, partial(_plan, queries=2))
             assert store.commit_batch(made)
             known.committed(made)
             assert len(made.routes) == {0: 1, 1: 1}.get(batch, 0)
@@ -82,7 +84,7 @@ def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
 
 def test_a_route_never_changes_its_queries(tmp_path: Path) -> None:
     known = KnownRoutes()
-    first = known.with_routes(_bare(0, 1, 1), {5: (1,)}, _plan(1, 2))
+    first = known.with_routes(_bare(0, 1, 1), {5: (1,)}, partial(_plan, queries=2))
     known.committed(first)
     with pytest.raises(InvariantBroken, match="route 5 stands for other queries already"):
-        known.with_routes(_bare(1, 1, 1), {5: (2,)}, _plan(1, 2))
+        known.with_routes(_bare(1, 1, 1), {5: (2,)}, partial(_plan, queries=2))
