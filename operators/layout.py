@@ -6,7 +6,7 @@ twice. Keys that are hashed are stored beside the hash, for the verification of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -39,6 +39,7 @@ class SideLayout:
     key_types: tuple[str, ...]
     stored: tuple[str, ...]
     derived_key: str | None
+    _kept: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def exact(self) -> bool:
@@ -47,8 +48,11 @@ class SideLayout:
 
     def kept(self, segment: Segment) -> frozenset[str]:
         """Return the columns that can be read of a segment."""
-        derived = {self.event_time} | ({self.derived_key} if self.derived_key else set())
-        return segment.columns | derived
+        kept = self._kept.get(segment.columns)
+        if kept is None:
+            derived = {self.event_time} | ({self.derived_key} if self.derived_key else set())
+            kept = self._kept[segment.columns] = segment.columns | derived
+        return kept
 
     def read(self, segment: Segment, name: str, index: Int64s | None = None) -> pa.Array:
         """Return a stream column of the rows at ``index`` (all rows without); NULLs where it was not kept."""

@@ -2,31 +2,36 @@
 
 PACK evaluates every distinct filter once per row and stores one bit each; where a filter's bit stands is said
 by the segment (``operators.segment``). Queries of a family are numbered by their place in the plan; a set of
-queries is an int with a bit per query. Rows fall into few *classes*, one
-per set of queries that they can serve, so that every decision about queries is taken per class and not per
-row.
+queries is an int with a bit per query. Rows fall into few *classes*, each with one set of queries that they
+can serve, so that every decision about queries is taken per class and not per row. Classes are the *kinds* of
+rows (``operators.row_kinds``); only where a bound of held rows lies among those of a segment are kinds told
+apart further.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from operators.entitlement import Term, rows_of_terms
-from operators.keys import Bools, Words
+from operators.keys import Bools, Int64s
+from operators.row_kinds import Kind, kinds_of
 from operators.segment import WORD_BITS, Segment
 
-Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
+K = TypeVar("K")
+V = TypeVar("V")
 
-#: Lineage words whose live bits span at most so many bits are classified by table look-up, not by sorting.
-DIRECT_BITS = 16
 #: Largest product of class counts kept without renumbering the classes.
 MAX_CLASSES = 1 << 16
-#: Beside the numbers of words in ``Segment.alike``: rows by their plan version.
-EPOCHS = -1
+#: Answers kept of each sort: a plan version may stay for weeks, and small segments of many filters differ.
+MAX_KEPT = 1 << 12
+#: So many kinds are taken for classes as they are; of more, those that serve the same queries are one class.
+MAX_KINDS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +40,10 @@ class RowClasses:
 
     Attributes:
         codes: int64[n], class of each row; None when all rows are of class 0.
-        masks: Queries that the rows of each class may serve.
+        masks: Queries that the rows of each class may serve; classes may serve the same.
     """
 
-    codes: Codes | None
+    codes: Int64s | None
     masks: tuple[int, ...]
 
     def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
@@ -62,58 +67,38 @@ class RowClasses:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacedWord:
-    """The filters in force that stand in one lineage word of some segments.
-
-    Attributes:
-        number: Number of the word.
-        live: Their places in the word, as bits.
-        queries: The queries of each, by place.
-        all_queries: The set of all queries.
-    """
-
-    number: int
-    live: int
-    queries: tuple[tuple[int, int], ...]
-    all_queries: int
-    _masks: dict[int, int] = field(default_factory=dict)
-    # Most segments have the same values: a version's classes are found for all of them at once.
-    _narrowed: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = field(default_factory=dict)
-
-    def classify(self, segment: Segment, within: int) -> RowClasses:
-        """Find the classes of a segment's rows by this word, among the queries ``within``."""
-        # Which rows are alike does not depend on the queries, so it outlives the plan version.
-        live, codes, values = segment.alike.get(self.number, (0, None, ()))
-        if live != self.live:
-            codes, values = _alike(segment.lineage_word(self.number), self.live)
-            segment.alike[self.number] = (self.live, codes, values)
-        masks = self._narrowed.get((values, within))
-        if masks is None:
-            masks = self._narrowed[values, within] = tuple(self._mask(value) & within for value in values)
-        return RowClasses(codes, masks)
-
-    def _mask(self, value: int) -> int:
-        known = self._masks.get(value)
-        if known is None:
-            known = self.all_queries
-            for place, queries in self.queries:
-                if not value >> place & 1:
-                    known &= ~queries
-            self._masks[value] = known
-        return known
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class PlacedFilters:
     """Where the filters in force stand in segments that know the same filters.
 
     Attributes:
+        places: Place of each filter that these rows know.
         candidates: Queries without a filter, or with one that these rows know.
-        words: Words with a filter in force.
+        lives: Places of the filters in force, and of those that held rows passed, by lineage word.
+        queries: The queries of each filter in force, by its place.
     """
 
+    places: Mapping[int, int]
     candidates: int
-    words: tuple[PlacedWord, ...]
+    lives: tuple[int, ...]
+    queries: tuple[tuple[int, int], ...]
+    _passed: dict[Kind, int] = field(default_factory=dict)
+
+    def passed_by(self, kind: Kind) -> int:
+        """Return the queries whose filter the rows of a kind pass."""
+        answers = kind[1:]
+        queries = self._passed.get(answers)
+        if queries is None:
+            queries = self.candidates
+            for place, members in self.queries:
+                word, bit = divmod(place, WORD_BITS)
+                if not answers[word] >> bit & 1:
+                    queries &= ~members
+            _keep(self._passed, answers, queries)
+        return queries
+
+
+#: Queries that one plan version activated, with the terms that hold rows for them.
+Group = tuple[int, tuple[Term, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +111,46 @@ class EpochEntitlement:
     """
 
     queries: int
-    held: Mapping[tuple[int, tuple[Term, ...]], int]
+    held: Mapping[Group, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """What rows of one plan version and of a range of event times may serve, whatever filters they pass.
+
+    Attributes:
+        queries: Queries that may use some of them.
+        passing: Sets of these that may use only rows that pass all filters of one of some sets, which are
+            given by their places, as bits, in each lineage word.
+        undecided: Groups for which it is the event time that decides.
+    """
+
+    queries: int
+    passing: tuple[tuple[int, tuple[Kind, ...]], ...]
+    undecided: Mapping[Group, int]
+
+    def serves(self, kind: Kind) -> int:
+        """Return the queries that may use the rows of a kind, if these pass their own filters."""
+        queries = self.queries
+        for members, choices in self.passing:
+            if not any(_passes(kind, choice) for choice in choices):
+                queries &= ~members
+        return queries
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Classes of the rows of some kinds.
+
+    Attributes:
+        numbering: int64[kinds], class of each kind; None where they are the same.
+        masks: Queries that the rows of each class may serve, but for what is undecided.
+        undecided: Groups for which it is the event time of each row that decides.
+    """
+
+    numbering: Int64s | None
+    masks: tuple[int, ...]
+    undecided: Mapping[Group, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,6 +165,7 @@ class SideLineage:
         live: Lineage bits that this version may ask rows about, also those of who held them before. What a
             later version asks of rows that rest now follows from these: bits of other filters are dead.
         newest: Plan version that activated the youngest query.
+        bounds_us: Event times from which terms hold rows, ascending, each once.
     """
 
     queries: tuple[PlannedQuery, ...]
@@ -149,15 +174,21 @@ class SideLineage:
     columns: tuple[frozenset[str], ...]
     live: frozenset[int] = field(init=False)
     newest: int = field(init=False)
+    bounds_us: tuple[int, ...] = field(init=False)
     # One entry per set of filters that resting rows know: at most one per plan version they came under.
     _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
     _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
+    # Most segments have the same kinds: the classes of a version are found for all of them at once.
+    _settled: dict[tuple[object, ...], Settled] = field(default_factory=dict)
+    _found: dict[tuple[object, ...], Found] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         held = {bit for terms in self.terms.values() for term in terms for bit in term.bits}
         live = frozenset(held.union(bit for bit in self.bits if bit is not None))
         object.__setattr__(self, "live", live)
         object.__setattr__(self, "newest", max((query.since_version for query in self.queries), default=0))
+        bounds_us = sorted({term.t_min_us for terms in self.terms.values() for term in terms})
+        object.__setattr__(self, "bounds_us", tuple(bounds_us))
 
     @property
     def all_queries(self) -> int:
@@ -175,16 +206,49 @@ class SideLineage:
             Classes; at least one even without rows.
         """
         placed = self._places(segment.filters)
-        parts = [] if self.newest <= segment.epoch_min else self._by_epoch(segment, kept)
-        within = placed.candidates
-        for part in parts:
-            if part.codes is None:
-                within &= part.masks[0]
-        words = [word.classify(segment, within) for word in placed.words]
-        classes = RowClasses(None, (within,))
-        for part in (*words, *(part for part in parts if part.codes is not None)):
-            classes = _combine(classes, part)
-        return _distinct(classes)
+        alike = kinds_of(segment, placed.lives)
+        # Of the bounds so many are passed by all rows, and so many by some.
+        early = late = len(self.bounds_us)
+        if self.newest > segment.epoch_min:
+            early = bisect_right(self.bounds_us, segment.t_min)
+            late = bisect_right(self.bounds_us, segment.t_max)
+        question = (segment.filters, alike.kinds, kept, early, late)
+        found = self._found.get(question)
+        if found is None:
+            found = self._classes_of(placed, alike.kinds, kept, early, late)
+            _keep(self._found, question, found)
+        codes = alike.codes
+        if found.numbering is not None:
+            codes = None if codes is None or len(found.masks) == 1 else found.numbering[codes]
+        classes = RowClasses(codes, found.masks)
+        for (since, terms), members in found.undecided.items():
+            serves = rows_of_terms(segment, terms, kept)
+            if segment.epoch_max >= since:
+                serves |= segment.epochs() >= since
+            classes = _combine(classes, self._only(serves, members))
+        return classes
+
+    def _only(self, serves: Bools, members: int) -> RowClasses:
+        """Return the classes of rows of which some serve certain queries; the others may serve all."""
+        without = self.all_queries & ~members
+        if serves.all():
+            return RowClasses(None, (self.all_queries,))
+        if not serves.any():
+            return RowClasses(None, (without,))
+        return RowClasses(serves.astype(np.int64), (without, self.all_queries))
+
+    def _classes_of(
+        self, placed: PlacedFilters, kinds: tuple[Kind, ...], kept: frozenset[str], early: int, late: int
+    ) -> Found:
+        """Find what rows of some kinds may serve, by what all rows of the segment have in common."""
+        settled = {kind[0]: self._settle(placed, kind[0], kept, early, late) for kind in kinds}
+        masks = [placed.passed_by(kind) & settled[kind[0]].serves(kind) for kind in kinds]
+        undecided = {group: m for one in settled.values() for group, m in one.undecided.items()}
+        numbers: dict[int, int] = {}
+        numbering = [numbers.setdefault(mask, len(numbers)) for mask in masks]
+        if len(numbers) == len(masks) or (len(numbers) > 1 and len(masks) <= MAX_KINDS):
+            return Found(None, tuple(masks), undecided)
+        return Found(np.array(numbering, dtype=np.int64), tuple(numbers), undecided)
 
     def _places(self, filters: tuple[int, ...]) -> PlacedFilters:
         known = self._placed.get(filters)
@@ -195,38 +259,57 @@ class SideLineage:
     def _place(self, filters: tuple[int, ...]) -> PlacedFilters:
         places = {bit: place for place, bit in enumerate(filters)}
         candidates = 0
-        words: dict[int, dict[int, int]] = {}
+        queries: dict[int, int] = {}
         for number, bit in enumerate(self.bits):
             if bit is None or bit in places:
                 candidates |= 1 << number
             if bit is not None and bit in places:
-                word, place = divmod(places[bit], WORD_BITS)
-                queries = words.setdefault(word, {})
-                queries[place] = queries.get(place, 0) | 1 << number
+                queries[places[bit]] = queries.get(places[bit], 0) | 1 << number
         return PlacedFilters(
-            candidates,
-            tuple(
-                PlacedWord(word, query_set(tuple(queries)), tuple(queries.items()), self.all_queries)
-                for word, queries in sorted(words.items())
-            ),
+            places=places,
+            candidates=candidates,
+            lives=_words_of([places[bit] for bit in self.live if bit in places], len(filters)),
+            queries=tuple(sorted(queries.items())),
         )
 
-    def _by_epoch(self, segment: Segment, kept: frozenset[str]) -> list[RowClasses]:
-        """Classes by plan version: rows from before a query's activation serve it only if they were held."""
-        codes, epochs = _epochs(segment)
-        entitled = [self._of_epoch(epoch, kept) for epoch in epochs]
-        parts = [RowClasses(codes, tuple(one.queries for one in entitled))]
-        # The first is the oldest: who came after a later one came after it, too.
-        for (since, terms), members in entitled[0].held.items():
-            serves = rows_of_terms(segment, terms, kept)
-            if codes is not None:
-                serves |= (np.array(epochs) >= since)[codes]
-            without = self.all_queries & ~members
-            if not serves.any():
-                parts.append(RowClasses(None, (without,)))
-            elif not serves.all():
-                parts.append(RowClasses(serves.astype(np.int64), (without, self.all_queries)))
-        return parts
+    def _settle(
+        self, placed: PlacedFilters, epoch: int, kept: frozenset[str], early: int, late: int
+    ) -> Settled:
+        """Decide for whom rows of one plan version are held.
+
+        Args:
+            placed: Where filters stand in these rows.
+            epoch: The plan version.
+            kept: Columns that can be read of the rows.
+            early: Number of bounds that all rows have passed.
+            late: Number of bounds that some have.
+        """
+        question = (tuple(placed.places), epoch, kept, early, late)
+        known = self._settled.get(question)
+        if known is not None:
+            return known
+        entitled = self._of_epoch(epoch, kept)
+        queries, passing, undecided = entitled.queries, [], {}
+        for group, members in entitled.held.items():
+            terms = [
+                (term, bisect_right(self.bounds_us, term.t_min_us))
+                for term in group[1]
+                if term.epoch_min <= epoch and term.columns <= kept and placed.places.keys() >= term.bits
+            ]
+            certain = [term for term, bound in terms if bound <= early]
+            if any(not term.bits for term in certain):
+                continue
+            if any(early < bound <= late for _, bound in terms):
+                undecided[group] = members
+            elif not certain:
+                queries &= ~members
+            else:
+                words = len(placed.lives)
+                bits = [[placed.places[bit] for bit in term.bits] for term in certain]
+                passing.append((members, tuple(_words_of(b, words * WORD_BITS) for b in bits)))
+        settled = Settled(queries, tuple(passing), undecided)
+        _keep(self._settled, question, settled)
+        return settled
 
     def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
         """Return what rows of one plan version, of which these columns are kept, may serve."""
@@ -247,33 +330,27 @@ class SideLineage:
         return known
 
 
-def _epochs(segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
-    """Number the plan versions under which rows were processed, ascending; None for the codes of one."""
-    if segment.epoch is not None:
-        return None, (segment.epoch,)
-    if EPOCHS not in segment.alike:
-        distinct, inverse = np.unique(segment.epochs(), return_inverse=True)
-        codes = inverse.astype(np.int64) if len(distinct) > 1 else None
-        segment.alike[EPOCHS] = (0, codes, tuple(int(epoch) for epoch in distinct) or (0,))
-    _, codes, epochs = segment.alike[EPOCHS]
-    return codes, epochs
+def _keep(answers: dict[K, V], question: K, answer: V) -> None:
+    if len(answers) >= MAX_KEPT:
+        answers.clear()
+    answers[question] = answer
 
 
-def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
-    """Number the values that rows have in the live bits of a word; None for the codes if it is one value."""
-    shift = (live & -live).bit_length() - 1
-    if live >> shift < 1 << DIRECT_BITS:
-        codes = ((values & np.uint64(live)) >> np.uint64(shift)).astype(np.int64)
-        present = np.flatnonzero(np.bincount(codes, minlength=1))
-        numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
-        numbering[present] = np.arange(len(present))
-        found = tuple(int(value) << shift for value in present)
-        codes = numbering[codes]
-    else:
-        distinct, inverse = np.unique(values & np.uint64(live), return_inverse=True)
-        found = tuple(int(value) for value in distinct)
-        codes = inverse.astype(np.int64)
-    return codes if len(found) > 1 else None, found or (0,)
+def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
+    """Return places as bits of the lineage words that so many filters take.
+
+    >>> _words_of([1, 64], 65)
+    (2, 1)
+    """
+    words = [0] * -(-filters // WORD_BITS)
+    for place in places:
+        words[place // WORD_BITS] |= 1 << place % WORD_BITS
+    return tuple(words)
+
+
+def _passes(kind: Kind, places: tuple[int, ...]) -> bool:
+    """Tell whether the rows of a kind pass all filters at some places."""
+    return all(not wanted & ~answers for answers, wanted in zip(kind[1:], places, strict=True))
 
 
 def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, ...]]) -> SideLineage:
@@ -314,13 +391,3 @@ def _combine(one: RowClasses, other: RowClasses) -> RowClasses:
         pairs = [divmod(int(code), width) for code in present]
         return RowClasses(codes, tuple(one.masks[i] & other.masks[j] for i, j in pairs))
     return RowClasses(codes, tuple(x & y for x in one.masks for y in other.masks))
-
-
-def _distinct(classes: RowClasses) -> RowClasses:
-    """Number classes of the same queries as one."""
-    numbering: dict[int, int] = {}
-    numbers = [numbering.setdefault(mask, len(numbering)) for mask in classes.masks]
-    if classes.codes is None or len(numbering) == len(numbers):
-        return classes
-    codes = np.array(numbers, dtype=np.int64)[classes.codes] if len(numbering) > 1 else None
-    return RowClasses(codes, tuple(numbering))

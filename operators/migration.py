@@ -15,6 +15,7 @@ whatever joins the rows rest in.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -103,9 +104,9 @@ def _passed_us(chain: Chain, side: str, watermarks: Mapping[str, int | None]) ->
 
 
 def _take_over(chain: Chain, side: str, held: Held) -> None:
+    starts_us = [state.w_start_us for state in chain.slices[side]]
     for start_us, segment in held:
-        index = max((i for i, s in enumerate(chain.slices[side]) if s.w_start_us <= start_us), default=0)
-        _place(chain, side, segment, index)
+        _place(chain, side, segment, max(0, bisect_right(starts_us, start_us) - 1))
 
 
 def _place(chain: Chain, side: str, segment: Segment, index: int) -> None:

@@ -84,9 +84,9 @@ class PairBuilder:
                 passing = pa.array(keep)
                 columns_a = {name: column.filter(passing) for name, column in columns_a.items()}
                 columns_b = {name: column.filter(passing) for name, column in columns_b.items()}
-        numbers = np.array([self.router.number(mask) for mask in sets], dtype=np.int64)
+        numbers = [self.router.number(mask) for mask in sets]
         arrays: list[pa.Array] = [
-            pa.array(numbers[codes]),
+            pa.array(np.array(numbers, dtype=np.int64)[codes]),
             timestamps(event_time),
             pa.array(a.pos()),
             pa.array(b.pos()),
@@ -94,11 +94,12 @@ class PairBuilder:
             *columns_b.values(),
         ]
         counts = np.bincount(codes, minlength=len(sets)).tolist()
-        routes = {self.router.number(mask): mask for mask, count in zip(sets, counts, strict=True) if count}
+        routes: dict[int, int] = {}
         totals: dict[int, int] = {}
-        for mask, count in zip(sets, counts, strict=True):
+        for number, mask, count in zip(numbers, sets, counts, strict=True):
             if count:
-                totals[self.router.number(mask)] = totals.get(self.router.number(mask), 0) + count
+                routes[number] = mask
+                totals[number] = totals.get(number, 0) + count
         return PairChunk(arrays, chosen, routes, totals)
 
     def _apply_residuals(

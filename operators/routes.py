@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import compress
 
 import numpy as np
 
@@ -17,17 +19,22 @@ from catalog.values.plan import FamilyPlan
 from operators.keys import Int64s
 from operators.lineage import RowClasses
 
+#: Turns binary digits into what ``compress`` takes.
+_TRUTH = bytes.maketrans(b"01", b"\0\1")
+
 #: Largest table of (distance, class, class) combinations that is indexed directly.
 MAX_DIRECT_COMBINATIONS = 1 << 20
 
 
+# A plan version numbers the queries anew, but most sets of ids were there in the one before.
+@lru_cache(maxsize=1 << 14)
 def route_number(query_ids: tuple[int, ...]) -> int:
     """Return the 63-bit number of a set of query ids (ascending).
 
     >>> route_number((1, 2)) == route_number((1, 2)) != route_number((1,))
     True
     """
-    text = ",".join(str(query_id) for query_id in query_ids).encode()
+    text = ",".join(map(str, query_ids)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
@@ -58,12 +65,8 @@ class Router:
         return ids
 
     def _queries_of(self, mask: int) -> tuple[int, ...]:
-        found = []
-        while mask:
-            lowest = mask & -mask
-            found.append(self.query_ids[lowest.bit_length() - 1])
-            mask ^= lowest
-        return tuple(sorted(found))
+        first_to_last = format(mask, "b").encode().translate(_TRUTH)[::-1]
+        return tuple(sorted(compress(self.query_ids, first_to_last)))
 
     def number(self, mask: int) -> int:
         """Return the route of a set of queries; 0 for the empty set."""

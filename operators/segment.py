@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +33,7 @@ import pyarrow.compute as pc
 from catalog.errors import InternalError
 from operators.keys import Bools, Int64s, Words
 from operators.row_codec import KEY, POS, TS, decode_rows, encode_rows
+from operators.row_kinds import RowKinds
 from operators.sort_kernel import sort_by_key, sort_by_key_and_position
 
 EPOCH = "_epoch"
@@ -67,9 +69,10 @@ class Segment:
         t_max: Largest event time (0 without rows).
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
+        columns: Names of the stream columns kept.
         id: Name in the state store; empty until it is stored.
         stored_bytes: Length of the stored form, of a cut its share; 0 until it is stored.
-        alike: What ``operators.lineage`` found out last about the rows' lineage words, by word.
+        alike: Which rows answer filters alike, as far as anybody asked.
     """
 
     rows: pa.RecordBatch
@@ -77,7 +80,7 @@ class Segment:
     filters: tuple[int, ...]
     id: str = ""
     stored_bytes: int = 0
-    alike: dict[int, tuple[int, Int64s | None, tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    alike: RowKinds = field(default_factory=RowKinds, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
     pos: Int64s = field(init=False)
@@ -85,6 +88,7 @@ class Segment:
     t_max: int = field(init=False)
     epoch_min: int = field(init=False)
     epoch_max: int = field(init=False)
+    columns: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -95,16 +99,12 @@ class Segment:
         put(self, "t_min", int(self.ts.min()) if some else 0)
         put(self, "t_max", int(self.ts.max()) if some else 0)
         epochs = self.epochs() if self.epoch is None and some else None
+        put(self, "columns", _columns(tuple(self.rows.schema.names)))
         put(self, "epoch_min", int(epochs.min()) if epochs is not None else self.epoch or 0)
         put(self, "epoch_max", int(epochs.max()) if epochs is not None else self.epoch or 0)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """Names of the stream columns kept."""
-        return frozenset(n[len(COLUMN) :] for n in self.rows.schema.names if n.startswith(COLUMN))
 
     @property
     def known_bits(self) -> frozenset[int]:
@@ -281,6 +281,12 @@ def mergeable(one: Segment, other: Segment, live: Collection[int] | None = None)
     if one.filters == other.filters:
         return True
     return not any(live is None or bit in live for bit in one.known_bits ^ other.known_bits)
+
+
+# Segments have few sets of columns; each is one object, whose hash is computed once.
+@lru_cache(maxsize=1 << 10)
+def _columns(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name[len(COLUMN) :] for name in names if name.startswith(COLUMN))
 
 
 def lineage_words(rows: int, passes: Sequence[Bools]) -> list[Words]:

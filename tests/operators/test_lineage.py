@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from operators import lineage
+from operators import lineage, row_kinds
 from operators.entitlement import Term
 from operators.lineage import RowClasses, SideLineage, side_lineage
 from operators.segment import Segment, lineage_words
@@ -73,6 +74,101 @@ def test_very_many_classes_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> No
     assert sets_of(a_lineage([0, 64, 128]), segment) == [
         {n + 1 for n in range(3) if r >> n & 1} for r in range(8)
     ]
+
+
+def test_very_many_kinds_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_kinds, "MAX_COUNTED", 3)
+    monkeypatch.setattr(row_kinds, "DIRECT_BITS", 1)
+    answers = np.random.default_rng(2).random((70, 40)) < 0.5
+    segment = a_segment(
+        [(1, 0)] * 40,
+        bits={bit: answers[bit].tolist() for bit in range(70)},
+        epochs=[1 + row % 3 for row in range(40)],
+    )
+    side = a_lineage([0, 1, 69], since=[1, 2, 3])
+    assert sets_of(side, segment) == [
+        {n + 1 for n, bit in enumerate((0, 1, 69)) if answers[bit, row] and 1 + row % 3 > n}
+        for row in range(40)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_classes_say_of_every_row_what_the_definition_says(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filters, plan versions, held rows and kept columns at random, also asked again under other versions."""
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    if seed % 3 == 0:
+        monkeypatch.setattr(lineage, "MAX_KEPT", 2)
+    if seed % 4 == 0:
+        monkeypatch.setattr(lineage, "MAX_KINDS", 1)
+    segments = [_random_segment(rng) for _ in range(6)]
+    for _ in range(4):
+        side = _random_lineage(rng)
+        for segment in rng.choices(segments, k=8):
+            kept = frozenset(rng.sample("uv", rng.randint(0, 2)))
+            assert sets_of(side, segment, kept) == [
+                {q.id for n, q in enumerate(side.queries) if _serves(side, n, segment, row, kept)}
+                for row in range(len(segment))
+            ]
+
+
+def _random_segment(rng: random.Random) -> Segment:
+    rows = rng.choice((0, 1, 7, 30))
+    known = rng.sample(range(6), rng.randint(0, 6))
+    if rng.random() < 0.3:
+        known += range(100, 170)
+    return a_segment(
+        [(row, rng.randint(0, 40)) for row in range(rows)],
+        bits={bit: [rng.random() < 0.6 for _ in range(rows)] for bit in known},
+        epochs=[rng.randint(1, 6) for _ in range(rows)] if rng.random() < 0.5 else (),
+        epoch=rng.randint(1, 6),
+    )
+
+
+def _random_lineage(rng: random.Random) -> SideLineage:
+    count = rng.randint(1, 8)
+    some = [*range(7), 120]
+    held = {
+        query_id: tuple(
+            Term(
+                frozenset(rng.sample(some, rng.choice((0, 0, 1, 2)))),
+                rng.randint(0, 4),
+                rng.choice((-1, 10, 20, 20, 39, 60)),
+                frozenset(rng.sample("uv", rng.choice((0, 0, 1)))),
+            )
+            for _ in range(rng.randint(0, 3))
+        )
+        for query_id in range(1, count + 1)
+        if rng.random() < 0.6
+    }
+    bits = [rng.choice([None, *some]) for _ in range(count)]
+    side = a_lineage(bits, since=[rng.randint(1, 6) for _ in range(count)], terms=held)
+    columns = tuple(frozenset(rng.sample("uv", rng.choice((0, 0, 1)))) for _ in range(count))
+    return SideLineage(side.queries, side.bits, side.terms, columns)
+
+
+def _serves(side: SideLineage, number: int, segment: Segment, row: int, kept: frozenset[str]) -> bool:
+    """Tell whether a row may serve a query, word by word as the design has it (Activation)."""
+
+    def passes(bit: int) -> bool:
+        return bool(segment.has_bit(bit)[row])
+
+    query, bit, epoch = side.queries[number], side.bits[number], int(segment.epochs()[row])
+    if bit is not None and not passes(bit):
+        return False
+    if epoch >= query.since_version:
+        return True
+    if query.backfill != "state" or not side.columns[number] <= kept:
+        return False
+    return any(
+        epoch >= term.epoch_min
+        and segment.ts[row] >= term.t_min_us
+        and term.columns <= kept
+        and all(passes(bit) for bit in term.bits)
+        for term in side.terms[query.id]
+    )
 
 
 def test_a_filter_unknown_to_the_rows_is_not_passed() -> None:

@@ -1,0 +1,113 @@
+"""Kinds of rows: rows of a segment that answer all filters alike and came under the same plan version.
+
+    epoch  _l0          kinds, with live places 0b11         codes
+      7    0b101        ((7, 0b01), (7, 0b11), (8, 0b01))      0
+      7    0b111                                               1
+      7    0b001                                               0
+      8    0b101                                               2
+
+What a row may serve follows from its kind, its event time and the plan. So a new plan version decides on a
+few kinds, and what is known of each row stays as it is: which rows are alike does not depend on the queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from operators.keys import Int64s, Words
+
+if TYPE_CHECKING:
+    from operators.segment import Segment
+
+#: Plan version of a row, then its values in the live places of each lineage word.
+Kind = tuple[int, ...]
+
+#: Lineage words whose live bits span at most so many bits are classified by table look-up, not by sorting.
+DIRECT_BITS = 16
+#: Largest number of combinations that are counted in a table; more are sorted.
+MAX_COUNTED = 1 << 16
+
+
+@dataclass(slots=True, eq=False)
+class RowKinds:
+    """What was found out last about which rows of a segment are alike.
+
+    Attributes:
+        lives: Live places of each lineage word; None before the first look.
+        codes: int64[n], kind of each row; None when all rows are of the same.
+        kinds: The kinds that occur; one of version 0 without rows.
+    """
+
+    lives: tuple[int, ...] | None = None
+    codes: Int64s | None = None
+    kinds: tuple[Kind, ...] = ()
+
+
+def kinds_of(segment: Segment, lives: tuple[int, ...]) -> RowKinds:
+    """Return the kinds of a segment's rows, told apart by the live places at least.
+
+    Args:
+        segment: Its rows; what is found is kept with it.
+        lives: Live places of each lineage word, as bits.
+    """
+    known = segment.alike
+    if known.lives is not None and not any(
+        live & ~before for live, before in zip(lives, known.lives, strict=True)
+    ):
+        return known
+    codes, kinds = _epochs(segment)
+    for number, live in enumerate(lives):
+        more, values = _alike(segment.lineage_word(number), live) if live else (None, (0,))
+        codes, kinds = _combined(codes, kinds, more, values)
+    known.lives, known.codes, known.kinds = lives, codes, kinds
+    return known
+
+
+def _epochs(segment: Segment) -> tuple[Int64s | None, tuple[Kind, ...]]:
+    """Tell rows apart by the plan versions under which they were processed, ascending."""
+    if segment.epoch is not None:
+        return None, ((segment.epoch,),)
+    distinct, inverse = np.unique(segment.epochs(), return_inverse=True)
+    codes = inverse.astype(np.int64) if len(distinct) > 1 else None
+    return codes, tuple((epoch,) for epoch in distinct.tolist()) or ((0,),)
+
+
+def _alike(values: Words, live: int) -> tuple[Int64s | None, tuple[int, ...]]:
+    """Number the values that rows have in the live places of a word; no codes if it is one value."""
+    shift = (live & -live).bit_length() - 1
+    if live >> shift < 1 << DIRECT_BITS:
+        codes = ((values & np.uint64(live)) >> np.uint64(shift)).astype(np.int64)
+        codes, present = _renumbered(codes, live >> shift)
+        found = tuple(value << shift for value in present.tolist())
+    else:
+        distinct, inverse = np.unique(values & np.uint64(live), return_inverse=True)
+        found = tuple(distinct.tolist())
+        codes = inverse.astype(np.int64)
+    return codes if len(found) > 1 else None, found or (0,)
+
+
+def _combined(
+    codes: Int64s | None, kinds: tuple[Kind, ...], more: Int64s | None, values: tuple[int, ...]
+) -> tuple[Int64s | None, tuple[Kind, ...]]:
+    """Tell the rows of each kind apart by one more word."""
+    if more is None:
+        return codes, tuple((*kind, values[0]) for kind in kinds)
+    if codes is None:
+        return more, tuple((*kinds[0], value) for value in values)
+    width = len(values)
+    codes, present = _renumbered(codes * width + more, len(kinds) * width - 1)
+    return codes, tuple((*kinds[pair // width], values[pair % width]) for pair in present.tolist())
+
+
+def _renumbered(codes: Int64s, largest: int) -> tuple[Int64s, Int64s]:
+    """Number the codes that occur, ascending, and return them; ``largest`` bounds them."""
+    if largest >= MAX_COUNTED:
+        present, inverse = np.unique(codes, return_inverse=True)
+        return inverse.astype(np.int64), present
+    present = np.flatnonzero(np.bincount(codes, minlength=1))
+    numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
+    numbering[present] = np.arange(len(present))
+    return numbering[codes], present
