@@ -19,7 +19,7 @@ from catalog.part import StorePart, did_you_mean, next_id
 from catalog.values.query import Query
 from catalog.values.query_record import LeftBy, QueryRecord
 
-#: Decoded queries kept per process.
+#: Decoded queries, and records of queries, kept per process.
 QUERIES_KEPT = 8192
 
 _q = tables.queries.c
@@ -312,19 +312,34 @@ class QueryStore(StorePart):
 
 def _record(row: Row[*tuple[Any, ...]]) -> QueryRecord:
     """Record of a row of ``_ALL``."""
+    return _record_of(*row)
+
+
+# A change of queries reads all of them, of which few have changed.
+@lru_cache(maxsize=QUERIES_KEPT)
+def _record_of(
+    document: str,
+    added_version: int,
+    removed_version: int | None,
+    created_at_us: int,
+    removed_at_us: int | None,
+    series: int,
+    left_by: LeftBy | None,
+    missing: str,
+) -> QueryRecord:
     return QueryRecord(
-        query=_query(row.document),
-        added_version=row.added_version,
-        removed_version=row.removed_version,
-        created_at_us=row.created_at_us,
-        removed_at_us=row.removed_at_us,
-        series=row.series,
-        left_by=row.left_by,
-        missing=tuple(json.loads(row.missing)) if row.missing != "[]" else (),
+        query=_query(document),
+        added_version=added_version,
+        removed_version=removed_version,
+        created_at_us=created_at_us,
+        removed_at_us=removed_at_us,
+        series=series,
+        left_by=left_by,
+        missing=tuple(json.loads(missing)),
     )
 
 
 @lru_cache(maxsize=QUERIES_KEPT)
 def _query(document: str) -> Query:
-    """Query of its document, which never changes: a change of queries reads all of them."""
+    """Query of its document, which never changes, also when the query leaves."""
     return decode(Query, document)

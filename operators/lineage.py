@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -356,14 +357,18 @@ def _passes(kind: Kind, places: tuple[int, ...]) -> bool:
 def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, ...]]) -> SideLineage:
     """Compile the lineage of side ``a`` or ``b`` of a family."""
     first = side == "a"
-    # Queries need the same few columns.
-    sets = {columns: frozenset(columns) for q in family.queries for columns in (q.columns_a, q.columns_b)}
     return SideLineage(
         queries=family.queries,
         bits=tuple(q.filter_a if first else q.filter_b for q in family.queries),
         terms=terms,
-        columns=tuple(sets[q.columns_a if first else q.columns_b] for q in family.queries),
+        columns=tuple(_column_set(q.columns_a if first else q.columns_b) for q in family.queries),
     )
+
+
+# Queries need the same few columns.
+@lru_cache(maxsize=1 << 10)
+def _column_set(columns: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(columns)
 
 
 def query_set(numbers: Sequence[int]) -> int:

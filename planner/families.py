@@ -11,6 +11,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
@@ -54,6 +55,8 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
     return {family: tuple(grouped[family]) for family in sorted(grouped)}
 
 
+# Every change of queries asks it of all queries, which are of few families.
+@lru_cache(maxsize=1 << 10)
 def family_id(stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...]) -> str:
     """Return the id of a family, the same in every version and process.
 

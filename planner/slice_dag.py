@@ -6,43 +6,20 @@
 
 Nodes are the distinct window lengths of the side (µs) and 0; edge e_ij is the sliced join [w_i, w_j), merged
 if it spans more than one boundary. Every path v_0 -> v_N is a chain that answers all queries: Mem-Opt is the
-one of all single steps, CPU-Opt the shortest one once edges carry their cost.
+one of all single steps, CPU-Opt the shortest one once edges carry their cost (``planner.strategies.cpu_opt``
+builds that graph).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import networkx as nx
 import numpy as np
 
 from catalog.values.plan import PlannedQuery, Slice
 from planner.families import SideName, side_filter, side_window_us
 from planner.filters import NOTHING_IMPLIED, Weaker, keep_bits
-
-
-def slice_dag(windows_us: Iterable[int], *, longest: int | None = None) -> nx.DiGraph[int]:
-    """Build the DAG of possible slices over the distinct windows of one side.
-
-    Args:
-        windows_us: Windows of the queries on this side, µs, in any order, repeated or not.
-        longest: Boundaries that one slice may span; None for any number. With N boundaries the full graph
-            has N (N + 1) / 2 edges, ``longest=1`` has N.
-
-    Returns:
-        Nodes are boundaries in µs, ascending from 0; edges point from a slice's start to its end.
-
-    >>> sorted(slice_dag([30, 10]).edges)
-    [(0, 10), (0, 30), (10, 30)]
-    """
-    boundaries = [0, *sorted(set(windows_us))]
-    dag: nx.DiGraph[int] = nx.DiGraph()
-    dag.add_nodes_from(boundaries)
-    for i, start in enumerate(boundaries):
-        stop = len(boundaries) if longest is None else i + longest + 1
-        dag.add_edges_from((start, end) for end in boundaries[i + 1 : stop])
-    return dag
 
 
 def chain_of_path(

@@ -279,9 +279,10 @@ def apply_changes(
     resolver.refresh()
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
-    running = [*(r.query for r in store.queries()), *drafts]
-    keys = versions.objective.weighs_keys(store.latest_plan(), running)
+    # Queries that run already are of families that have been weighed.
+    keys = versions.objective.weighs_keys(store.latest_plan(), drafts)
     if keys or versions.objective.weighs_costs():
+        running = [*(r.query for r in store.queries()), *drafts]
         # Sampling reads files: what it finds is kept, so that it does not hold up others below.
         versions.statistician.profile(running, keys=keys)
     with store.transaction():

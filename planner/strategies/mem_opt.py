@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import networkx as nx
-
 from catalog.values.plan import JoinPlan, Slice
 from planner.costs.cost import CostModel
 from planner.families import Family, SideName, side_window_us
 from planner.filters import weaker_filters
 from planner.rates import FamilyRates
-from planner.slice_dag import chain_of_path, slice_dag
+from planner.slice_dag import chain_of_path
 from planner.strategies.shared_join import shared_join
 
 
@@ -34,7 +32,6 @@ def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
 
 
 def _chain(family: Family, side: SideName) -> tuple[Slice, ...]:
-    dag = slice_dag((side_window_us(q, side) for q in family.queries), longest=1)
-    # With single steps only, the DAG is one path: the topological order is the chain.
-    path = list(nx.topological_sort(dag))
+    # Of the slice DAG the single steps alone, which are one path.
+    path = [0, *sorted({side_window_us(q, side) for q in family.queries})]
     return chain_of_path(path, family.queries, side, weaker_filters(family, side))
