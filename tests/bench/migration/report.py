@@ -162,7 +162,10 @@ def _carried_table(found: Sequence[Carried], unit: str, factor: float) -> str:
 def _throughput(found: list[Stretch]) -> str:
     lost = loss(found)
     verdict = "within" if lost <= LOSS_TARGET else "**not** within"
-    header = ("stretch", "s", "rows/s", "batches", "batch s", "changes", "per min", "versions", "request ms")
+    header = (
+        *("stretch", "s", "rows/s", "batches", "batch s", "changes", "per min", "versions", "request ms"),
+        *("service MB", "workers MB"),
+    )
     rows = [
         (
             s.kind,
@@ -174,14 +177,16 @@ def _throughput(found: list[Stretch]) -> str:
             f"{60 * s.changes / s.seconds:.0f}",
             s.versions,
             f"{s.median_request_s * 1e3:,.0f}",
+            *(f"{size / 1e6:,.0f}" for size in (s.service_bytes, s.workers_bytes)),
         )
         for s in found
     ]
     return f"""## Throughput under {CHANGES_PER_MIN} changes per minute
 
-One service, four stretches of equal length; every change is an HTTP request and a plan version of its own,
-and 20 of the queries come and go. Changes cost **{lost:.1%} of the throughput at rest** (wanted: at most
-{LOSS_TARGET:.0%}): {verdict} the bound.
+One service, four stretches of equal length after a warm-up; every change is an HTTP request and a plan
+version of its own, and 20 of the queries come and go. Changes cost **{lost:.1%} of the throughput at rest**
+(wanted: at most {LOSS_TARGET:.0%}): {verdict} the bound. Memory is what belongs to the processes alone at
+the end of a stretch: of the service, and of Spark's Python processes together.
 
 {_table(header, rows)}"""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from catalog.store import Store
 from planner.build_plan import build_plan
@@ -36,6 +38,17 @@ class LoadedService:
         """The newest committed batch, -1 before the first."""
         last = self.store.last_manifest()
         return -1 if last is None else last.batch
+
+    def private_bytes(self) -> tuple[int, int]:
+        """Return the memory that is nobody else's: of the service, of the job's other Python processes."""
+        service = psutil.Process(self.service.process.pid)
+        others = 0
+        for process in service.children(recursive=True):
+            # A worker may end at any moment, which is no news.
+            with suppress(psutil.NoSuchProcess):
+                if "java" not in process.name():
+                    others += process.memory_full_info().uss
+        return service.memory_full_info().uss, others
 
     def add(self, name: str, cql: str, backfill: str = "none") -> int:
         """Add a query without waiting; return the plan version in which it is active."""

@@ -66,7 +66,7 @@ def test_changes_are_counted_in_a_running_service(tmp_path: Path) -> None:
     assert [a.kind for a in activated] == ["add", "remove", "add, backfill state", "remove", "add", "remove"]
     assert all(a.batches >= 1 for a in activated)
     assert tuple(s.kind for s in stretches) == ORDER
-    assert all(s.rows > 0 for s in stretches)
+    assert all(s.rows > 0 and s.service_bytes > 0 and s.workers_bytes > 0 for s in stretches)
     assert all((s.changes > 0) == (s.kind == "changes") for s in stretches)
     going = [q for q in running if q["name"].startswith("going")]
     assert abs(len(going) - STANDING) <= 1
@@ -93,6 +93,8 @@ def test_the_report_is_written_of_all_parts(tmp_path: Path) -> None:
                 "median_batch_s": 0.9,
                 "median_request_s": 0.02,
                 "late_s": 0.0,
+                "service_bytes": 200_000_000,
+                "workers_bytes": 1_300_000_000,
             }
             for kind in ORDER
         ],
@@ -102,6 +104,7 @@ def test_the_report_is_written_of_all_parts(tmp_path: Path) -> None:
     text = write_report(tmp_path, measured)
     assert "**2 of 3 were\nactive within 2 batches.**" in text
     assert "**10.0% of the throughput at rest**" in text
+    assert "| 20 | 200 | 1,300 |" in text
     assert all(f"| {kind} |" in text for kind in kinds())
     assert {p.name for p in tmp_path.iterdir()} == {
         "migration.md",
