@@ -3,7 +3,13 @@
     manifest   watermarks, next batch, held terms, and for every slice of every join the ids of its segments
                (JSON, small)
     plan       the plan in force (JSON; written only when it changes)
-    segments   stored id -> bytes (see ``operators.segment``), never rewritten; slices may hold cuts of them
+    segments   stored id -> bytes (see ``operators.segment``), never rewritten; slices may hold views of them
+               (``operators.view_names``), and the patches of views stand among them (``operators.patch``)
+
+Rows that a migration hands to other joins, or whose lineage it adds to, are mostly stored already: they
+become views, and what they need besides is one patch for the whole bucket, where writing them again would
+take longer than the rest of the batch. Other batches write what they make: of a segment that moves on
+filtered nothing stays behind.
 
 Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
 batch writes the same ids again.
@@ -12,6 +18,7 @@ batch writes the same ids again.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +31,22 @@ from operators.compiled_family import CompiledFamily
 from operators.entitlement import Term
 from operators.family_joins import FamilyJoins
 from operators.layout import SIDES
-from operators.segment import Segment, stored_id
+from operators.patch import PatchWriter
+from operators.segment import Origin, Segment
+from operators.sliced_join import SliceState
+from operators.view_names import part_name, patched_name, steps, stored_id, stored_ids
 from operators.watermark import Watermark
 
 #: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
-#: bits where the numbers of the filters said, and terms had no end.
-FORMAT = 3
+#: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts.
+FORMAT = 4
+#: Formats that can be read: what 3 says means the same in 4.
+READABLE = (3, 4)
+
+#: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
+MOST_STEPS = 4
+#: Rows are written anew if more rows than so many would stay stored for each one that is needed.
+MOST_ROWS_PER_NEEDED = 2
 
 
 class UnknownStateFormat(InternalError):
@@ -53,30 +70,99 @@ class SegmentIds:
             serial += 1
 
 
-def store_segments(bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, Segment], None]) -> set[str]:
-    """Name and write the segments that are not stored yet.
+#: Where a segment stands: joins, slice and its number there.
+Place = tuple[FamilyJoins, SliceState, int]
+
+
+def store_segments(
+    bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, Segment | None], None]
+) -> set[str]:
+    """Name the segments that are not stored yet, and write what of them is not.
 
     Args:
         bucket: Its joins' segments are replaced by their stored form.
         ids: Names to give, in a set order of families, joins, sides and slices.
-        put: Called with id, bytes and segment of every new one.
+        put: Called with id, bytes and segment of every new one, and without a segment for a patch.
 
     Returns:
-        Stored ids of all segments that the bucket holds now.
+        Stored ids of all values that the bucket's segments are made of now.
     """
     names = iter(ids)
+    worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
     held: set[str] = set()
+    views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
+    for place in _places(bucket):
+        joins, state, index = place
+        segment = state.segments[index]
+        origin = segment.origin
+        if origin is not None and _viewable(segment, origin, worth_viewing):
+            # Joins whose queries ask for the same rows of it have them in common.
+            views.setdefault(id(segment), (segment, origin, []))[2].append(place)
+            continue
+        if not segment.id:
+            data = segment.encode()
+            segment = segment.stored_as(next(names), len(data))
+            joins.replace(state, index, segment)
+            put(segment.id, data, segment)
+        held.update(stored for stored, _ in segment.values)
+    if views:
+        patch_id, writer = next(names), PatchWriter()
+        named = {
+            number: _view_name(segment, origin, patch_id, writer)
+            for number, (segment, origin, _) in views.items()
+        }
+        data = writer.encode()
+        put(patch_id, data, None)
+        for number, (segment, _, places) in views.items():
+            stored = segment.stored_as_view(named[number], (patch_id, len(data)))
+            held.update(value for value, _ in stored.values)
+            for joins, state, index in places:
+                joins.replace(state, index, stored)
+    return held
+
+
+def _places(bucket: Bucket) -> Iterator[Place]:
     for family_id in sorted(bucket.families):
         joins = bucket.families[family_id]
         for _, _, _, state in joins.slices():
-            for index, segment in enumerate(state.segments):
-                if not segment.id:
-                    data = segment.encode()
-                    stored = segment.stored_as(next(names), len(data))
-                    joins.replace(state, index, stored)
-                    put(stored.id, data, stored)
-                held.add(stored_id(state.segments[index].id))
-    return held
+            for index in range(len(state.segments)):
+                yield joins, state, index
+
+
+def _worth_viewing(bucket: Bucket) -> frozenset[str]:
+    """Return the ids of stored segments that new views may be made of: enough of their rows are needed."""
+    needed: Counter[str] = Counter()
+    whole: dict[str, int] = {}
+    seen: dict[int, Segment] = {}
+    for _, state, index in _places(bucket):
+        segment = state.segments[index]
+        source = segment if segment.id else segment.origin.segment if segment.origin is not None else None
+        if source is None or id(segment) in seen:
+            continue
+        seen[id(segment)] = segment
+        base = stored_id(source.id)
+        whole[base] = source.stored_rows
+        needed[base] += len(segment)
+    return frozenset(base for base, rows in whole.items() if rows <= MOST_ROWS_PER_NEEDED * needed[base])
+
+
+def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -> bool:
+    """Tell whether a segment is to be stored as a view of its origin."""
+    name = origin.segment.id
+    if stored_id(name) not in worth_viewing or len(steps(name)) >= MOST_STEPS:
+        return False
+    return bool(segment.filters) or not origin.relabelled
+
+
+def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWriter) -> str:
+    """Name a segment as a view of its origin; what it needs besides becomes part of a patch."""
+    kept = lineage = None
+    if origin.index is not None:
+        kept = part_name(patch_id, writer.keep(origin.index, len(origin.segment)))
+    if origin.relabelled:
+        words = [segment.lineage_word(number) for number in range(segment.words)]
+        lineage = part_name(patch_id, writer.relabel(segment.filters, words))
+    return patched_name(origin.segment.id, kept, lineage)
 
 
 def encode_manifest(bucket: Bucket) -> bytes:
@@ -131,15 +217,16 @@ def stored_plan_version(manifest: bytes) -> int:
 
 
 def segment_ids(manifest: bytes) -> set[str]:
-    """Return the stored ids of all segments that a manifest names."""
+    """Return the stored ids of all values that the segments named by a manifest are made of."""
     families = _document(manifest)["families"]
     return {
-        stored_id(segment_id)
+        stored
         for joins in families.values()
         for sides in joins.values()
         for slices in sides.values()
         for ids in slices
         for segment_id in ids
+        for stored in stored_ids(segment_id)
     }
 
 
@@ -200,7 +287,7 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] != FORMAT:
+    if document["format"] not in READABLE:
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

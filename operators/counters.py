@@ -6,13 +6,14 @@ counts rows per filter as it evaluates them, and keys are counted on rows that a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from catalog.values.batch import KeyCounters, SliceCounters
 from operators.family_joins import FamilyJoins
 from operators.keys import Bools, Int64s
+from operators.segment import Segment
 
 
 def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounters]:
@@ -22,6 +23,7 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
         families: Joins per family id, as a bucket has them.
     """
     for family_id, joins in families.items():
+        rows_of = _rows_of_values(joins)
         for join_id, side, index, state in joins.slices():
             counts = state.counts
             yield SliceCounters(
@@ -29,7 +31,7 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
                 side=side,
                 slice=index + 1,
                 rows=state.rows,
-                bytes=sum(segment.stored_bytes for segment in state.segments),
+                bytes=_bytes(state.segments, rows_of),
                 segments=len(state.segments),
                 touched=counts.touched,
                 males=counts.males,
@@ -41,6 +43,25 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
                 candidates=counts.candidates,
                 join=join_id,
             )
+
+
+def _rows_of_values(joins: FamilyJoins) -> Mapping[str, int]:
+    """Return the rows of all segments that are made of each stored value."""
+    rows: dict[str, int] = {}
+    for segment in joins.segments():
+        for stored, _ in segment.values:
+            rows[stored] = rows.get(stored, 0) + len(segment)
+    return rows
+
+
+def _bytes(segments: Iterable[Segment], rows_of: Mapping[str, int]) -> int:
+    """Return the share of segments in the stored values that they are made of: all shares are all bytes."""
+    shares = (
+        length * len(segment) / max(rows_of[stored], 1)
+        for segment in segments
+        for stored, length in segment.values
+    )
+    return round(sum(shares))
 
 
 def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> KeyCounters:

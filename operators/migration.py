@@ -42,6 +42,8 @@ _BITS_PER_ROW = 16
 Held = list[tuple[int, Segment]]
 #: Per side the lineage bits that mark held rows, with the terms that hold them (``entitlement.settled``).
 Marks = dict[str, dict[int, tuple[Term, ...]]]
+#: Rows taken out of segments (by identity), for the row classes that are wanted, after an event time.
+Taken = dict[tuple[int, tuple[bool, ...], int | None], Segment | None]
 _NO_MARKS: Mapping[str, Mapping[int, Sequence[Term]]] = MappingProxyType({})
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({})
 
@@ -69,6 +71,7 @@ def migrated(
     for side in SIDES:
         held = _held(former, family, side, activated, marks.get(side, {}))
         pool: list[Segment] | None = None
+        taken: Taken = {}
         for chain in following.chains.values():
             source = _continued(former, chain.join.plan, len(following.chains), activated)
             if source is not None:
@@ -80,10 +83,30 @@ def migrated(
             for segment in pool:
                 # What all windows of the join have passed would be purged before it meets anybody.
                 if passed_us is None or segment.t_max > passed_us:
-                    admitted = chain.admitted(side, segment, after_us=passed_us)
+                    admitted = _admitted(chain, side, segment, passed_us, taken)
                     if admitted is not None:
                         chain.slices[side][0].segments.append(admitted)
     return following
+
+
+def _admitted(
+    chain: Chain, side: str, segment: Segment, passed_us: int | None, taken: Taken
+) -> Segment | None:
+    """Return the rows that come to a join, the same segment to all joins that want the same rows.
+
+    Each row is in the state of every join that it comes to; but their queries have few distinct filters, and
+    rows are gathered, and stored (``bucket_state.store_segments``), once for each of these.
+    """
+    admission = chain.join.admission
+    if admission is None:
+        return chain.admitted(side, segment, after_us=passed_us)
+    masks = chain.classes.of(side, segment).masks
+    wanted = tuple(m & admission[side].one_of != 0 and m & admission[side].none_of == 0 for m in masks)
+    after_us = passed_us if passed_us is not None and segment.t_min <= passed_us else None
+    key = (id(segment), wanted, after_us)
+    if key not in taken:
+        taken[key] = chain.admitted(side, segment, after_us=passed_us)
+    return taken[key]
 
 
 def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: frozenset[int]) -> str | None:
@@ -186,7 +209,9 @@ def _held(
             before[id(segment)] = segment
             starts_us[id(segment)] = min(state.w_start_us, starts_us.get(id(segment), state.w_start_us))
     layout, live = family.layouts[side], family.lineages[side].live
-    marked = [_with_marks(segment, layout.kept(segment), marks) for segment in before.values()]
+    marked = list(before.values())
+    if marks:
+        marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
     # What is written anew anyhow forgets what only departed queries asked, or rows that stay for ever would
     # gather the filters of all who ever came.
     known = {
@@ -236,18 +261,19 @@ def _with_new_filters(
     layout = family.layouts[side]
     lacking: dict[tuple[int, ...], list[int]] = {}
     for number, (segment, start_us) in enumerate(zip(segments, starts_us, strict=True)):
-        kept = layout.kept(segment)
         missing = [
             bit
             for bit, window_us in wanted.items()
-            if start_us < window_us and bit not in segment.known_bits and set(filters[bit].columns) <= kept
+            if start_us < window_us
+            and bit not in segment.filters
+            and layout.kept(segment).issuperset(filters[bit].columns)
         ]
         if missing:
             lacking.setdefault(tuple(missing), []).append(number)
     result = list(segments)
     for lacked, numbers in lacking.items():
-        # The event time is there for filters that read no column: the table must have the rows.
-        names = {layout.event_time}.union(*(filters[b].columns for b in lacked))
+        # Filters that read no column get one besides: the table must have the rows.
+        names = {name for bit in lacked for name in filters[bit].columns} or {layout.event_time}
         parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
         table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
         answers = evaluate_filters(table, [filters[b].sql for b in lacked])

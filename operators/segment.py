@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
@@ -35,14 +35,13 @@ from operators.keys import Bools, Int64s, Words
 from operators.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.row_kinds import RowKinds
 from operators.sort_kernel import sort_by_key, sort_by_key_and_position
+from operators.view_names import cut_name, stored_ids
 
 EPOCH = "_epoch"
 LINEAGE = "_l"
 #: Places in a lineage word.
 WORD_BITS = 64
 COLUMN = "c."
-#: Stands between a stored id and the time bounds of a cut.
-CUT = "@"
 #: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 keys, times and
 #: positions were 64 bits wide.
 FORMAT = 3
@@ -52,6 +51,25 @@ class CorruptSegment(InternalError):
     """Stored bytes are not a segment of a known format."""
 
     code = "corrupt-segment"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Where the rows of a segment that is not stored come from.
+
+    Attributes:
+        segment: A stored segment or a view.
+        index: int64[n], ascending, which rows of it; None for all of them.
+        relabelled: Whether their lineage is another one now; all else is as it was.
+    """
+
+    segment: Segment
+    index: Int64s | None
+    relabelled: bool
+
+    def picked(self, index: Int64s) -> Origin:
+        """Return where those rows come from that a segment of this origin has at an index."""
+        return Origin(self.segment, index if self.index is None else self.index[index], self.relabelled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,9 +87,10 @@ class Segment:
         t_max: Largest event time (0 without rows).
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
-        columns: Names of the stream columns kept.
-        id: Name in the state store; empty until it is stored.
-        stored_bytes: Length of the stored form, of a cut its share; 0 until it is stored.
+        id: Name in the state store (``operators.view_names``); empty until it is stored.
+        values: Stored id and length of every stored value that it is made of, its rows' first.
+        stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
+        origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.
         alike: Which rows answer filters alike, as far as anybody asked.
     """
 
@@ -79,7 +98,9 @@ class Segment:
     epoch: int | None
     filters: tuple[int, ...]
     id: str = ""
-    stored_bytes: int = 0
+    values: tuple[tuple[str, int], ...] = ()
+    stored_rows: int = 0
+    origin: Origin | None = None
     alike: RowKinds = field(default_factory=RowKinds, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
@@ -110,6 +131,16 @@ class Segment:
     def known_bits(self) -> frozenset[int]:
         """Lineage bits evaluated on these rows: a missing one must not be taken for a failed one."""
         return frozenset(self.filters)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Length of the stored rows, of a view its share; 0 until it is stored."""
+        return round(self.values[0][1] * len(self) / max(self.stored_rows, 1)) if self.values else 0
+
+    @property
+    def words(self) -> int:
+        """Number of lineage words."""
+        return _words(len(self.filters))
 
     def epochs(self) -> Int64s:
         """Return the plan version of every row, int64[n]."""
@@ -143,22 +174,19 @@ class Segment:
     def cut(self, t_start: int, t_end: int) -> Segment:
         """Return the rows with ``t_start <= T < t_end``.
 
-        The cut of a stored segment is a view of it, named ``<stored id>@<t_start>:<t_end>``: a split at a
-        slice boundary writes nothing, and the stored bytes go when the last view of them has gone.
+        The cut of a stored segment is a view of it: a split at a slice boundary writes nothing, and the
+        stored bytes go when the last view of them has gone.
         """
         part = self.filter((self.ts >= t_start) & (self.ts < t_end))
-        if not self.id:
-            return part
-        base, _, bounds = self.id.partition(CUT)
-        if bounds:
-            former = [int(bound) for bound in bounds.split(":")]
-            t_start, t_end = max(t_start, former[0]), min(t_end, former[1])
-        share = len(part) / max(len(self), 1)
-        return part.stored_as(f"{base}{CUT}{t_start}:{t_end}", round(self.stored_bytes * share))
+        return part.stored_as_view(cut_name(self.id, t_start, t_end)) if self.id else part
 
     def take(self, index: Int64s) -> Segment:
         """Return the rows at an ascending index, as a segment not stored yet."""
-        return Segment(self.rows.take(pa.array(index)), self.epoch, self.filters)
+        rows = self.rows.take(pa.array(index))
+        if self.id:
+            return Segment(rows, self.epoch, self.filters, origin=Origin(self, index, False))
+        origin = None if self.origin is None else self.origin.picked(index)
+        return Segment(rows, self.epoch, self.filters, origin=origin)
 
     def with_bit(self, bit: int, passes: Bools) -> Segment:
         """Return the same rows with one more filter evaluated, in the next place."""
@@ -166,7 +194,7 @@ class Segment:
         words = [self.lineage_word(word) for word in range(number)]
         added = passes.astype(np.uint64) << np.uint64(place)
         words.append(self.lineage_word(number) | added if place else added)
-        return self._with_words((*self.filters, bit), words)
+        return self.with_lineage((*self.filters, bit), words)
 
     def knowing(self, bits: Collection[int]) -> Segment:
         """Return the same rows with what they know of other filters forgotten."""
@@ -192,18 +220,51 @@ class Segment:
         for (from_word, to_word, by), mask in moves.items():
             moved = self.lineage_word(from_word) & np.uint64(mask)
             words[to_word] |= moved << np.uint64(by) if by >= 0 else moved >> np.uint64(-by)
-        return self._with_words(filters, words)
+        return self.with_lineage(filters, words)
 
-    def _with_words(self, filters: tuple[int, ...], words: Sequence[Words]) -> Segment:
+    def with_lineage(self, filters: tuple[int, ...], words: Sequence[Words]) -> Segment:
+        """Return the same rows with these filters, by place, and these lineage words, uint64[n] each."""
         names = [name for name in self.rows.schema.names if not name.startswith(LINEAGE)]
         arrays = [self.rows.column(name) for name in names]
         names += [f"{LINEAGE}{number}" for number in range(len(words))]
         rows = pa.RecordBatch.from_arrays([*arrays, *(pa.array(word) for word in words)], names=names)
-        return Segment(rows, self.epoch, filters)
+        origin = self.origin
+        if self.id:
+            origin = Origin(self, None, True)
+        elif origin is not None:
+            origin = Origin(origin.segment, origin.index, True)
+        return self._with(
+            rows=rows, filters=filters, alike=RowKinds(), id="", values=(), stored_rows=0, origin=origin
+        )
 
     def stored_as(self, segment_id: str, stored_bytes: int) -> Segment:
-        """Return the same segment under its name in the state store."""
-        return replace(self, id=segment_id, stored_bytes=stored_bytes)
+        """Return the same segment under the name and with the length of a stored value of its own."""
+        values = ((segment_id, stored_bytes),)
+        return self._with(id=segment_id, values=values, stored_rows=len(self), origin=None)
+
+    def stored_as_view(self, segment_id: str, patch: tuple[str, int] | None = None) -> Segment:
+        """Return the same segment under the name of a view of its origin.
+
+        Args:
+            segment_id: The name.
+            patch: Stored id and length of the patch that it names besides what its origin is made of.
+        """
+        assert self.origin is not None, "only stored rows can be viewed"
+        lengths = dict(self.origin.segment.values)
+        if patch is not None:
+            lengths[patch[0]] = patch[1]
+        values = tuple((stored, lengths[stored]) for stored in stored_ids(segment_id))
+        return self._with(
+            id=segment_id, values=values, stored_rows=self.origin.segment.stored_rows, origin=None
+        )
+
+    def _with(self, **given: object) -> Segment:
+        """Return a segment with the same keys, times and versions that differs in the fields given."""
+        # Not made anew: finding the first and last times again would cost as much as a state write.
+        other = object.__new__(Segment)
+        for name in Segment.__slots__:
+            object.__setattr__(other, name, given[name] if name in given else getattr(self, name))
+        return other
 
     def encode(self) -> bytes:
         """Return the stored form: one Arrow IPC stream with format, epoch and filters as metadata."""
@@ -217,7 +278,7 @@ class Segment:
 
         Args:
             data: Bytes under the stored id.
-            segment_id: The segment's name; that of a cut gives the cut.
+            segment_id: Its stored id.
 
         Raises:
             CorruptSegment: If it is not a segment, or of an unknown format.
@@ -230,19 +291,8 @@ class Segment:
             raise CorruptSegment(f'segment "{segment_id}" cannot be read', detail=str(error)) from error
         if version != FORMAT:
             raise CorruptSegment(f'segment "{segment_id}" has format {version}, this version reads {FORMAT}')
-        base, _, bounds = segment_id.partition(CUT)
-        filters = tuple(facts["filters"])
-        stored = cls(rows.replace_schema_metadata(None), facts["epoch"], filters, base, len(data))
-        return stored if not bounds else stored.cut(*(int(bound) for bound in bounds.split(":")))
-
-
-def stored_id(segment_id: str) -> str:
-    """Return the id under which a segment's bytes are stored: its own, or that of what it is cut from.
-
-    >>> stored_id("c.0.7.1@100:200")
-    'c.0.7.1'
-    """
-    return segment_id.partition(CUT)[0]
+        segment = cls(rows.replace_schema_metadata(None), facts["epoch"], tuple(facts["filters"]))
+        return segment.stored_as(segment_id, len(data)) if segment_id else segment
 
 
 def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> Segment:

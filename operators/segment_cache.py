@@ -14,11 +14,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
 from operators.lineage import RowClasses
-from operators.segment import CorruptSegment, Segment, stored_id
+from operators.patch import Patch
+from operators.segment import CorruptSegment, Segment
+from operators.view_names import stored_ids
+from operators.views import opened
+
+Value = TypeVar("Value", Segment, Patch)
 
 
 @dataclass(slots=True, eq=False)
@@ -43,21 +49,38 @@ class SegmentCache:
     directory: Path | None = None
     _entries: OrderedDict[str, CachedSegment] = field(default_factory=OrderedDict)
     _bytes: int = 0
+    # What views of this batch were made of: many are of the same few values.
+    _whole: dict[str, Segment] = field(default_factory=dict)
+    _patches: dict[str, Patch] = field(default_factory=dict)
 
-    def get(self, segment_id: str, read: Callable[[], bytes]) -> CachedSegment:
-        """Return a segment: from memory, from the node's file, or from the state store.
+    def get(self, segment_id: str, read: Callable[[str], bytes]) -> CachedSegment:
+        """Return a segment: from memory, from the node's files, or from the state store.
 
         Args:
             segment_id: Its id.
-            read: Reads the bytes under its stored id.
+            read: Reads the bytes under a stored id.
         """
         entry = self._entries.get(segment_id)
         if entry is not None:
             self._entries.move_to_end(segment_id)
             return entry
-        segment = self._mapped(segment_id)
-        if segment is None:
-            segment = Segment.decode(read(), segment_id)
+
+        def whole(name: str) -> Segment:
+            cached = self._entries.get(name)
+            if cached is not None:
+                return cached.segment
+            if name not in self._whole:
+                self._whole[name] = self._read(name, read, Segment.decode)
+            return self._whole[name]
+
+        def patch(name: str) -> Patch:
+            if name not in self._patches:
+                self._patches[name] = self._read(name, read, Patch.decode)
+            return self._patches[name]
+
+        segment = opened(segment_id, whole, patch)
+        # What has an entry need not be kept twice.
+        self._whole.pop(segment_id, None)
         return self.put(segment)
 
     def keep(self, segment: Segment) -> CachedSegment:
@@ -80,7 +103,7 @@ class SegmentCache:
         return entry
 
     def publish(self, segment_id: str, data: bytes) -> None:
-        """Write a segment's bytes to the node's file, whole or not at all."""
+        """Write the bytes of a stored value to the node's file, whole or not at all."""
         if self.directory is None:
             return
         partial = self.directory / f".{segment_id}.{os.getpid()}"
@@ -94,22 +117,29 @@ class SegmentCache:
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.
-            held: Stored ids of those that it holds.
+            held: Stored ids of the values that it holds.
         """
-        for name in [n for n in self._entries if n.startswith(prefix) and stored_id(n) not in held]:
-            self._bytes -= self._entries.pop(name).segment.stored_bytes
+        self._whole.clear()
+        self._patches.clear()
+        for name in [n for n in self._entries if n.startswith(prefix)]:
+            if any(stored not in held for stored in stored_ids(name)):
+                self._bytes -= self._entries.pop(name).segment.stored_bytes
 
     def unpublish(self, segment_id: str) -> None:
-        """Remove the node's file of a stored segment that no slice holds any more."""
+        """Remove the node's file of a stored value that no slice needs any more."""
         if self.directory is not None:
             with contextlib.suppress(OSError):
                 (self.directory / segment_id).unlink()
 
-    def _mapped(self, segment_id: str) -> Segment | None:
-        if self.directory is None:
-            return None
-        try:
-            with pa.memory_map(str(self.directory / stored_id(segment_id))) as file:
-                return Segment.decode(file.read_buffer(), segment_id)
-        except (FileNotFoundError, pa.ArrowInvalid, CorruptSegment):
-            return None
+    def _read(
+        self, name: str, read: Callable[[str], bytes], decode: Callable[[bytes | pa.Buffer, str], Value]
+    ) -> Value:
+        """Return a stored value, mapped from the node's file if it is there and whole."""
+        if self.directory is not None:
+            # Whatever is wrong with the file, the state store has the bytes.
+            with (
+                contextlib.suppress(FileNotFoundError, pa.ArrowInvalid, CorruptSegment),
+                pa.memory_map(str(self.directory / name)) as file,
+            ):
+                return decode(file.read_buffer(), name)
+        return decode(read(name), name)

@@ -33,7 +33,7 @@ from operators.bucket_state import (
 from operators.compiled_family import CompiledFamily
 from operators.counters import slice_counters
 from operators.payload import Payload
-from operators.segment import Segment, stored_id
+from operators.segment import Segment
 from operators.segment_cache import SegmentCache
 from service.chain_state import ChainState, open_state
 from service.failpoints import reached
@@ -154,7 +154,7 @@ class ChainProcessor(StatefulProcessor):
         entries = {}
 
         def load(segment_id: str) -> Segment:
-            entry = worker.cache.get(segment_id, lambda: self._read_segment(segment_id))
+            entry = worker.cache.get(segment_id, self._read_stored)
             entries[segment_id] = entry
             return entry.segment
 
@@ -181,23 +181,24 @@ class ChainProcessor(StatefulProcessor):
         while len(worker.plans) > PLANS_KEPT:
             worker.plans.pop(next(iter(worker.plans)))
 
-    def _read_segment(self, segment_id: str) -> bytes:
-        stored = self._segments.getValue((stored_id(segment_id),))
+    def _read_stored(self, stored_id: str) -> bytes:
+        stored = self._segments.getValue((stored_id,))
         if stored is None:
-            raise InvariantBroken(f'segment "{segment_id}" is in the manifest but not in the state')
+            raise InvariantBroken(f'"{stored_id}" is in the manifest but not in the state')
         return bytes(stored[0])
 
     def _save(self, worker: _Worker, bucket: Bucket, number: int, batch: int, manifest: bytes | None) -> None:
-        def put(segment_id: str, data: bytes, segment: Segment) -> None:
-            self._segments.updateValue((segment_id,), (data,))
-            worker.cache.put(segment)
-            worker.cache.publish(segment_id, data)
+        def put(stored_id: str, data: bytes, segment: Segment | None) -> None:
+            self._segments.updateValue((stored_id,), (data,))
+            if segment is not None:
+                worker.cache.put(segment)
+            worker.cache.publish(stored_id, data)
 
         former = segment_ids(manifest) if manifest is not None else set()
         held = store_segments(bucket, SegmentIds(self._options.checkpoint_id, number, batch), put)
-        for segment_id in sorted(former - held):
-            self._segments.removeKey((segment_id,))
-            worker.cache.unpublish(segment_id)
+        for stored_id in sorted(former - held):
+            self._segments.removeKey((stored_id,))
+            worker.cache.unpublish(stored_id)
         worker.cache.retain(f"{self._options.checkpoint_id}.{number}.", held)
         self._manifest.update((encode_manifest(bucket),))
         version = bucket.plan.version if bucket.plan is not None else 0

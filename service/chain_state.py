@@ -2,7 +2,7 @@
 
 manifest  ValueState   bucket manifest, rewritten every batch (small)
 plan      ValueState   plan in force, rewritten when it changes
-segments  MapState     segment id -> bytes, written once
+segments  MapState     stored id -> bytes of a segment or a patch, written once
 """
 
 from __future__ import annotations

@@ -25,8 +25,10 @@ from operators.bucket_state import (
     store_segments,
 )
 from operators.payload import Payload
-from operators.segment import Segment, stored_id
+from operators.segment import Segment
+from operators.views import read_segment
 from tests.operators.harness import Runner
+from tests.operators.reloaded import check_reloaded
 
 #: Where the process dies in a batch.
 Crash = Literal["never", "before-commit", "after-commit"]
@@ -65,6 +67,7 @@ class DurableRunner(Runner):
             if self.crash != "never":
                 self.state[number] = self._loaded(after)
             self.committed[number] = after
+            check_reloaded(self.state[number], self._loaded(after), after.segments)
             outputs.append(output)
         return outputs
 
@@ -75,7 +78,7 @@ class DurableRunner(Runner):
         output = bucket.process(payloads)
         segments = dict(stored.segments)
 
-        def put(segment_id: str, data: bytes, segment: Segment) -> None:
+        def put(segment_id: str, data: bytes, segment: Segment | None) -> None:
             assert segment_id not in segments, "a stored segment is rewritten"
             segments[segment_id] = data
 
@@ -91,7 +94,7 @@ class DurableRunner(Runner):
         """Return the bucket that another process would make of the stored bytes."""
 
         def load(segment_id: str) -> Segment:
-            return Segment.decode(stored.segments[stored_id(segment_id)], segment_id)
+            return read_segment(segment_id, stored.segments.__getitem__)
 
         plan = None if stored.plan is None else decode_plan(stored.plan)
         bucket = load_bucket(stored.manifest, plan, load, {})

@@ -25,7 +25,9 @@ from operators.bucket_state import (
 from operators.counters import slice_counters
 from operators.pack import control_payloads, packer
 from operators.payload import Payload
-from operators.segment import Segment, stored_id
+from operators.segment import Segment
+from operators.views import read_segment
+from tests.operators.reloaded import check_reloaded
 
 #: A slice: family id, join id, side, number from 1.
 SliceName = tuple[str, str, str, int]
@@ -167,7 +169,7 @@ class Runner:
         warm = self.batch % 2 == 1
         known = self.segments[number]
 
-        def put(segment_id: str, data: bytes, segment: Segment) -> None:
+        def put(segment_id: str, data: bytes, segment: Segment | None) -> None:
             assert segment_id not in known, "a stored segment is rewritten"
             known[segment_id] = data
 
@@ -181,10 +183,11 @@ class Runner:
         loaded = load_bucket(
             manifest,
             plan,
-            lambda i: Segment.decode(known[stored_id(i)], i),
+            lambda i: read_segment(i, known.__getitem__),
             compiled if self.slack_us is not None else {},
         )
         loaded.slack_us = self.slack_us
+        check_reloaded(bucket, loaded, known)
         if warm:
             for family_id, joins in bucket.families.items():
                 originals = {segment.id: segment for segment in joins.segments()}

@@ -75,10 +75,16 @@ def test_a_new_bucket_has_no_plan() -> None:
     assert load_bucket(encode_manifest(empty), None, no_segment, {}).plan is None
 
 
+def test_state_of_the_format_before_is_read() -> None:
+    """Its only views are cuts."""
+    manifest = json.dumps(json.loads(encode_manifest(Bucket())) | {"format": 3}).encode()
+    assert (stored_plan_version(manifest), segment_ids(manifest)) == (0, set())
+
+
 @pytest.mark.parametrize("other", [2, 99])
 def test_state_of_another_format_is_refused(other: int) -> None:
     manifest = json.dumps(json.loads(encode_manifest(Bucket())) | {"format": other}).encode()
-    message = f"has format {other}, this version reads 3"
+    message = f"has format {other}, this version reads 4"
     with pytest.raises(UnknownStateFormat, match=message):
         load_bucket(manifest, None, lambda i: Segment.decode(b""), {})
     # The plan that was stored beside it need not be readable: so one asks for its version first.

@@ -1,0 +1,30 @@
+"""What must be true of a bucket and its stored form, whatever happened before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operators.bucket import Bucket
+from operators.counters import slice_counters
+
+
+def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) -> None:
+    """Check that a bucket made of stored bytes holds what the one in memory holds, and counts all bytes.
+
+    Args:
+        bucket: It has just been stored.
+        loaded: Made of the stored bytes alone.
+        values: The stored values of its segments.
+    """
+    for family_id, joins in bucket.families.items():
+        one, other = (list(joins.segments()), list(loaded.families[family_id].segments()))
+        assert [s.id for s in one] == [s.id for s in other]
+        for mine, its in zip(one, other, strict=True):
+            assert mine.encode() == its.encode(), f"{mine.id} is something else on reading"
+            assert (mine.values, mine.stored_bytes) == (its.values, its.stored_bytes)
+            assert (mine.t_min, mine.t_max) == (its.t_min, its.t_max)
+            assert (mine.epoch_min, mine.epoch_max) == (its.epoch_min, its.epoch_max)
+            assert all(len(values[stored]) == length for stored, length in mine.values)
+    counters = list(slice_counters(bucket.families))
+    # Each slice rounds its share.
+    assert abs(sum(c.bytes for c in counters) - sum(map(len, values.values()))) <= len(counters)
