@@ -88,6 +88,7 @@ def store_segments(
         Stored ids of all values that the bucket's segments are made of now.
     """
     names = iter(ids)
+    known: dict[str, Segment] = {}
     worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
     held: set[str] = set()
     views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
@@ -104,6 +105,9 @@ def store_segments(
             segment = segment.stored_as(next(names), len(data))
             joins.replace(state, index, segment)
             put(segment.id, data, segment)
+        elif known.setdefault(segment.id, segment) is not segment:
+            # Several joins cut the same rows: read back they are one, and a replay must go the same way.
+            joins.replace(state, index, known[segment.id])
         held.update(stored for stored, _ in segment.values)
     if views:
         patch_id, writer = next(names), PatchWriter()
@@ -115,6 +119,7 @@ def store_segments(
         put(patch_id, data, None)
         for number, (segment, _, places) in views.items():
             stored = segment.stored_as_view(named[number], (patch_id, len(data)))
+            stored = known.setdefault(stored.id, stored)
             held.update(value for value, _ in stored.values)
             for joins, state, index in places:
                 joins.replace(state, index, stored)
@@ -241,7 +246,7 @@ def load_bucket(
     Args:
         manifest: What ``encode_manifest`` gave; None for a bucket that is new.
         plan: Plan in force when it was stored.
-        load: Returns a segment by id.
+        load: Returns a segment by id; asked once for each.
         compiled: Compiled families of that plan by id; missing ones are compiled and added.
 
     Raises:
@@ -271,6 +276,13 @@ def load_bucket(
     }
     if plan is None:
         return bucket
+    segments: dict[str, Segment] = {}
+
+    def segment(segment_id: str) -> Segment:
+        if segment_id not in segments:
+            segments[segment_id] = load(segment_id)
+        return segments[segment_id]
+
     for family in plan.families:
         if family.id not in compiled:
             compiled[family.id] = bucket.compile(family, plan)
@@ -279,7 +291,7 @@ def load_bucket(
         for join_id, chain in joins.chains.items():
             for side in SIDES:
                 for state, ids in zip(chain.slices[side], stored[join_id][side], strict=True):
-                    state.segments = [load(segment_id) for segment_id in ids]
+                    state.segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket
 

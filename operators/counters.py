@@ -22,8 +22,8 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
     Args:
         families: Joins per family id, as a bucket has them.
     """
+    rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
-        rows_of = _rows_of_values(joins)
         for join_id, side, index, state in joins.slices():
             counts = state.counts
             yield SliceCounters(
@@ -45,12 +45,13 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
             )
 
 
-def _rows_of_values(joins: FamilyJoins) -> Mapping[str, int]:
-    """Return the rows of all segments that are made of each stored value."""
+def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
+    """Return the rows of all segments that are made of each stored value; families may share a patch."""
     rows: dict[str, int] = {}
-    for segment in joins.segments():
-        for stored, _ in segment.values:
-            rows[stored] = rows.get(stored, 0) + len(segment)
+    for joins in families.values():
+        for segment in joins.segments():
+            for stored, _ in segment.values:
+                rows[stored] = rows.get(stored, 0) + len(segment)
     return rows
 
 

@@ -87,6 +87,7 @@ class Segment:
         t_max: Largest event time (0 without rows).
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
+        columns: Names of the stream columns kept.
         id: Name in the state store (``operators.view_names``); empty until it is stored.
         values: Stored id and length of every stored value that it is made of, its rows' first.
         stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
