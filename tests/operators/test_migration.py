@@ -17,6 +17,7 @@ from operators.migration import first_copies
 from operators.segment import Segment
 from planner.build_plan import build_plan
 from tests.operators.cases import ALL_STRATEGIES
+from tests.operators.durable import DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
 
@@ -156,6 +157,28 @@ def test_rows_that_a_new_join_takes_over_whole_are_not_written_again() -> None:
     change(runner, [a_query(1, 100)], "unshared")
     assert set(runner.segments[0]) == written
     assert {s.id for s in segments(runner, "q1", "a")} <= written
+
+
+def test_joins_that_want_the_same_rows_share_them_and_a_replay_knows_it() -> None:
+    """Rows 0 to 4 pass the filter of q3 and q4: both get one view of them, and later one more bit for it."""
+    twice = [a_query(1, 100, columns_a=("v",)), LOWER, a_query(4, LOWER.a.window_us, filter_a=LOW)]
+    runner = DurableRunner(STREAMS)
+    runner.step(rows_of_a(range(7)), [planned(twice, "mem-opt")])
+    written = set(runner.committed[0].segments)
+    runner.crash = "before-commit"
+    change(runner, twice, "unshared")
+    (patch,) = set(runner.committed[0].segments) - written
+    (low,), (again,) = segments(runner, "q3", "a"), segments(runner, "q4", "a")
+    assert low is again
+    assert (set(low.pos.tolist()), low.values[1][0]) == ({0, 1, 2, 3, 4}, patch)
+    runner.crash = "never"
+    runner.step(rows_of_b(60))
+    # What both joins cut is one, whether it was read back or stayed in memory.
+    runner.crash = "before-commit"
+    change(runner, [*twice, a_query(5, 100, filter_a=HIGH, backfill="state")], "unshared")
+    runner.step(rows_of_b(61))
+    assert {a for q, a, b in runner.results if (q, b) == (5, 61)} == {3, 4, 5, 6}
+    assert {a for q, a, b in runner.results if (q, b) == (4, 61)} == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("before", ["unshared", "pushdown", "mem-opt", "pullup"])
