@@ -34,7 +34,7 @@ from operators.layout import SIDES
 from operators.patch import PatchWriter
 from operators.segment import Origin, Segment
 from operators.sliced_join import SliceState
-from operators.view_names import part_name, patched_name, steps, stored_id, stored_ids
+from operators.view_names import KEPT, part_name, patched_name, steps, stored_id, stored_ids
 from operators.watermark import Watermark
 
 #: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
@@ -100,7 +100,7 @@ def store_segments(
             # Joins whose queries ask for the same rows of it have them in common.
             views.setdefault(id(segment), (segment, origin, []))[2].append(place)
             continue
-        if not segment.id:
+        if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
             data = segment.encode()
             segment = segment.stored_as(next(names), len(data))
             joins.replace(state, index, segment)
@@ -157,6 +157,11 @@ def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -
     if stored_id(name) not in worth_viewing or len(steps(name)) >= MOST_STEPS:
         return False
     return bool(segment.filters) or not origin.relabelled
+
+
+def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
+    """Tell whether a selection keeps rows stored that were chosen for queries that have gone since."""
+    return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
 
 
 def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWriter) -> str:

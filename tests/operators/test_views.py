@@ -208,6 +208,21 @@ def test_few_rows_of_a_segment_are_written_anew() -> None:
     assert all(s.id == stored_id(s.id) for s in stored.segments)
 
 
+def test_a_selection_lets_go_of_what_departed_queries_needed() -> None:
+    """Under an unbounded window it would hold on to it for ever."""
+    stored = Stored()
+    stored.slices[0].segments.append(rows(0, 40))
+    (whole,) = stored.store()
+    (segment,) = stored.segments
+    stored.slices[1].segments.append(segment.filter(segment.ts < 15))
+    (patch,) = stored.store()
+    stored.slices[0].segments.clear()
+    assert stored.store(migrates=False) == set()
+    assert stored.values.keys() == {whole, patch}
+    (written,) = stored.store()
+    assert stored.values.keys() == {written}
+
+
 def test_an_ordinary_batch_writes_what_it_makes() -> None:
     stored = Stored()
     stored.slices[0].segments.append(rows(0, 40))
