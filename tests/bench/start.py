@@ -1,14 +1,16 @@
 """How long a start of the service takes, and what it uses when there is nothing to do.
 
-    python -m tests.bench.start [--runs 3] [--idle-s 60] [--out docs/bench]      about ten minutes
+    python -m tests.bench.start [--runs 3] [--idle-s 30] [--out docs/bench]
+
+About three and a half minutes, 45 s for each run and 80 s of idling; the report is written after every run.
 
     process ── answers ── streams and a query registered ── first result readable
        0       GET /streams                                 GET /queries/q/results has a row
 
 Cold is a fresh data directory, the second start one that was stopped before; both find new files of both
 streams. CPU time is that of the service with all its processes, user and system, up to the first result.
-Idle is a share of one core, measured over so many seconds with two streams registered, a while after the last
-input.
+Idle is a share of one core, measured once over so many seconds in one service: first with nothing registered,
+then with two streams and 100 queries, a while after their input.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +43,9 @@ TIMEOUT_S = 300
 #: How often the service is asked; each question costs it 5 ms.
 ASK_S = 0.1
 #: Time between the last input and the measurement of idling; Spark's first batch, if empty, is over by then.
-SETTLE_S = 20
+SETTLE_S = 10
+#: Queries of the service that idles.
+QUERIES = 100
 #: Rows of a file and keys: some 200 results of the first query, fewer than a page holds.
 ROWS, KEYS = 1000, 1000
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
@@ -237,35 +242,35 @@ def start_again(directory: Path) -> Start:
         return running.measured(answers_s, running.rows())
 
 
-def idling(directory: Path, queries: int, seconds: float) -> Idle:
-    """Measure a service with nothing to do."""
+def idling(directory: Path, queries: int, seconds: float) -> dict[int, Idle]:
+    """Measure a service with nothing to do, before and after queries were registered and their input read."""
     directory.mkdir()
     write_file(directory, 0)
     with service(directory, {}) as running:
         running.answers()
-        running.register(queries)
         running.until("not ready", lambda: running.http.get("/health/ready").is_success)
-        if queries:
-            running.until("no result", lambda: running.rows() > 0)
-        return running.idle(queries, seconds)
+        before = running.idle(0, seconds)
+        running.register(queries)
+        running.until("no result", lambda: running.rows() > 0)
+        return {0: before, queries: running.idle(queries, seconds)}
 
 
-def table(starts: dict[str, list[Start]], idles: dict[int, list[Idle]]) -> str:
+def table(starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
     """Return both tables as Markdown."""
     lines = ["| start, medians | API answers, s | first result, s | CPU time, s | load before |"]
     lines.append("| --- | ---: | ---: | ---: | ---: |")
     for name, runs in starts.items():
         values = [statistics.median(getattr(run, key) for run in runs) for key in _START_COLUMNS]
         lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
-    kinds = sorted({kind for runs in idles.values() for run in runs for kind in run.cores})
-    lines += ["", "| idle, % of a core, medians | " + " | ".join(f"{n} queries" for n in idles) + " |"]
+    if not idles:
+        return "\n".join(lines) + "\n"
+    lines += ["", "| idle, % of a core | " + " | ".join(f"{n} queries" for n in idles) + " |"]
     lines.append("| --- |" + " ---: |" * len(idles))
-    for kind in kinds:
-        shares = [statistics.median(run.cores.get(kind, 0.0) for run in runs) for runs in idles.values()]
+    for kind in sorted({kind for idle in idles.values() for kind in idle.cores}):
+        shares = [idle.cores.get(kind, 0.0) for idle in idles.values()]
         if max(shares) >= _SHOWN_CORES:
             lines.append(f"| {kind} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |")
-    totals = [statistics.median(run.total for run in runs) for runs in idles.values()]
-    lines.append("| **all** | " + " | ".join(f"{100 * total:.1f}" for total in totals) + " |")
+    lines.append("| **all** | " + " | ".join(f"{100 * idle.total:.1f}" for idle in idles.values()) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -273,37 +278,50 @@ _START_COLUMNS = ("answers_s", "result_s", "cpu_s", "load")
 _SHOWN_CORES = 0.0005
 
 
-def main(
-    runs: Annotated[int, typer.Option(min=1, help="Runs; medians are reported.")] = 3,
-    idle_s: Annotated[float, typer.Option(min=1, help="Seconds of idling that are measured.")] = 60,
-    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
-) -> None:
-    """Measure starts and idling and write the tables and their JSON."""
-    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
-    idles: dict[int, list[Idle]] = {0: [], 100: []}
-    with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
-        for run in range(runs):
-            cold = Path(scratch) / f"cold-{run}"
-            starts["cold"].append(start_cold(cold, {}))
-            starts["second"].append(start_again(cold))
-            bare = start_cold(Path(scratch) / f"bare-{run}", WITHOUT_ARCHIVE)
-            starts["cold, without the archive of classes"].append(bare)
-            for queries, measured in idles.items():
-                measured.append(idling(Path(scratch) / f"idle-{queries}-{run}", queries, idle_s))
-    text = table(starts, idles)
+def write_report(out: Path, starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
+    """Write start.md and start.json and return the tables."""
+    text, runs = table(starts, idles), max(map(len, starts.values()))
     out.mkdir(parents=True, exist_ok=True)
     document = {
         "machine": machine(),
         "starts": {name: [asdict(run) for run in done] for name, done in starts.items()},
-        "idle": {str(queries): [asdict(run) for run in done] for queries, done in idles.items()},
+        "idle": {str(queries): asdict(idle) for queries, idle in idles.items()},
     }
     (out / "start.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     (out / "start.md").write_text(
-        f"# Starting and idling\n\nWritten by `python -m tests.bench.start`; {machine()}, medians of {runs} "
-        f"runs. A load above 0 means that others used the machine.\n\n{text}",
+        f"# Starting and idling\n\nWritten by `python -m tests.bench.start`; {machine()}. Starts: medians of "
+        f"{runs} runs; idling: once. A load above 0 means that others used the machine.\n\n{text}",
         encoding="utf-8",
     )
-    typer.echo(text)
+    return text
+
+
+def main(
+    runs: Annotated[int, typer.Option(min=1, help="Runs; medians are reported.")] = 3,
+    idle_s: Annotated[float, typer.Option(min=0, help="Seconds of idling that are measured; 0: none.")] = 30,
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+) -> None:
+    """Measure starts and idling and write the tables and their JSON."""
+    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
+    idles: dict[int, Idle] = {}
+    with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
+        for run in range(runs):
+            cold = Path(scratch) / f"cold-{run}"
+            takes: dict[str, Callable[[], Start]] = {
+                "cold": partial(start_cold, cold, {}),
+                "second": partial(start_again, cold),
+                "cold, without the archive of classes": partial(
+                    start_cold, Path(scratch) / f"bare-{run}", WITHOUT_ARCHIVE
+                ),
+            }
+            for name, take in takes.items():
+                starts[name].append(take())
+                last = starts[name][-1]
+                typer.echo(f"{name}: answers {last.answers_s:.1f} s, result {last.result_s:.1f} s", err=True)
+            write_report(out, starts, idles)
+        if idle_s:
+            idles = idling(Path(scratch) / "idle", QUERIES, idle_s)
+    typer.echo(write_report(out, starts, idles))
 
 
 if __name__ == "__main__":

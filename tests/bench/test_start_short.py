@@ -27,7 +27,7 @@ def test_a_start_and_idling_are_measured(tmp_path: Path) -> None:
 
 def test_the_report_has_medians_of_all_runs() -> None:
     starts = [Start(answers_s, 9.0, 17.0, 0.1, ()) for answers_s in (1.0, 2.5, 2.0)]
-    idles = {0: [Idle(0, 0.0, {"JVM": 0.01, "service": 0.02, "quiet": 0.0})]}
+    idles = {0: Idle(0, 0.0, {"JVM": 0.01, "service": 0.02, "quiet": 0.0})}
 
     text = table({"cold": starts}, idles)
 
