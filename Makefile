@@ -8,10 +8,11 @@
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
 #   make bench-migration      plans that change under load; writes docs/bench
+#   make bench-scaling        what a batch costs, and what that means for many cores; writes docs/bench
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench bench-paper bench-sketches bench-calibration bench-migration golden format clean
+.PHONY: help setup demo test test-slow lint bench bench-paper bench-sketches bench-calibration bench-migration bench-scaling golden format clean
 
 BIN := .venv/bin
 STAMP := .venv/setup.stamp
@@ -74,6 +75,9 @@ bench-calibration: setup
 
 bench-migration: setup
 	@$(BIN)/python -m tests.bench.migration $(ARGS)
+
+bench-scaling: setup
+	@$(BIN)/python -m tests.bench.scaling $(ARGS)
 
 golden: setup
 	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py --rewrite-goldens

@@ -288,6 +288,7 @@ class Engine:
                 "events_db": str(self.data_dir.events_db),
                 "bucket_keys": ",".join(str(key) for key in keys),
                 "max_rows": str(self.settings.max_rows_per_batch),
+                "rows_per_partition": str(self.settings.rows_per_partition),
                 "engine_lock": str(self.data_dir.engine_lock),
             },
             chain=ChainOptions(

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from catalog.errors import InvalidInput
 from catalog.values.plan import Partitioning, Strategy
 from service.durations import InvalidDuration, parse_duration_us
+from service.inputs.partitions import ROWS_PER_PARTITION
 
 #: Leaves room for Python workers on a 4 GB machine; state lives off the heap, in RocksDB and in workers.
 DRIVER_MEMORY = "1g"
@@ -42,6 +43,7 @@ class Settings(BaseSettings):
         buckets: Hash buckets of the join state, fixed by the first batch; by default ``cores``.
         driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
         max_rows_per_batch: Rows admitted to one micro-batch, over all streams.
+        rows_per_partition: Rows up to which small pieces of a batch share a reader task.
         result_retention: How long results and late rows are kept after their batch, such as ``24h``;
             ``forever`` keeps all.
         cache_mb: Decoded segments kept per Python worker, MB; beyond that they are mapped from the node's
@@ -80,6 +82,7 @@ class Settings(BaseSettings):
     buckets: int | None = Field(default=None, ge=1)
     driver_memory: str = Field(default=DRIVER_MEMORY, pattern=r"^\d+[kmgt]$")
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    rows_per_partition: int = Field(default=ROWS_PER_PARTITION, ge=1)
     result_retention: str = "3d"
     cache_mb: int = Field(default=1024, ge=1)
     catalog_url: str | None = None

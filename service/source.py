@@ -36,6 +36,7 @@ from service.inputs.admission import admit
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
 from service.inputs.news import News
+from service.inputs.partitions import ROWS_PER_PARTITION
 from service.inputs.partitions import InputPartition as Piece
 from service.inputs.read import read_partition
 
@@ -85,7 +86,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
-            ``engine_lock``.
+            ``rows_per_partition``, ``engine_lock``.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -211,7 +212,8 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _open(self) -> tuple[Store, Inputs]:
         if self._store is None or self._inputs is None:
             self._store = Store.open(self._options["catalog_url"], migrate=False)
-            self._inputs = Inputs(self._store, EventLog(self._options["events_db"]))
+            rows = int(self._options.get("rows_per_partition", ROWS_PER_PARTITION))
+            self._inputs = Inputs(self._store, EventLog(self._options["events_db"]), rows_per_partition=rows)
             options = self._options
             self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
         return self._store, self._inputs

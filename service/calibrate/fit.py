@@ -68,8 +68,8 @@ def fit(runs: Sequence[Run], *, now_us: int) -> Fit:
     pack_s = np.array([run.pack_s for run in runs])
     chain_s = np.array([run.chain_s for run in runs])
     constants = np.zeros(len(CONSTANTS))
-    constants[packs] = _relative_nnls(works[:, packs], pack_s)
-    constants[~packs] = _relative_nnls(works[:, ~packs], chain_s)
+    constants[packs] = relative_nnls(works[:, packs], pack_s)
+    constants[~packs] = relative_nnls(works[:, ~packs], chain_s)
     errors = works @ constants / (pack_s + chain_s) - 1.0
     calibration = Calibration(
         **dict(zip(CONSTANTS, constants.tolist(), strict=True)),
@@ -79,7 +79,7 @@ def fit(runs: Sequence[Run], *, now_us: int) -> Fit:
     return Fit(calibration, tuple(errors.tolist()))
 
 
-def _relative_nnls(works: np.ndarray[tuple[int, int], np.dtype[np.float64]], seconds: _Floats) -> _Floats:
+def relative_nnls(works: np.ndarray[tuple[int, int], np.dtype[np.float64]], seconds: _Floats) -> _Floats:
     """Minimise the relative errors, large ones by their size and not by its square (Huber's weights)."""
     rows = works / seconds[:, None]
     scale = np.maximum(rows.max(axis=0), np.finfo(np.float64).tiny)

@@ -88,7 +88,7 @@ class Batch:
     """A batch of input: its number from 0, and what is read of A and of B."""
 
     number: int
-    pieces: tuple[FilesPartition, FilesPartition]
+    pieces: tuple[FilesPartition, ...]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from service.inputs.generator import chunks_available, generator_pieces
 from service.inputs.http_log import EventLog
 from service.inputs.partitions import (
     ROW_BITS,
+    ROWS_PER_PARTITION,
     ChunksPartition,
     EventsPartition,
     FileRows,
@@ -27,8 +28,6 @@ from service.inputs.partitions import (
 if TYPE_CHECKING:
     from catalog.store import Store  # not at run time: readers must not load SQLAlchemy
 
-#: Small pieces share a reader task up to so many rows: a task costs about as much as these rows.
-ROWS_PER_PARTITION: Final = 500_000
 #: A Parquet file of more rows is read by several tasks; pyarrow's row groups have at most so many.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
+#: Small pieces share a reader task up to so many rows: a task costs about as much as these rows.
+ROWS_PER_PARTITION: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Batch:
 
 def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
     """Read what the batches of a finished run took."""
-    events = [json.loads(line) for file in _log_files(log_directory) for line in file.open(encoding="utf-8")]
+    events = [json.loads(line) for file in log_files(log_directory) for line in file.open(encoding="utf-8")]
     stages: dict[str, list[tuple[int, int]]] = {}
     for event in events:
         if event["Event"] == "SparkListenerStageCompleted":
@@ -96,7 +96,7 @@ def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
         )
 
 
-def _log_files(directory: Path) -> list[Path]:
+def log_files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file() and path.name.startswith("events"))
 
 

@@ -220,7 +220,7 @@ def kind_of(process: psutil.Process) -> str:
     command = process.cmdline()
     if "-m" in command:
         return command[command.index("-m") + 1]
-    return "JVM" if Path(command[0]).name == "java" else "service"
+    return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 
 def start_cold(directory: Path, environment: dict[str, str]) -> Start:

@@ -1,0 +1,110 @@
+"""``python -m tests.bench.scaling``: what a batch costs, term by term, and what that means for many cores.
+
+python -m tests.bench.scaling                     everything: about eleven minutes on 2 quiet cores
+python -m tests.bench.scaling --quick --out DIR   small sizes, a minute or two; its times mean little
+python -m tests.bench.scaling --report-only       fit and write the report again from the JSON file
+
+Writes docs/bench/scaling.md, scaling.json and plots; docs/scaling.md says what to make of them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tests.bench.peers.measure import machine
+from tests.bench.scaling.driver import BUCKETS, PARTITIONS, measure_partitions, measure_reports
+from tests.bench.scaling.in_process import BATCHES, PLAN_BUCKETS, measure_plans, measure_points
+from tests.bench.scaling.in_spark import (
+    CHECKED,
+    PHASES,
+    RUNS,
+    Phase,
+    Seen,
+    SparkRun,
+    run_phases,
+    write_inputs,
+)
+from tests.bench.scaling.load import GRID, QUERIES, QUICK_GRID
+from tests.bench.scaling.measured import Measured, read, write
+from tests.bench.scaling.report import write_report
+
+#: Batches of each phase.
+PHASE_BATCHES = 10
+QUICK_RUNS = (SparkRun(2, 2), SparkRun(8, 4))
+QUICK_PHASES = (Phase("even", 20_000), Phase("few"), Phase("lone", 20_000))
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes.")] = False,
+    report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
+    conditions: Annotated[str, typer.Option(help="Who else uses the machine, for the report.")] = "",
+) -> None:
+    """Measure everything and write the report."""
+    measured = read(out) if report_only else measure(quick=quick, conditions=conditions)
+    write(out, measured)
+    typer.echo(write_report(out, measured))
+
+
+def measure(*, quick: bool, conditions: str) -> Measured:
+    """Measure everything, in this order: what is in process, the driver, the job."""
+    before = os.getloadavg()[0]
+    own = []
+    for point in measure_points(QUICK_GRID if quick else GRID, 4 if quick else BATCHES):
+        own.append(point)
+        typer.echo(f"{point.point.name}: {1e3 * point.pack_s:.1f} + {1e3 * point.chain_s:.1f} ms", err=True)
+    plans = [
+        cost
+        for queries in ((QUERIES,) if quick else (QUERIES, 100))
+        for cost in measure_plans(queries, PLAN_BUCKETS[:2] if quick else PLAN_BUCKETS)
+    ]
+    reports = measure_reports(BUCKETS[:2] if quick else BUCKETS)
+    partitions = measure_partitions(PARTITIONS[:2] if quick else PARTITIONS)
+    runs = QUICK_RUNS if quick else RUNS
+    seen = in_spark(runs, CHECKED[:1] if quick else CHECKED, QUICK_PHASES if quick else PHASES)
+    return Measured(
+        machine=machine(),
+        conditions=f"{conditions or 'Not said who else used the machine'}; load {before:.1f} before.",
+        own=tuple(own),
+        plans=tuple(plans),
+        reports=tuple(reports),
+        partitions=tuple(partitions),
+        seen=tuple(s for s in seen if s.run in runs),
+        checked=tuple(s for s in seen if s.run not in runs),
+    )
+
+
+def in_spark(
+    runs: Sequence[SparkRun],
+    checked: Sequence[SparkRun],
+    phases: Sequence[Phase],
+    batches: int = PHASE_BATCHES,
+) -> list[Seen]:
+    """Run the job over the phases again and again; the first phase only warms up."""
+    seen: list[Seen] = []
+    with tempfile.TemporaryDirectory(prefix="sluice-scaling-inputs-") as root:
+        inputs: dict[int, Path] = {}
+        for run in (*runs, *checked):
+            if run.columns not in inputs:
+                directory = Path(root) / str(run.columns)
+                inputs[run.columns] = write_inputs(directory, run.columns, phases, batches)
+            found = run_phases(run, inputs[run.columns], phases, batches)
+            seen += found[1:]
+            for s in found[1:]:
+                name = f"{run.name}: R={s.phase.batch_rows:,} P={s.phase.partitions}"
+                own_s = s.pack_s + s.chain_s
+                typer.echo(
+                    f"{name}: {1e3 * s.wall_s:.0f} ms, CPU {1e3 * own_s:.0f} + {1e3 * s.transport_s:.0f}",
+                    err=True,
+                )
+    return seen
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,180 @@
+"""What grows on the driver, where one core must do it: a report per bucket, a partition per piece of input.
+
+Spark is not in it. The reports are those of a batch of the load, as many of them as there would be buckets;
+the partitions are those of a catalog with as many files.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from catalog.codec import encode
+from catalog.store import Store
+from catalog.values.batch import ResultFile
+from catalog.values.plan import ControlRecord
+from catalog.values.stream import FilesSource, Stream
+from operators.bucket import Bucket
+from operators.pack import packer
+from operators.payload import Payload
+from service.calibrate.runs import plans
+from service.chain_processor import batch_report
+from service.commit import BatchCommitter
+from service.inputs.files import list_files
+from service.source import PackPartition, SluiceReader, compressed
+from tests.bench.scaling.load import Point, workload
+
+#: Buckets and partitions that are tried: those of 1,000 cores are 4,000 and 1,000.
+BUCKETS = (4, 64, 512, 4096)
+PARTITIONS = (4, 64, 512)
+REPEATS = 3
+#: Buckets whose reports are repeated; rows that give each of them results of many routes.
+_REPORTING, _ROWS = 8, 40_000
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Serial:
+    """CPU time of the driver for a batch.
+
+    Attributes:
+        count: Buckets, or partitions.
+        cpu_s: Seconds, a median.
+        bytes: What the buckets report, or the partitions come to, in bytes.
+    """
+
+    count: int
+    cpu_s: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Report:
+    report: str
+
+
+@dataclass(frozen=True)
+class _Output:
+    """What Spark hands to the committer, as far as it asks."""
+
+    rows: Sequence[_Report]
+
+    def collect(self) -> Sequence[_Report]:
+        return self.rows
+
+
+def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
+    """Measure the commit of batches whose buckets report."""
+    few, plan = _reports()
+    measured = []
+    for count in counts:
+        with (
+            tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root,
+            Store.open(f"sqlite:///{root}/catalog.db") as store,
+        ):
+            store.append_control(plan=plan)
+            epoch = store.new_epoch("bench")
+            committer = BatchCommitter(store, Path(root), Path(root), epoch, f"{root}/lock")
+            times, size = [], 0
+            for batch in range(REPEATS + 1):
+                texts = [_text(few[n % len(few)], batch, n) for n in range(count)]
+                size = sum(map(len, texts))
+                output = cast("DataFrame", _Output([_Report(text) for text in texts]))
+                began_s = time.process_time()
+                committer(output, batch)
+                times.append(time.process_time() - began_s)
+            measured.append(Serial(count, statistics.median(times[1:]), size))
+    return measured
+
+
+def _text(report: dict[str, Any], batch: int, bucket: int) -> str:
+    family = report["slices"][0]["family"]
+    file = ResultFile(f"batch={batch}/{bucket:05}-0123456789abcdef.parquet", family, 1000)
+    return json.dumps(report | {"batch": batch, "files": [asdict(file)]})
+
+
+def _reports() -> tuple[list[dict[str, Any]], Any]:
+    """Return what the buckets of the load's first batch report, and its plan."""
+    load = workload(Point(_ROWS, _REPORTING, matches=1.0))
+    (plan,) = plans(load, ["mem-opt"]).values()
+    record = encode(ControlRecord(seq=1, plan=plan)).decode()
+    reader = SluiceReader({"bucket_keys": ",".join(map(str, range(_REPORTING)))})
+    payloads: list[list[Payload]] = [[] for _ in range(_REPORTING)]
+    with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
+        ((batch,),) = itertools.islice(load.batches(Path(root), at_once=1), 1)
+        for order, (stream, piece) in enumerate(zip(plan.streams, batch.pieces, strict=True)):
+            compiled = pickle.dumps(packer(plan, stream, _REPORTING))
+            texts = b"" if order else compressed([record])
+            for rows in reader.read(PackPartition(order, 0, compiled, piece, None, texts)):
+                for bucket, data in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+                    payloads[bucket].append(Payload.decode(data))
+    reports = []
+    for own in payloads:
+        bucket = Bucket()
+        output = bucket.process(own)
+        cpu = {"pack_us": output.pack_us, "chain_us": 1000}
+        reports.append(batch_report(bucket, output, 0) | {"late_files": [], "cpu": cpu})
+    return reports, plan
+
+
+def measure_partitions(counts: Sequence[int] = PARTITIONS) -> list[Serial]:
+    """Measure how long the source takes to admit a batch and to say what its readers read."""
+    return [_partitions(count) for count in counts]
+
+
+def _partitions(count: int) -> Serial:
+    load = workload(Point(2_000))
+    with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
+        streams = [_with_files(stream, Path(root), count // 2) for stream in load.streams.values()]
+        url = f"sqlite:///{root}/catalog.db"
+        with Store.open(url) as store:
+            for stream in streams:
+                list_files(store, store.add_stream(stream))
+            (plan,) = plans(load, ["mem-opt"]).values()
+            store.append_control(plan=replace(plan, streams=tuple(streams)))
+        options = {
+            "catalog_url": url,
+            "events_db": f"{root}/events.db",
+            "engine_lock": f"{root}/lock",
+            "bucket_keys": ",".join(map(str, range(64))),
+            "max_rows": "1000000000",
+            "rows_per_partition": "1",
+        }
+        reader = SluiceReader(options)
+        reader.prepareForTriggerAvailableNow()
+        start, times, size = reader.initialOffset(), [], 0
+        for _ in range(REPEATS + 1):
+            began_s = time.process_time()
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            pickled = [pickle.dumps(piece) for piece in reader.partitions(start, end)]
+            times.append(time.process_time() - began_s)
+            size = sum(map(len, pickled))
+            assert len(pickled) == count
+    return Serial(count, statistics.median(times[1:]), size)
+
+
+def _with_files(stream: Stream, root: Path, files: int) -> Stream:
+    """Give a stream so many files of one row, all of which are a batch."""
+    directory = root / stream.name
+    directory.mkdir()
+    for number in range(files):
+        columns = {
+            c.name: pa.array([number * _SECOND_US] if c.type == "timestamp" else [number]).cast(
+                {"timestamp": pa.timestamp("us"), "bigint": pa.int64(), "double": pa.float64()}[c.type]
+            )
+            for c in stream.columns
+        }
+        pq.write_table(pa.table(columns), directory / f"{number:05}.parquet")
+    return replace(stream, source=FilesSource("parquet", str(directory), files))

@@ -1,0 +1,388 @@
+"""What Spark adds: the same load in the job, phase by phase, with batches of few and many rows and pieces.
+
+One run is one number of buckets and of shuffle partitions, which a checkpoint fixes. Its input has several
+phases of equal batches; how many pieces a batch is read in follows from the sizes of its files:
+
+    even   8 files of n/8 rows and stream    P = 16
+    lone   1 large, 7 tiny                   P = 4: the large one, and the rest together
+    tiny   8 of more rows than share a task  P = 16, hardly any rows
+    few    8 that share a task               P = 2, hardly any rows
+
+CPU time of all processes is sampled while the job runs, and read between the commits of a phase's first and
+last batch; what tasks take in the JVM, and what is shuffled, is in Spark's event log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from catalog.store import Store
+from catalog.values.batch import BatchManifest
+from service.spark_home import link_home, packaged_home
+from tests.bench.batch_budget import log_files
+from tests.bench.scaling.load import BATCH_S, Point, workload
+from tests.bench.start import cpu_times
+
+FILES = 8
+#: Rows up to which files share a reader task; with fewer a file is tiny, with more it has a task of its own.
+SHARED_ROWS = 100
+#: Batches at the beginning of each phase that are left out, and of the first, while the JVM compiles.
+SETTLE, WARM_UP = 2, 6
+SAMPLE_S = 0.2
+TIMEOUT_S = 300
+
+_ROWS_OF = {
+    "even": lambda rows: [rows // FILES] * FILES,
+    "lone": lambda rows: [rows - (FILES - 1) * 10, *[10] * (FILES - 1)],
+    "tiny": lambda rows: [SHARED_ROWS + 10] * FILES,
+    "few": lambda rows: [10] * FILES,
+}
+_PIECES = {"even": FILES, "lone": 2, "tiny": FILES, "few": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Equal batches.
+
+    Attributes:
+        kind: See the module's table.
+        rows: Rows of a batch, both streams, where there are many.
+    """
+
+    kind: str
+    rows: int = 0
+
+    @property
+    def files(self) -> list[int]:
+        """Rows of each file of a stream."""
+        return _ROWS_OF[self.kind](self.rows // 2)
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch, both streams."""
+        return 2 * sum(self.files)
+
+    @property
+    def partitions(self) -> int:
+        """Pieces of a batch, P."""
+        return 2 * _PIECES[self.kind]
+
+
+#: The first warms up: nothing is measured of it that is not measured again.
+PHASES = (
+    Phase("lone", 60_000),
+    Phase("even", 200_000),
+    Phase("few"),
+    Phase("even", 60_000),
+    Phase("tiny"),
+    Phase("lone", 200_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRun:
+    """A run.
+
+    Attributes:
+        buckets: Buckets, V.
+        tasks: Shuffle partitions, S: tasks of the chain.
+        columns: Columns carried along.
+        master: Spark's master.
+    """
+
+    buckets: int
+    tasks: int
+    columns: int = 0
+    master: str = "local[2]"
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return f"V={self.buckets} S={self.tasks} columns={self.columns} {self.master}"
+
+
+RUNS = (
+    SparkRun(2, 2),
+    SparkRun(8, 2),
+    SparkRun(8, 8),
+    SparkRun(32, 2),
+    SparkRun(32, 8),
+    SparkRun(32, 32),
+    SparkRun(8, 4, columns=6),
+)
+#: Not fitted to, only predicted: one core, and two executors that are JVMs of their own.
+CHECKED = (SparkRun(8, 2, master="local[1]"), SparkRun(8, 2, master="local-cluster[2,1,1024]"))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the batches of a phase took, means.
+
+    Attributes:
+        run: The run.
+        phase: The phase.
+        batches: Batches measured.
+        wall_s: From commit to commit.
+        pack_s: CPU of reading and packing, our own code.
+        chain_s: CPU of the chain, our own code.
+        hottest: CPU of the bucket that took longest over the mean bucket's.
+        workers_s: CPU of all Python workers and their daemon.
+        tasks_s: CPU of tasks in the JVM.
+        jvm_s: CPU of all JVMs.
+        source_s: CPU of the source's process.
+        service_s: CPU of the process that commits.
+        shuffled_bytes: Bytes that readers wrote for the chain.
+        results: Pairs made.
+        segments: Segments held.
+    """
+
+    run: SparkRun
+    phase: Phase
+    batches: int
+    wall_s: float
+    pack_s: float
+    chain_s: float
+    hottest: float
+    workers_s: float
+    tasks_s: float
+    jvm_s: float
+    source_s: float
+    service_s: float
+    shuffled_bytes: float
+    results: float
+    segments: float
+
+    @property
+    def transport_s(self) -> float:
+        """CPU in tasks that is not our own code: it is spent on whichever core runs the task."""
+        return max(self.workers_s + self.tasks_s - self.pack_s - self.chain_s, 0.0)
+
+
+def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: int) -> list[Seen]:
+    """Run one job over all phases and measure each.
+
+    Args:
+        run: The run.
+        inputs: What ``write_inputs`` wrote, of the same columns.
+        phases: The phases that were written.
+        batches: Batches of each that were written.
+
+    Raises:
+        RuntimeError: The job has failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="sluice-scaling-", ignore_cleanup_errors=True) as root:
+        out, log = Path(root) / "out", Path(root) / "events"
+        log.mkdir()
+        document = Path(root) / "workload.yaml"
+        document.write_text(yaml.safe_dump(_document(run, inputs), sort_keys=False), encoding="utf-8")
+        samples = _sampled(run, document, out, log, Path(root))
+        tasks = _tasks(log)
+        with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
+            manifests = store.manifests(0, 10**6)
+    assert len(manifests) == batches * len(phases), "a batch of files is a batch of the job"
+    seen = []
+    for number, phase in enumerate(phases):
+        first = number * batches + (SETTLE if number else min(WARM_UP, batches - 2))
+        own = manifests[first : (number + 1) * batches]
+        seen.append(_seen(run, phase, own, samples, tasks))
+    return seen
+
+
+def _document(run: SparkRun, inputs: Path) -> dict[str, object]:
+    load = workload(Point(PHASES[1].rows, columns=run.columns))
+    streams = [
+        {
+            "name": stream.name,
+            "columns": {c.name: c.type for c in stream.columns},
+            "event_time": stream.event_time,
+            "lateness": "0s",
+            "source": {
+                "type": "files",
+                "format": "parquet",
+                "path": str(inputs / stream.name),
+                "max_files_per_batch": FILES,
+            },
+        }
+        for stream in load.streams.values()
+    ]
+    queries = [{"name": f"q{n}", "cql": query.cql()} for n, query in enumerate(load.queries, 1)]
+    return {"streams": streams, "queries": queries, "strategy": "mem-opt"}
+
+
+def write_inputs(directory: Path, columns: int, phases: Sequence[Phase], batches: int) -> Path:
+    """Write the files of all phases, so many batches of each, and return their directory."""
+    load = workload(Point(PHASES[1].rows, columns=columns))
+    rng = np.random.default_rng(columns)
+    for stream in load.streams.values():
+        (directory / stream.name).mkdir(parents=True)
+        number = 0
+        for batch in range(batches * len(phases)):
+            files = phases[batch // batches].files
+            for place, rows in enumerate(files):
+                start, end = (round((batch + (place + n) / FILES) * BATCH_S * 1_000_000) for n in (0, 1))
+                values = {
+                    "ts": pa.array(np.sort(rng.integers(start, end, rows))).cast(pa.timestamp("us")),
+                    "k": pa.array(rng.integers(0, load.keys, rows)),
+                }
+                values |= {c.name: pa.array(rng.random(rows)) for c in stream.columns if c.name not in values}
+                pq.write_table(pa.table(values), directory / stream.name / f"{number:06}.parquet")
+                number += 1
+    return directory
+
+
+@dataclass(slots=True)
+class _Samples:
+    """CPU time so far by kind of process, as time goes on.
+
+    Attributes:
+        at_s: Wall clock of each look.
+        by_kind: CPU seconds at each, by kind; what ended counts on.
+    """
+
+    at_s: list[float] = field(default_factory=list)
+    by_kind: dict[str, list[float]] = field(default_factory=dict)
+    _last: dict[tuple[int, str], float] = field(default_factory=dict)
+
+    def look(self, pid: int) -> None:
+        """Take the times of a process and all below it."""
+        self._last |= cpu_times(pid)
+        totals: dict[str, float] = {}
+        for (_, kind), cpu_s in self._last.items():
+            totals[kind] = totals.get(kind, 0.0) + cpu_s
+        self.at_s.append(time.time())
+        for kind in {*self.by_kind, *totals}:
+            known = self.by_kind.setdefault(kind, [0.0] * (len(self.at_s) - 1))
+            known.append(totals.get(kind, 0.0))
+
+    def between(self, from_s: float, to_s: float) -> dict[str, float]:
+        """Return the CPU time spent between two points of the wall clock, by kind."""
+        return {
+            kind: float(np.interp(to_s, self.at_s, known) - np.interp(from_s, self.at_s, known))
+            for kind, known in self.by_kind.items()
+        }
+
+
+def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) -> _Samples:
+    """Run the job and look at its processes."""
+    sluice = str(Path(sys.executable).parent / "sluice")
+    command = [sluice, "run", str(document), "--out", str(out), "--results", "shared"]
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": log.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    environment = {
+        **os.environ,
+        "SLUICE_SPARK_MASTER": run.master,
+        "SLUICE_CORES": str(run.tasks),
+        "SLUICE_ROWS_PER_PARTITION": str(SHARED_ROWS),
+        "SLUICE_SPARK_CONF": json.dumps(conf),
+        "SLUICE_PARTITIONING": "hash",
+        "SLUICE_LOG_LEVEL": "WARNING",
+    }
+    if run.master.startswith("local-cluster"):  # its executors work below Spark's home
+        environment["SPARK_HOME"] = str(link_home(packaged_home(), root / "spark"))
+    samples = _Samples()
+    with (root / "run.log").open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--buckets", str(run.buckets)], stdout=output, stderr=output, env=environment
+        )
+        try:
+            until_s = time.monotonic() + TIMEOUT_S
+            while process.poll() is None and time.monotonic() < until_s:
+                try:
+                    samples.look(process.pid)
+                except psutil.NoSuchProcess:  # it ended between both calls
+                    break
+                time.sleep(SAMPLE_S)
+            process.wait(max(until_s - time.monotonic(), 1))
+        finally:
+            if process.poll() is None:
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+                process.kill()
+                process.wait()
+    if process.returncode != 0:
+        raise RuntimeError(f"{run.name}: exit {process.returncode}\n{(root / 'run.log').read_text()[-4000:]}")
+    return samples
+
+
+@dataclass(slots=True)
+class _Tasks:
+    """What Spark's log says of a batch's tasks."""
+
+    cpu_s: float = 0.0
+    shuffled_bytes: int = 0
+
+
+def _tasks(log: Path) -> dict[int, _Tasks]:
+    """Return what tasks took, by batch."""
+    batch_of: dict[int, int] = {}
+    tasks: dict[int, _Tasks] = {}
+    for event in _events(log):
+        if event["Event"] == "SparkListenerJobStart":
+            batch = (event.get("Properties") or {}).get("streaming.sql.batchId")
+            if batch is not None:
+                batch_of |= dict.fromkeys(event["Stage IDs"], int(batch))
+        elif event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of:
+            metrics = event.get("Task Metrics")
+            if metrics is not None:
+                known = tasks.setdefault(batch_of[event["Stage ID"]], _Tasks())
+                known.cpu_s += metrics["Executor CPU Time"] / 1e9
+                known.shuffled_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+    return tasks
+
+
+def _events(log: Path) -> Iterator[dict[str, Any]]:
+    for file in log_files(log):
+        with file.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def _seen(
+    run: SparkRun,
+    phase: Phase,
+    manifests: Sequence[BatchManifest],
+    samples: _Samples,
+    tasks: dict[int, _Tasks],
+) -> Seen:
+    """Sum up the batches after the first, from the first one's commit."""
+    from_s, to_s = (m.committed_at_us / 1e6 for m in (manifests[0], manifests[-1]))
+    spent, own = samples.between(from_s, to_s), manifests[1:]
+    count = len(own)
+    hottest = [m.buckets.hottest_us * run.buckets / m.cpu.chain_us for m in own if m.cpu.chain_us]
+    return Seen(
+        run=run,
+        phase=phase,
+        batches=count,
+        wall_s=(to_s - from_s) / count,
+        pack_s=sum(m.cpu.pack_us for m in own) / 1e6 / count,
+        chain_s=sum(m.cpu.chain_us for m in own) / 1e6 / count,
+        hottest=float(np.mean(hottest)),
+        workers_s=spent.get("service.worker_daemon", 0.0) / count,
+        tasks_s=sum(tasks[m.batch].cpu_s for m in own) / count,
+        jvm_s=spent.get("JVM", 0.0) / count,
+        source_s=sum(s for kind, s in spent.items() if kind not in _KNOWN) / count,
+        service_s=spent.get("service", 0.0) / count,
+        shuffled_bytes=sum(tasks[m.batch].shuffled_bytes for m in own) / count,
+        results=sum(s.results for m in own for s in m.slices) / count,
+        segments=sum(s.segments for m in own for s in m.slices) / count,
+    )
+
+
+_KNOWN = ("service.worker_daemon", "JVM", "service")

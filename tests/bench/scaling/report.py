@@ -1,0 +1,270 @@
+"""The report: constants, how well they predict, and what they say of more cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tests.bench.scaling.measured import (
+    MATCHES,
+    WINDOW,
+    Measured,
+    bucket_deviation,
+    shape_of,
+    slope,
+)
+from tests.bench.scaling.model import (
+    Checked,
+    Cluster,
+    Model,
+    Prediction,
+    Shape,
+    Terms,
+    at_interval,
+    fitted,
+    left_out,
+    predicted,
+    with_driver,
+)
+from tests.bench.scaling.plots import plot_budget, plot_checked, plot_throughput
+
+CORES = (10, 30, 100, 300, 1000)
+INTERVALS_S = (1.0, 5.0, 30.0)
+#: The interval whose budget is shown.
+SHOWN_S = 5.0
+#: Buckets of a core, as the design has it.
+BUCKETS_PER_CORE = 4
+#: As settings are by default: rows of a piece of input, and of a batch.
+DEFAULT_PIECE, DEFAULT_BATCH = 500_000, 1_000_000
+
+_WHATS = {
+    "pack": "reading and packing, CPU; each point from the other points",
+    "chain": "the chain, CPU; each point from the other points",
+    "cpu": "all that tasks take in Spark, CPU; each run from the other runs",
+    "batch": "a batch in Spark by the clock; each run from the other runs",
+}
+
+
+def write_report(out: Path, measured: Measured) -> str:
+    """Write scaling.md and its plots, and return the text."""
+    out.mkdir(parents=True, exist_ok=True)
+    checked = left_out(measured.own, measured.seen, measured.checked)
+    model = driver_model(measured)
+    lines = [
+        "# The scaling model: what was measured, and what it predicts",
+        "",
+        "Written by `python -m tests.bench.scaling` (`make bench-scaling`); all measurements are in "
+        f"`scaling.json`. {measured.machine}. {measured.conditions}",
+        "",
+        f"The load: {_load_text()} What it means, and what it assumes, is in [scaling.md](../scaling.md).",
+        "",
+        *_constants(model),
+        *_errors(checked),
+        *_driver(measured),
+        *_phases(measured, checked),
+        *_predictions(out, model, measured),
+    ]
+    plot_checked(out / "scaling-checked.png", checked)
+    text = "\n".join(lines) + "\n"
+    (out / "scaling.md").write_text(text, encoding="utf-8")
+    return text
+
+
+def driver_model(measured: Measured) -> Model:
+    """Fit everything, and take the driver's share of many buckets and pieces from where it was measured."""
+    model = fitted(measured.own, measured.seen)
+    return with_driver(model, bucket_s=slope(measured.reports), piece_s=slope(measured.partitions))
+
+
+def _load_text() -> str:
+    return (
+        f"twelve queries whose windows are 1/12 ... 12/12 of {WINDOW} batches, keys so many that a row finds "
+        f"{MATCHES:g} partners in the largest. R rows in a batch, P pieces of input, V buckets, S tasks of "
+        "the chain."
+    )
+
+
+def _constants(model: Model) -> list[str]:
+    lines = [
+        "## Constants",
+        "",
+        "Microseconds for each; 0 means that the fit found nothing to explain by it.",
+        "",
+        "| | for each | µs |",
+        "| --- | --- | ---: |",
+    ]
+    groups: tuple[tuple[str, Terms], ...] = (
+        ("reading and packing, CPU", model.pack),
+        ("the chain, CPU", model.chain),
+        ("tasks in Spark besides, CPU", model.spark),
+        ("the driver, clock", model.serial),
+    )
+    for group, constants in groups:
+        for name, seconds in constants.items():
+            lines.append(f"| {group} | {_EACH.get(name, name)} | {_microseconds(seconds)} |")
+    return [*lines, ""]
+
+
+_EACH = {
+    "piece": "piece of input (P)",
+    "task": "task of the chain (S)",
+    "bucket": "bucket (V)",
+    "payload": "payload (P times V)",
+    "block": "shuffle block (P times S)",
+    "batch": "batch",
+    "row": "row (R)",
+    "value": "value carried along (R times columns)",
+    "segment": "segment held",
+    "row and segment": "row and segment of its bucket",
+    "pair": "pair made",
+    "value of a pair": "value of a pair",
+    "byte": "byte shuffled",
+}
+
+
+def _microseconds(seconds: float) -> str:
+    value = seconds * 1e6
+    return "0" if value < 1e-6 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _errors(checked: Sequence[Checked]) -> list[str]:
+    lines = [
+        "## Predicted against measured",
+        "",
+        "A prediction is made by constants that were fitted without what it predicts.",
+        "",
+        "| | predictions | median error | 9 of 10 within | bias |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for what, text in _WHATS.items():
+        errors = np.array([c.error for c in checked if c.what == what])
+        lines.append(
+            f"| {text} | {len(errors)} | {np.median(np.abs(errors)):.1%} "
+            f"| {np.quantile(np.abs(errors), 0.9):.1%} | {np.median(errors):+.1%} |"
+        )
+    return [*lines, "", "![Predicted against measured](scaling-checked.png)", ""]
+
+
+def _driver(measured: Measured) -> list[str]:
+    lines = [
+        "## What one core does for all",
+        "",
+        "CPU of the driver's Python for a batch: committing what V buckets report, and admitting and handing "
+        "out P pieces.",
+        "",
+        "| | number | ms | KB |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, rows in (("buckets reported", measured.reports), ("pieces planned", measured.partitions)):
+        lines += [f"| {name} | {s.count:,} | {1e3 * s.cpu_s:.1f} | {s.bytes / 1e3:,.0f} |" for s in rows]
+    lines += [
+        "",
+        "A batch that brings a new plan carries it to every bucket. CPU more than the batches beside it, all "
+        "buckets together:",
+        "",
+        "| queries | buckets | reading, ms | chain, ms |",
+        "| ---: | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {p.queries} | {p.buckets} | {1e3 * p.read_s:.1f} | {1e3 * p.chain_s:.1f} |"
+        for p in measured.plans
+    ]
+    return [*lines, ""]
+
+
+def _phases(measured: Measured, checked: Sequence[Checked]) -> list[str]:
+    by_name = {(c.name, c.what): c for c in checked}
+    lines = [
+        "## The job, phase by phase",
+        "",
+        "Means of the batches of a phase, ms. Predicted by the other runs; those of other masters by all.",
+        "",
+        "| run | R | P | clock | predicted | tasks, CPU | predicted | of it our own | driver's JVM, CPU "
+        "| shuffled, KB | hottest bucket / mean |",
+        "| --- " + "| ---: " * 10 + "|",
+    ]
+    for s in (*measured.seen, *measured.checked):
+        name = f"{s.run.name}: R={s.phase.batch_rows:,} P={s.phase.partitions}"
+        batch, cpu = by_name[name, "batch"], by_name[name, "cpu"]
+        lines.append(
+            f"| {s.run.name} | {s.phase.batch_rows:,} | {s.phase.partitions} | {1e3 * batch.measured_s:.0f} "
+            f"| {1e3 * batch.predicted_s:.0f} | {1e3 * cpu.measured_s:.0f} | {1e3 * cpu.predicted_s:.0f} "
+            f"| {1e3 * (s.pack_s + s.chain_s):.0f} | {1e3 * (s.jvm_s - s.tasks_s):.0f} "
+            f"| {s.shuffled_bytes / 1e3:,.0f} | {s.hottest:.2f} |"
+        )
+    return [*lines, ""]
+
+
+def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
+    shape, deviation = shape_of(measured), bucket_deviation(measured)
+    cluster = Cluster(1, bucket_deviation=deviation, buckets_per_core=BUCKETS_PER_CORE)
+    lines = [
+        "## More cores",
+        "",
+        f"**Predicted, not measured.** {shape.bytes_per_row:.0f} bytes shuffled for a row and "
+        f"{shape.bytes_per_payload:.0f} for a payload, {shape.segments_per_bucket:.0f} segments in a bucket; "
+        f"{cluster.cores_per_node} cores to a machine, {cluster.network_bytes_per_s * 8e-9:.0f} Gbit/s; "
+        f"buckets of a batch differ by {deviation:.1%} (standard deviation, from the hottest bucket). "
+        "Efficiency is throughput per core, over that of the most efficient line of the table.",
+        "",
+        "| settings | cores | interval, s | rows of a batch | million rows/s | per core, thousand rows/s "
+        "| efficiency | driver | network |",
+        "| --- " + "| ---: " * 8 + "|",
+    ]
+    tables = {
+        "four buckets and a piece of input for each core": (cluster, shape),
+        "one bucket and a piece of input for each core": (replace(cluster, buckets_per_core=1), shape),
+        "four buckets, pieces of 500,000 rows": (cluster, replace(shape, rows_per_piece=DEFAULT_PIECE)),
+    }
+    found = {
+        (name, interval): [
+            p for cores in CORES if (p := at_interval(model, replace(base, cores=cores), own, interval))
+        ]
+        for name, (base, own) in tables.items()
+        for interval in INTERVALS_S
+    }
+    best = max(p.rows_per_s / p.cluster.cores for line in found.values() for p in line)
+    for (name, interval), line in found.items():
+        for p in line:
+            per_core = p.rows_per_s / p.cluster.cores
+            lines.append(
+                f"| {name} | {p.cluster.cores:,} | {interval:g} | {p.load.rows:,.3g} "
+                f"| {p.rows_per_s / 1e6:.1f} | {per_core / 1e3:.0f} | {per_core / best:.0%} "
+                f"| {p.serial_s / p.batch_s:.0%} | {p.network_s / p.batch_s:.0%} |"
+            )
+    first = next(iter(tables))
+    by_interval = {f"a batch every {s:g} s": found[first, s] for s in INTERVALS_S if found[first, s]}
+    by_interval["pieces of 500,000 rows, every 5 s"] = found["four buckets, pieces of 500,000 rows", SHOWN_S]
+    plot_throughput(out / "scaling-throughput.png", {k: v for k, v in by_interval.items() if v})
+    plot_budget(out / "scaling-budget.png", found[first, SHOWN_S])
+    return [
+        *lines,
+        "",
+        *_default_batches(model, cluster, shape),
+        "![Throughput](scaling-throughput.png)",
+        "",
+        f"What a batch's time goes to, four buckets and a piece for each core, a batch every {SHOWN_S:g} s:",
+        "",
+        "![Budget](scaling-budget.png)",
+    ]
+
+
+def _default_batches(model: Model, cluster: Cluster, shape: Shape) -> list[str]:
+    """Say what happens with batches as they are by default."""
+    pieces = replace(shape, rows_per_piece=DEFAULT_PIECE)
+    rows: list[Prediction] = [
+        predicted(model, replace(cluster, cores=cores, buckets_per_core=1), pieces, DEFAULT_BATCH)
+        for cores in (2, *CORES)
+    ]
+    lines = [
+        f"With the settings left as they are (a bucket for each core, batches of {DEFAULT_BATCH:,} rows in "
+        f"pieces of {DEFAULT_PIECE:,}):",
+        "",
+        "| cores | batch, s | million rows/s |",
+        "| ---: | ---: | ---: |",
+    ]
+    lines += [f"| {p.cluster.cores:,} | {p.batch_s:.2f} | {p.rows_per_s / 1e6:.2f} |" for p in rows]
+    return [*lines, ""]
