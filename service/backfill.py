@@ -21,8 +21,7 @@ from catalog.values.batch import BatchProgress
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query, Side
 from catalog.values.query_record import ALL_ROWS, QueryRecord
-from operators.layout import SIDES, side_layout
-from planner.families import family_id
+from planner.families import SIDES, family_id
 
 #: Version of what has not ended.
 _OPEN = 2**62
@@ -69,6 +68,9 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
 
 def _always_kept(store: Store, family: FamilyPlan, side: str) -> set[str]:
     """Return the columns that every row of a family can give, whatever its queries need."""
+    # Loaded with the first such query: the API answers without numba and pandas (``service.engine``).
+    from operators.layout import side_layout
+
     layout = side_layout(
         family, side, store.stream_by_id(family.stream_a if side == "a" else family.stream_b)
     )

@@ -6,11 +6,15 @@ r"""The engine: one Spark job over one data directory, from lock to last commit.
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new
 fencing epoch: from then on no other engine's manifest is accepted. Then it sweeps files that no manifest
 names, and starts Spark.
+
+What talks to Spark, and what goes to its workers, is loaded by the thread that runs the job: PySpark, pandas
+and numba with its kernels are half of all that a service imports, and the API answers without them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -18,28 +22,22 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Literal
-
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, Literal
 
 from catalog.clock import wall_clock_us
 from catalog.errors import Conflict, SluiceError, Unavailable
 from catalog.store import Store
 from service.buckets import CHECKPOINT_SETTING, bucket_keys
-from service.chain_processor import ChainOptions
-from service.commit import BatchCommitter
 from service.data_dir import DataDir
 from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
-from service.job import JobOptions, jvm_pid, start_job, start_session
 from service.jvm import Jvm, launch
-from service.query_end import QueryDied, SparkQuery, wait_for_end
 from service.settings import Settings
 from service.sinks.result_files import ResultWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +160,7 @@ class Engine:
             self._stopping = True
             with contextlib.suppress(OSError):  # the source waits for news a little longer then
                 self.data_dir.engine_lock.touch()
-            with contextlib.suppress(Py4JError, PySparkException, OSError):
+            with contextlib.suppress(*_spark_errors()):
                 if self._query is not None:
                     self._query.stop()
             if self._thread is not None:
@@ -226,6 +224,9 @@ class Engine:
 
     def _run(self) -> None:
         """Run the job to its end, again after each file that turned out to be unreadable."""
+        from service.query_end import QueryDied, SparkQuery, wait_for_end
+
+        ends: tuple[type[Exception], ...] = (*_spark_errors(), QueryDied)
         while True:
             try:
                 self._start_query()
@@ -233,7 +234,7 @@ class Engine:
                 if self._stopping:
                     self._query.stop()
                 wait_for_end(SparkQuery(self._query), bounded=self.bounded, stopping=lambda: self._stopping)
-            except (Py4JError, PySparkException, OSError, QueryDied) as error:
+            except ends as error:
                 if self._stopping:
                     return
                 trace = str(error)
@@ -264,6 +265,12 @@ class Engine:
         return True
 
     def _start_query(self) -> None:
+        from service.chain_processor import ChainOptions
+        from service.commit import BatchCommitter
+        from service.job import JobOptions, jvm_pid, start_job, start_session
+
+        # What was loaded stays; the collector need not look at it while the API serves (``service.serve``).
+        gc.freeze()
         self._epoch = self.store.new_epoch(f"pid {os.getpid()}")
         checkpoint_id, keys, partitions = self._checkpoint()
         commit = BatchCommitter(
@@ -331,14 +338,17 @@ class Engine:
 
     def _end_session(self) -> None:
         """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
         session, self._session, self._query = self._session, None, None
         jvm, self.jvm = self.jvm, None
         if session is not None:
-            with contextlib.suppress(Py4JError, PySparkException, OSError):
+            with contextlib.suppress(*_spark_errors()):
                 session.stop()
         gateway = SparkContext._gateway
         if gateway is not None:
-            with contextlib.suppress(Py4JError, OSError):
+            with contextlib.suppress(*_spark_errors()):
                 gateway.shutdown()
         if jvm is not None:
             jvm.end()
@@ -354,8 +364,18 @@ class Engine:
         self._since_us = wall_clock_us()
 
 
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """Return what talking to Spark raises."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return Py4JError, PySparkException, OSError
+
+
 def _reason(error: Exception, trace: str) -> str:
     """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
+    from py4j.protocol import Py4JNetworkError
+
     if isinstance(error, Py4JNetworkError | OSError):
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, SluiceError
@@ -29,9 +30,11 @@ from service.buckets import stored_buckets
 from service.inputs.sample import SampleSource
 from service.objective import Objective
 from service.profile import merge_profiles, profile_of
-from service.sampling import SampleCache, sample_profile
 from service.statistics_document import ChainDocument
 from service.stream_document import check_name, did_you_mean
+
+if TYPE_CHECKING:
+    from service.sampling import SampleCache
 
 
 class UnknownQuery(InvalidInput):
@@ -96,14 +99,14 @@ class Statistician:
         buckets: Buckets of the job, if no batch has fixed them yet.
         max_rows_per_batch: Rows that a batch takes where all input is there from the start; None where it
             comes as time goes by.
-        cache: What samples told so far.
+        cache: What samples told so far; None before the first.
     """
 
     store: Store
     rows: SampleSource
     buckets: int
     max_rows_per_batch: int | None = None
-    cache: SampleCache = field(default_factory=SampleCache)
+    cache: SampleCache | None = None
 
     def profile(
         self, queries: Sequence[Query], given: Profile | None = None, *, keys: bool = False
@@ -121,6 +124,11 @@ class Statistician:
             measured = replace(measured, buckets=self.buckets)
         sampled = Profile()
         if keys or not _covers(merge_profiles(given, measured, sampled), queries):
+            # Loaded with the first sample: the API answers without numba and pandas (``service.engine``).
+            from service.sampling import SampleCache, sample_profile
+
+            if self.cache is None:
+                self.cache = SampleCache()
             sampled = sample_profile(self.rows, self.store.streams(), queries, cache=self.cache)
         found = merge_profiles(given, measured, sampled)
         return found if self.max_rows_per_batch is None else bounded_batches(found, self.max_rows_per_batch)

@@ -137,6 +137,7 @@ class _Startup:
             await send(message)
             if message["type"] == "lifespan.startup.complete":
                 # What has been imported stays; without this the collector looks at all of it while it serves.
+                # The engine's thread does the same once it has loaded the rest.
                 gc.freeze()
                 self._done.set()
                 self._on_ready()

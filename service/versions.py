@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, SluiceError
@@ -18,7 +19,6 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from operators.dry_run import DryRun
 from planner.build_plan import build_plan
 from planner.kept_boundaries import ByFamily, kept_families
 from service.objective import Objective, store_objective, stored_objective
@@ -33,6 +33,18 @@ class PlanRefused(InvalidInput):
     """The plan that a change leads to cannot run."""
 
     code = "plan-refused"
+
+
+def _late_dry_run() -> Callable[[Plan | None, Plan], None]:
+    """Return a dry run that is loaded by the first version: the API answers before (``service.engine``)."""
+
+    @cache
+    def loaded() -> Callable[[Plan | None, Plan], None]:
+        from operators.dry_run import DryRun
+
+        return DryRun()
+
+    return lambda previous, plan: loaded()(previous, plan)
 
 
 @dataclass(slots=True)
@@ -50,7 +62,7 @@ class Versions:
     store: Store
     statistician: Statistician
     base: Objective
-    try_out: Callable[[Plan | None, Plan], None] = field(default_factory=DryRun)
+    try_out: Callable[[Plan | None, Plan], None] = field(default_factory=_late_dry_run)
     now_us: Callable[[], int] = wall_clock_us
 
     @property
