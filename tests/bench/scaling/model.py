@@ -1,8 +1,8 @@
 """The scaling model: what a batch costs, term by term, and how long it takes on so many cores.
 
-    parallel CPU   pack   = P, PV, R, R columns                                  fitted in process
-                   chain  = V, segments, PV, R, R segments, R columns, pairs ... fitted in process
-                   Spark  = P, S, V, PS, PV, MB shuffled                         fitted in the job
+    parallel CPU   pack   = P, PV, R, columns of both                            fitted in process
+                   chain  = V, segments, PV, R, R segments, pairs, columns       fitted in process
+                   Spark  = P, S, V, PS, PV, bytes shuffled                      fitted in the job
     serial time    driver = 1, P, S, V                                           fitted in the job
     batch          = serial + parallel CPU times imbalance / cores + bytes over the network
 
@@ -56,6 +56,7 @@ def pack_terms(load: Load) -> Terms:
     return {
         "piece": load.partitions,
         "payload": load.partitions * load.buckets,
+        "payload's column": load.partitions * load.buckets * load.columns,
         "row": load.rows,
         "value": load.rows * load.columns,
     }
@@ -66,6 +67,7 @@ def chain_terms(load: Load) -> Terms:
     return {
         "bucket": load.buckets,
         "segment": load.segments,
+        "segment's column": load.segments * 2 * load.columns,
         "payload": load.partitions * load.buckets,
         "row": load.rows,
         "row and segment": load.rows * load.segments / load.buckets,

@@ -113,6 +113,8 @@ _EACH = {
     "task": "task of the chain (S)",
     "bucket": "bucket (V)",
     "payload": "payload (P times V)",
+    "payload's column": "payload and column carried along",
+    "segment's column": "segment and column of its pairs",
     "block": "shuffle block (P times S)",
     "batch": "batch",
     "row": "row (R)",

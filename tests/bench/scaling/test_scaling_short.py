@@ -33,10 +33,11 @@ from tests.bench.scaling.report import write_report
 
 #: Seconds, of a machine that does not exist.
 TRUE = Model(
-    pack={"piece": 1e-3, "payload": 5e-5, "row": 1e-7, "value": 1e-8},
+    pack={"piece": 1e-3, "payload": 5e-5, "payload's column": 1e-5, "row": 1e-7, "value": 1e-8},
     chain={
         "bucket": 2e-3,
         "segment": 5e-5,
+        "segment's column": 5e-6,
         "payload": 8e-5,
         "row": 3e-7,
         "row and segment": 1e-9,
