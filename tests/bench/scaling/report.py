@@ -33,6 +33,9 @@ from tests.bench.scaling.plots import plot_budget, plot_checked, plot_throughput
 
 CORES = (10, 30, 100, 300, 1000)
 INTERVALS_S = (1.0, 5.0, 30.0)
+#: Where limits are looked for: tenth parts of powers of ten, up to 10,000 cores.
+MANY_CORES = tuple(round(10 ** (n / 10)) for n in range(3, 41))
+LEAST_EFFICIENCY = 0.5
 #: The interval whose budget is shown.
 SHOWN_S = 5.0
 #: Buckets of a core, as the design has it.
@@ -245,6 +248,7 @@ def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
     return [
         *lines,
         "",
+        *_limits(model, cluster, shape, best),
         *_default_batches(model, cluster, shape),
         "![Throughput](scaling-throughput.png)",
         "",
@@ -252,6 +256,34 @@ def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
         "",
         "![Budget](scaling-budget.png)",
     ]
+
+
+def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> list[str]:
+    """Say how many cores each interval keeps at least half as busy as the best, and what takes the rest."""
+    lines = [
+        "How far that goes, with four buckets and a piece for each core: the most cores of which each still "
+        f"does {LEAST_EFFICIENCY:.0%} of the best, and what takes most of a batch there besides our own code.",
+        "",
+        "| a batch every | cores | takes most | of the batch |",
+        "| --- | ---: | --- | ---: |",
+    ]
+    for interval in INTERVALS_S:
+        enough = [
+            p
+            for cores in MANY_CORES
+            if (p := at_interval(model, replace(cluster, cores=cores), shape, interval))
+            and p.rows_per_s / cores >= LEAST_EFFICIENCY * best
+        ]
+        if not enough:
+            lines.append(f"| {interval:g} s | fewer than {MANY_CORES[0]} | | |")
+            continue
+        last = enough[-1]
+        parts = {"the driver": last.serial_s, "Spark's part of the tasks": last.spark_s}
+        parts |= {"waiting for the last task": last.waiting_s, "the network": last.network_s}
+        most = max(parts, key=lambda name: parts[name])
+        shown = f"{last.cluster.cores:,}" + (" or more" if last.cluster.cores == MANY_CORES[-1] else "")
+        lines.append(f"| {interval:g} s | {shown} | {most} | {parts[most] / last.batch_s:.0%} |")
+    return [*lines, ""]
 
 
 def _default_batches(model: Model, cluster: Cluster, shape: Shape) -> list[str]:

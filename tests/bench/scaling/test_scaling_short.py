@@ -169,6 +169,8 @@ def test_the_report_is_written_of_what_the_file_holds(measured: Measured, tmp_pa
 
     assert "| the driver, clock | batch | 100,000 |" in text
     assert "| buckets reported | 1,004 | 202.0 | 1,004 |" in text
+    # The driver takes 0.1 s for a batch and 3.8 ms for each core with its task, its piece and its buckets.
+    assert "| 5 s | 501 | the driver |" in text
     assert {p.name for p in tmp_path.iterdir()} == {
         "scaling.md",
         "scaling.json",
