@@ -262,7 +262,7 @@ def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> list[s
     """Say how many cores each interval keeps at least half as busy as the best, and what takes the rest."""
     lines = [
         "How far that goes, with four buckets and a piece for each core: the most cores of which each still "
-        f"does {LEAST_EFFICIENCY:.0%} of the best, and what takes most of a batch there besides our own code.",
+        f"does {LEAST_EFFICIENCY:.0%} of the best, and what takes most of a batch besides our own code.",
         "",
         "| a batch every | cores | takes most | of the batch |",
         "| --- | ---: | --- | ---: |",
