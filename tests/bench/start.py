@@ -290,7 +290,8 @@ def write_report(out: Path, starts: dict[str, list[Start]], idles: dict[int, Idl
     (out / "start.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     (out / "start.md").write_text(
         f"# Starting and idling\n\nWritten by `python -m tests.bench.start`; {machine()}. Starts: medians of "
-        f"{runs} runs; idling: once. The load is that of the minute before, in which the start before it falls, too.\n\n{text}",
+        f"{runs} runs; idling: once. The load is that of the minute before, in which the start before it "
+        f"falls, too.\n\n{text}",
         encoding="utf-8",
     )
     return text
