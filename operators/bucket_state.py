@@ -92,6 +92,8 @@ def store_segments(
     worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
     held: set[str] = set()
     views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
+    # By name, or by identity: then the segment is kept, so that its identity is not given to another one.
+    written: dict[str | int, tuple[Segment, Segment]] = {}
     for place in _places(bucket):
         joins, state, index = place
         segment = state.segments[index]
@@ -101,10 +103,14 @@ def store_segments(
             views.setdefault(id(segment), (segment, origin, []))[2].append(place)
             continue
         if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
-            data = segment.encode()
-            segment = segment.stored_as(next(names), len(data))
+            # Joins may have it in common here, too.
+            which = segment.id or id(segment)
+            if which not in written:
+                data = segment.encode()
+                written[which] = segment, segment.stored_as(next(names), len(data))
+                put(written[which][1].id, data, written[which][1])
+            segment = written[which][1]
             joins.replace(state, index, segment)
-            put(segment.id, data, segment)
         elif known.setdefault(segment.id, segment) is not segment:
             # Several joins cut the same rows: read back they are one, and a replay must go the same way.
             joins.replace(state, index, known[segment.id])
@@ -306,7 +312,8 @@ def _document(manifest: bytes) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(manifest)
     if document["format"] not in READABLE:
         raise UnknownStateFormat(
-            f"the stored state has format {document['format']}, this version reads {FORMAT}",
+            f"the stored state has format {document['format']}, this version reads "
+            f"{' and '.join(map(str, READABLE))}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
         )
     return document

@@ -42,6 +42,7 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
                 results=counts.results,
                 candidates=counts.candidates,
                 join=join_id,
+                own_bytes=sum(segment.stored_bytes for segment in state.segments),
             )
 
 

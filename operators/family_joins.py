@@ -102,7 +102,7 @@ class FamilyJoins:
 
     def replace(self, state: SliceState, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""
-        # Looked up, not taken out: another join may hold the same rows and store its own copy next.
+        # Looked up, not taken out: another join may hold the same segment, and asks next.
         classes = self.classes.known(state.segments[index])
         state.segments[index] = stored
         if classes is not None:

@@ -14,23 +14,18 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
+from operators.bounded import keep
 from operators.entitlement import Term, rows_of_terms
 from operators.keys import Bools, Int64s
 from operators.row_kinds import Kind, kinds_of
 from operators.segment import WORD_BITS, Segment
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 #: Largest product of class counts kept without renumbering the classes.
 MAX_CLASSES = 1 << 16
-#: Answers kept of each sort: a plan version may stay for weeks, and small segments of many filters differ.
-MAX_KEPT = 1 << 12
 #: So many kinds are taken for classes as they are; of more, those that serve the same queries are one class.
 MAX_KINDS = 64
 
@@ -94,7 +89,7 @@ class PlacedFilters:
                 word, bit = divmod(place, WORD_BITS)
                 if not answers[word] >> bit & 1:
                     queries &= ~members
-            _keep(self._passed, answers, queries)
+            keep(self._passed, answers, queries)
         return queries
 
 
@@ -214,10 +209,12 @@ class SideLineage:
             early = bisect_right(self.bounds_us, segment.t_min)
             late = bisect_right(self.bounds_us, segment.t_max)
         question = (segment.filters, alike.kinds, kept, early, late)
-        found = self._found.get(question)
+        found = self._found.get(question) if len(alike.kinds) <= MAX_KINDS else None
         if found is None:
             found = self._classes_of(placed, alike.kinds, kept, early, late)
-            _keep(self._found, question, found)
+            # Of many kinds no two segments have the same, and answers about them would take gigabytes.
+            if len(alike.kinds) <= MAX_KINDS:
+                keep(self._found, question, found)
         codes = alike.codes
         if found.numbering is not None:
             codes = None if codes is None or len(found.masks) == 1 else found.numbering[codes]
@@ -309,7 +306,7 @@ class SideLineage:
                 bits = [[placed.places[bit] for bit in term.bits] for term in certain]
                 passing.append((members, tuple(_words_of(b, words * WORD_BITS) for b in bits)))
         settled = Settled(queries, tuple(passing), undecided)
-        _keep(self._settled, question, settled)
+        keep(self._settled, question, settled)
         return settled
 
     def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
@@ -329,12 +326,6 @@ class SideLineage:
                         queries &= ~(1 << number)
             known = self._entitled[epoch, kept] = EpochEntitlement(queries, held)
         return known
-
-
-def _keep(answers: dict[K, V], question: K, answer: V) -> None:
-    if len(answers) >= MAX_KEPT:
-        answers.clear()
-    answers[question] = answer
 
 
 def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:

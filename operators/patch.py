@@ -153,6 +153,6 @@ class Patch:
                     first += rows
             if start != buffer.size:
                 raise EOFError(f"{buffer.size} bytes instead of {start}")
-        except (pa.ArrowInvalid, OSError, EOFError, IndexError) as error:
+        except (pa.ArrowException, OSError, EOFError, IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptSegment(f'patch "{patch_id}" cannot be read', detail=str(error)) from error
         return cls(patch_id, buffer.size, kept, lineage)

@@ -16,6 +16,7 @@ from itertools import compress
 import numpy as np
 
 from catalog.values.plan import FamilyPlan
+from operators.bounded import keep
 from operators.keys import Int64s
 from operators.lineage import RowClasses
 
@@ -27,7 +28,7 @@ MAX_DIRECT_COMBINATIONS = 1 << 20
 
 
 # A plan version numbers the queries anew, but most sets of ids were there in the one before.
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def route_number(query_ids: tuple[int, ...]) -> int:
     """Return the 63-bit number of a set of query ids (ascending).
 
@@ -61,7 +62,8 @@ class Router:
         """Return the ids of a set of queries, ascending."""
         ids = self._ids.get(mask)
         if ids is None:
-            ids = self._ids[mask] = self._queries_of(mask)
+            ids = self._queries_of(mask)
+            keep(self._ids, mask, ids)
         return ids
 
     def _queries_of(self, mask: int) -> tuple[int, ...]:
@@ -72,9 +74,11 @@ class Router:
         """Return the route of a set of queries; 0 for the empty set."""
         if not mask:
             return 0
-        if mask not in self._numbers:
-            self._numbers[mask] = route_number(self.queries_of(mask))
-        return self._numbers[mask]
+        number = self._numbers.get(mask)
+        if number is None:
+            number = route_number(self.queries_of(mask))
+            keep(self._numbers, mask, number)
+        return number
 
     def masks(self, distance: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
         """Find the queries of n candidate pairs.

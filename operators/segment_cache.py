@@ -21,7 +21,6 @@ import pyarrow as pa
 from operators.lineage import RowClasses
 from operators.patch import Patch
 from operators.segment import CorruptSegment, Segment
-from operators.view_names import stored_ids
 from operators.views import opened
 
 Value = TypeVar("Value", Segment, Patch)
@@ -117,12 +116,12 @@ class SegmentCache:
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.
-            held: Stored ids of the values that it holds.
+            held: Names of the segments in its slices.
         """
         self._whole.clear()
         self._patches.clear()
         for name in [n for n in self._entries if n.startswith(prefix)]:
-            if any(stored not in held for stored in stored_ids(name)):
+            if name not in held:
                 self._bytes -= self._entries.pop(name).segment.stored_bytes
 
     def unpublish(self, segment_id: str) -> None:

@@ -199,7 +199,8 @@ class ChainProcessor(StatefulProcessor):
         for stored_id in sorted(former - held):
             self._segments.removeKey((stored_id,))
             worker.cache.unpublish(stored_id)
-        worker.cache.retain(f"{self._options.checkpoint_id}.{number}.", held)
+        names = {segment.id for joins in bucket.families.values() for segment in joins.segments()}
+        worker.cache.retain(f"{self._options.checkpoint_id}.{number}.", names)
         self._manifest.update((encode_manifest(bucket),))
         version = bucket.plan.version if bucket.plan is not None else 0
         if bucket.plan_changed and bucket.plan is not None:

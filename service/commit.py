@@ -49,6 +49,7 @@ _SUMMED = (
     "purged",
     "results",
     "candidates",
+    "own_bytes",
 )
 
 

@@ -18,6 +18,7 @@ import gc
 import logging
 import os
 import shutil
+import sys
 import threading
 import time
 import uuid
@@ -160,8 +161,8 @@ class Engine:
             self._stopping = True
             with contextlib.suppress(OSError):  # the source waits for news a little longer then
                 self.data_dir.engine_lock.touch()
-            with contextlib.suppress(*_spark_errors()):
-                if self._query is not None:
+            if self._query is not None:
+                with contextlib.suppress(*_spark_errors()):
                     self._query.stop()
             if self._thread is not None:
                 self._thread.join()
@@ -269,8 +270,10 @@ class Engine:
         from service.commit import BatchCommitter
         from service.job import JobOptions, jvm_pid, start_job, start_session
 
-        # What was loaded stays; the collector need not look at it while the API serves (``service.serve``).
-        gc.freeze()
+        if not self._epoch:
+            # What was loaded stays; the collector need not look at it while the API serves.
+            # Once: a later time would keep the garbage of the sessions before for ever.
+            gc.freeze()
         self._epoch = self.store.new_epoch(f"pid {os.getpid()}")
         checkpoint_id, keys, partitions = self._checkpoint()
         commit = BatchCommitter(
@@ -338,11 +341,15 @@ class Engine:
 
     def _end_session(self) -> None:
         """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
+        session, self._session, self._query = self._session, None, None
+        jvm, self.jvm = self.jvm, None
+        if sys.modules.get("pyspark") is None:  # not loaded yet, or it cannot be
+            if jvm is not None:
+                jvm.end()
+            return
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        session, self._session, self._query = self._session, None, None
-        jvm, self.jvm = self.jvm, None
         if session is not None:
             with contextlib.suppress(*_spark_errors()):
                 session.stop()

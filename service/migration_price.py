@@ -31,8 +31,9 @@ class Moved:
 def migration_price(moved: Moved, objective: CostModelName, constants: Calibration) -> float:
     """Return what a migration costs, in the unit of the model that decides.
 
-    Calibrated: every row is filtered on its way and stored again, at most (a merge stores nothing). In
-    the paper's model a row that changes its slice is compared once, as in cross-purge, and storing is free.
+    Calibrated: every row is filtered on its way and stored again, at most (a merge stores nothing, and
+    of most rows that other joins take over a bit each is stored). In the paper's model a row that changes
+    its slice is compared once, as in cross-purge, and storing is free.
 
     Args:
         moved: What moves.
@@ -65,7 +66,9 @@ def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) ->
         # Linear in what slices hold, so segments and bytes are shared out as rows are.
         return rows_moved(_filled(before, {key: of(counters) for key, counters in held.items()}), steps)
 
-    return Moved(amount(lambda s: s.rows), amount(lambda s: s.segments), amount(lambda s: s.bytes))
+    return Moved(
+        amount(lambda s: s.rows), amount(lambda s: s.segments), amount(lambda s: s.own_bytes or s.bytes)
+    )
 
 
 def _filled(

@@ -240,7 +240,8 @@ class _Sums:
             self.batch.add(by_us / 1e6, any(s.rows for s in manifest.streams), weight, at_us)
         for c in manifest.slices:
             if c.family in self.families:
-                self.widths[self.families[c.family].streams[c.side]].add(c.bytes, c.rows, weight, at_us)
+                width = self.widths[self.families[c.family].streams[c.side]]
+                width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
                 self.joins[c.family].add(c.touched, c.candidates, weight, at_us)
         for f in manifest.filters:
             names = self.families.get(f.family)

@@ -46,7 +46,8 @@ class SliceCounters:
         side: ``a`` or ``b``: whose rows the slice holds.
         slice: 1-based number in the chain.
         rows: Rows held at the end of the batch.
-        bytes: Encoded bytes of its segments at the end of the batch.
+        bytes: Its share of the stored values that its segments are made of at the end of the batch, rows in
+            them that nobody needs any more included.
         segments: Number of segments.
         touched: Pairs of equal key of probing males and rows of segments that they may meet.
         males: Opposite rows that probed the slice.
@@ -57,6 +58,8 @@ class SliceCounters:
         results: Pairs made here that serve at least one query.
         candidates: Males times rows held when they probed: what nested loops would compare.
         join: Join of the family that the slice belongs to.
+        own_bytes: What its rows took where they were written, in proportion to the rows: how wide they are. 0
+            in batches from before it was counted.
     """
 
     family: str
@@ -74,6 +77,7 @@ class SliceCounters:
     results: int = 0
     candidates: int = 0
     join: str = SHARED_JOIN
+    own_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class Runner:
 
 def _deeds(counters: SliceCounters) -> dict[str, int]:
     """Return what a slice did, without what it holds."""
-    holds = {"family", "join", "side", "slice", "rows", "bytes", "segments"}
+    holds = {"family", "join", "side", "slice", "rows", "bytes", "segments", "own_bytes"}
     return {name: count for name, count in asdict(counters).items() if name not in holds}
 
 

@@ -84,7 +84,7 @@ def test_state_of_the_format_before_is_read() -> None:
 @pytest.mark.parametrize("other", [2, 99])
 def test_state_of_another_format_is_refused(other: int) -> None:
     manifest = json.dumps(json.loads(encode_manifest(Bucket())) | {"format": other}).encode()
-    message = f"has format {other}, this version reads 4"
+    message = f"has format {other}, this version reads 3 and 4"
     with pytest.raises(UnknownStateFormat, match=message):
         load_bucket(manifest, None, lambda i: Segment.decode(b""), {})
     # The plan that was stored beside it need not be readable: so one asks for its version first.

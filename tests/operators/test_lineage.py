@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from operators import lineage, row_kinds
+from operators import bounded, lineage, row_kinds
 from operators.entitlement import Term
 from operators.lineage import RowClasses, SideLineage, side_lineage
 from operators.segment import Segment, lineage_words
@@ -100,7 +100,7 @@ def test_classes_say_of_every_row_what_the_definition_says(
     print(f"seed {seed}")
     rng = random.Random(seed)
     if seed % 3 == 0:
-        monkeypatch.setattr(lineage, "MAX_KEPT", 2)
+        monkeypatch.setattr(bounded, "MAX_KEPT", 2)
     if seed % 4 == 0:
         monkeypatch.setattr(lineage, "MAX_KINDS", 1)
     segments = [_random_segment(rng) for _ in range(6)]

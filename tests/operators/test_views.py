@@ -24,6 +24,7 @@ from operators.bucket_state import (
     segment_ids,
     store_segments,
 )
+from operators.counters import slice_counters
 from operators.segment import CorruptSegment, Segment, concat, mergeable
 from operators.segment_cache import SegmentCache
 from operators.sliced_join import SliceState
@@ -77,7 +78,7 @@ class Stored:
             lambda i: self.cache.get(i, self.values.__getitem__).segment,
         ):
             check_reloaded(self.bucket, load_bucket(manifest, self.bucket.plan, load, {}), self.values)
-        self.cache.retain("c.0.", held)
+        self.cache.retain("c.0.", {segment.id for segment in self.segments})
         return written
 
 
@@ -285,3 +286,46 @@ def test_a_view_is_read_from_the_state_store_where_the_node_has_no_good_file(
     if broken == "of other rows":
         with pytest.raises(CorruptSegment, match="has no selection"):
             read_segment(view.id, {**stored.values, stored_id(view.id): rows(0, 41).encode()}.__getitem__)
+
+
+def test_what_joins_have_in_common_is_written_once_also_where_it_is_no_view() -> None:
+    stored = Stored()
+    stored.slices[0].segments.append(rows(0, 1_000))
+    stored.store(migrates=False)
+    (whole,) = stored.slices[0].segments
+    few = whole.filter(np.arange(1_000) % 10 == 0)
+    for state in stored.slices:
+        state.segments[:] = [few]
+    assert len(stored.store()) == 1
+    assert len({id(segment) for segment in stored.segments}) == 1
+
+
+def test_the_cache_keeps_what_stands_in_slices_and_nothing_below_it() -> None:
+    stored = Stored()
+    stored.cache = SegmentCache(1 << 30)
+    stored.slices[0].segments.append(rows(0, 1_000))
+    stored.store()
+    for dropped in (3, 5, 8):
+        (segment,) = stored.slices[0].segments
+        stored.slices[0].segments[:] = [segment.filter(np.arange(len(segment)) != dropped)]
+        stored.store()
+        (held,) = stored.segments
+        assert steps(held.id), "a view"
+        assert stored.cache._entries.keys() == {held.id}
+
+
+def test_how_wide_rows_are_does_not_depend_on_who_has_them_or_what_is_dead() -> None:
+    stored = Stored()
+    stored.slices[0].segments.append(rows(0, 1_000))
+    stored.store()
+    (whole,) = stored.segments
+
+    def widths() -> list[float]:
+        return [c.own_bytes / c.rows for c in slice_counters(stored.bucket.families) if c.rows]
+
+    (width,) = widths()
+    stored.slices[0].segments[:] = [whole.cut(900, 1_000)]
+    assert widths() == pytest.approx([width], rel=0.01)
+    for state in stored.slices:
+        state.segments[:] = [whole]
+    assert widths() == pytest.approx([width] * len(stored.slices), rel=0.01)

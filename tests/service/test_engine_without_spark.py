@@ -1,0 +1,36 @@
+"""An engine that cannot load PySpark says so and gives everything back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalog.store import Store
+from service.data_dir import open_data_dir
+from service.engine import Engine
+from service.settings import Settings
+
+
+def test_an_engine_without_pyspark_fails_and_can_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("pyspark", "py4j")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [n for n in sys.modules if n.startswith("service.")]:
+        # What has been loaded with PySpark would be found without it.
+        if name.partition(".")[2] in ("chain_processor", "commit", "job", "query_end", "stand_ins"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "py4j", None)
+    directory = open_data_dir(tmp_path)
+    with Store.open(directory.catalog_url) as store:
+        engine = Engine(Settings(data_dir=tmp_path), directory, store, bounded=True)
+        engine.acquire()
+        with pytest.raises(ModuleNotFoundError, match="py"):
+            engine.run()
+        engine.close()
+        again = Engine(Settings(data_dir=tmp_path), directory, store, bounded=True)
+        again.acquire()
+        again.close()
