@@ -103,9 +103,10 @@ def store_segments(
             views.setdefault(id(segment), (segment, origin, []))[2].append(place)
             continue
         if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
-            # Joins may have it in common here, too.
+            # What joins have in common by a migration they keep in common. Rows that just came each join
+            # stores for itself, as the cost models say (``planner.costs``).
             which = segment.id or id(segment)
-            if which not in written:
+            if which not in written or (not segment.id and origin is None):
                 data = segment.encode()
                 written[which] = segment, segment.stored_as(next(names), len(data))
                 put(written[which][1].id, data, written[which][1])
