@@ -40,6 +40,20 @@ def test_a_name_is_taken_while_the_query_runs(store: Store, sides: tuple[Stream,
     assert store.newest_query("q1") == second
 
 
+def test_a_look_at_the_running_queries_decodes_only_those_that_are_new(
+    store: Store, sides: tuple[Stream, Stream]
+) -> None:
+    add_query(store, "q1", *sides)
+    (first,) = store.queries()
+    add_query(store, "q2", *sides)
+    again, _ = store.queries()
+    assert again is first
+    assert store.query("q1") is first
+    store.remove_query("q1", 2)
+    assert [record.query.name for record in store.queries()] == ["q2"]
+    assert store.query_by_id(first.query.id).removed_version == 2
+
+
 def test_a_removed_query_is_found_by_id_and_as_the_newest_of_its_name(
     store: Store, sides: tuple[Stream, Stream]
 ) -> None:
