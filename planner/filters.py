@@ -104,7 +104,7 @@ def weaker_filters(family: Family | FamilyPlan, side: SideName) -> Weaker:
     return _weaker(family.filters_a if side == "a" else family.filters_b)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
     if len(filters) > _MOST_COMPARED:
         return NOTHING_IMPLIED

@@ -20,8 +20,8 @@ from planner.conditions import Atom, Subject, parse
 from planner.normal_form import Group, clauses, known_values, term_implies_clause, terms
 from planner.value_sets import Value, above
 
-#: Filters read before are kept; a plan asks for the same ones slice after slice.
-_CACHED = 20_000
+#: Filters read last are kept; a plan asks for the same ones slice after slice, at most 64 of a side.
+_CACHED = 1_000
 
 #: Most filters that a new one is compared with: many that overlap on one expression are all kept.
 _MAX_COMPARED = 64
