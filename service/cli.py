@@ -8,6 +8,7 @@ command that needs them, so that ``sluice --help`` stays quick.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import signal
 import sys
@@ -278,6 +279,9 @@ def main() -> None:
         sys.stdout.flush()
         typer.echo(f"error: {error}", err=True)
         sys.exit(2 if isinstance(error, (InvalidInput, NotFound, Conflict)) else 1)
+    finally:
+        # What the engine froze would outlive the interpreter, and DuckDB's bindings print all of theirs then.
+        gc.unfreeze()
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

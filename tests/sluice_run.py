@@ -123,6 +123,7 @@ def assert_equals_oracle(outcome: Run, out: Path, oracle: Oracle, mode: Mode) ->
     """Check a finished run against the oracle: counters, then every query's rows (and their order)."""
     seed = f"seed {oracle.workload.seed}"
     assert outcome.returncode == 0, f"{seed}: exit {outcome.returncode}\n{outcome.stderr[-6000:]}"
+    assert "leaked" not in outcome.stderr, f"{seed}: {outcome.stderr[-6000:]}"
     summary, history = outcome.summary, oracle.history
     wrong: list[str] = []
     for name in oracle.queries():
