@@ -1,10 +1,10 @@
 """A bucket's stored form: a manifest of what it holds, beside segments that are written once.
 
-    manifest   watermarks, next batch, held terms, and for every slice of every join the ids of its segments
-               (JSON, small)
-    plan       the plan in force (JSON; written only when it changes)
-    segments   stored id -> bytes (see ``operators.segment``), never rewritten; slices may hold views of them
-               (``operators.view_names``), and the patches of views stand among them (``operators.patch``)
+    manifest   watermarks, next batch, held terms, for every slice of every join the ids of its segments, and
+               what the batch dropped (JSON, small)
+    values     stored id -> bytes, never rewritten (``operators.segment_files``): the plan in force (JSON),
+               segments (``operators.segment``), of which slices may hold views (``operators.view_names``),
+               and the patches of views (``operators.patch``)
 
 Rows that a migration hands to other joins, or whose lineage it adds to, are mostly stored already: they
 become views, and what they need besides is one patch for the whole bucket, where writing them again would
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +38,9 @@ from operators.view_names import KEPT, part_name, patched_name, steps, stored_id
 from operators.watermark import Watermark
 
 #: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
-#: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts.
-FORMAT = 4
-#: Formats that can be read: what 3 says means the same in 4.
-READABLE = (3, 4)
+#: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts. Up to 4
+#: values were in the state store, where no later version looks for them.
+FORMAT = 5
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -57,7 +56,7 @@ class UnknownStateFormat(InternalError):
 
 @dataclass(frozen=True, slots=True)
 class SegmentIds:
-    """Names the segments that a bucket writes in one batch."""
+    """Names what a bucket writes in one batch: segments and patches in their order, and a plan."""
 
     checkpoint_id: str
     bucket: int
@@ -66,8 +65,17 @@ class SegmentIds:
     def __iter__(self) -> Iterator[str]:
         serial = 0
         while True:
-            yield f"{self.checkpoint_id}.{self.bucket}.{self.batch}.{serial}"
+            yield f"{self.prefix}{self.batch}.{serial}"
             serial += 1
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the ids of all segments of the bucket."""
+        return f"{self.checkpoint_id}.{self.bucket}."
+
+    def plan(self, version: int) -> str:
+        """Return the stored id of a plan version."""
+        return f"{self.prefix}plan.{version}"
 
 
 #: Where a segment stands: joins, slice and its number there.
@@ -182,12 +190,18 @@ def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWri
     return patched_name(origin.segment.id, kept, lineage)
 
 
-def encode_manifest(bucket: Bucket) -> bytes:
-    """Return the manifest of a bucket whose segments are all stored."""
+def encode_manifest(bucket: Bucket, dropped: Iterable[str] = ()) -> bytes:
+    """Return the manifest of a bucket whose segments are all stored.
+
+    Args:
+        bucket: The bucket.
+        dropped: Stored ids of what the bucket had before its batch and has no longer.
+    """
     document = {
         "format": FORMAT,
         "next_batch": bucket.next_batch,
         "plan_version": bucket.plan.version if bucket.plan is not None else 0,
+        "dropped": list(dropped),
         "streams": {
             str(stream_id): [
                 s.watermark.lateness_us,
@@ -231,6 +245,11 @@ def stored_plan_version(manifest: bytes) -> int:
     """
     version: int = _document(manifest)["plan_version"]
     return version
+
+
+def dropped_ids(manifest: bytes) -> tuple[str, ...]:
+    """Return the stored ids of what the batch that stored a manifest dropped."""
+    return tuple(_document(manifest)["dropped"])
 
 
 def segment_ids(manifest: bytes) -> set[str]:
@@ -311,10 +330,9 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in READABLE:
+    if document["format"] != FORMAT:
         raise UnknownStateFormat(
-            f"the stored state has format {document['format']}, this version reads "
-            f"{' and '.join(map(str, READABLE))}",
+            f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
         )
     return document

@@ -88,7 +88,7 @@ class Segment:
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
         columns: Names of the stream columns kept.
-        id: Name in the state store (``operators.view_names``); empty until it is stored.
+        id: Stored id (``operators.view_names``); empty until it is stored.
         values: Stored id and length of every stored value that it is made of, its rows' first.
         stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
         origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.

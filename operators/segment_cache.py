@@ -1,29 +1,22 @@
 """Decoded segments of a worker process: the one module-level state of the operators.
 
-Which worker serves a bucket changes from batch to batch, and a state read costs about 12 ms per megabyte. So
-a worker keeps what it decoded, bounded in bytes, and writes every new segment to a file of the node besides,
-from which the next worker maps it without a copy. Both are caches: the state store is the truth, a segment's
-bytes never change under its id, and ids of another checkpoint never match.
+Which worker serves a bucket changes from batch to batch, and a segment that was decoded by another worker is
+decoded once more. So a worker keeps what it has at hand, bounded in bytes. A segment's bytes never change
+under its id, and ids of another checkpoint never match.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 
 from operators.lineage import RowClasses
 from operators.patch import Patch
-from operators.segment import CorruptSegment, Segment
+from operators.segment import Segment
 from operators.views import opened
-
-Value = TypeVar("Value", Segment, Patch)
 
 
 @dataclass(slots=True, eq=False)
@@ -41,19 +34,17 @@ class SegmentCache:
 
     Attributes:
         limit_bytes: Bytes of decoded segments kept in this process.
-        directory: Directory of the node's segment files; None keeps none.
     """
 
     limit_bytes: int
-    directory: Path | None = None
     _entries: OrderedDict[str, CachedSegment] = field(default_factory=OrderedDict)
     _bytes: int = 0
     # What views of this batch were made of: many are of the same few values.
     _whole: dict[str, Segment] = field(default_factory=dict)
     _patches: dict[str, Patch] = field(default_factory=dict)
 
-    def get(self, segment_id: str, read: Callable[[str], bytes]) -> CachedSegment:
-        """Return a segment: from memory, from the node's files, or from the state store.
+    def get(self, segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> CachedSegment:
+        """Return a segment: from memory, or decoded.
 
         Args:
             segment_id: Its id.
@@ -69,12 +60,12 @@ class SegmentCache:
             if cached is not None:
                 return cached.segment
             if name not in self._whole:
-                self._whole[name] = self._read(name, read, Segment.decode)
+                self._whole[name] = Segment.decode(read(name), name)
             return self._whole[name]
 
         def patch(name: str) -> Patch:
             if name not in self._patches:
-                self._patches[name] = self._read(name, read, Patch.decode)
+                self._patches[name] = Patch.decode(read(name), name)
             return self._patches[name]
 
         segment = opened(segment_id, whole, patch)
@@ -101,16 +92,6 @@ class SegmentCache:
             self._bytes -= oldest.segment.stored_bytes
         return entry
 
-    def publish(self, segment_id: str, data: bytes) -> None:
-        """Write the bytes of a stored value to the node's file, whole or not at all."""
-        if self.directory is None:
-            return
-        partial = self.directory / f".{segment_id}.{os.getpid()}"
-        # A full or vanished scratch directory costs speed, not correctness: the state store has the bytes.
-        with contextlib.suppress(OSError):
-            partial.write_bytes(data)
-            partial.replace(self.directory / segment_id)
-
     def retain(self, prefix: str, held: Collection[str]) -> None:
         """Forget what a bucket does not hold any more, also what it dropped in batches of other workers.
 
@@ -123,22 +104,3 @@ class SegmentCache:
         for name in [n for n in self._entries if n.startswith(prefix)]:
             if name not in held:
                 self._bytes -= self._entries.pop(name).segment.stored_bytes
-
-    def unpublish(self, segment_id: str) -> None:
-        """Remove the node's file of a stored value that no slice needs any more."""
-        if self.directory is not None:
-            with contextlib.suppress(OSError):
-                (self.directory / segment_id).unlink()
-
-    def _read(
-        self, name: str, read: Callable[[str], bytes], decode: Callable[[bytes | pa.Buffer, str], Value]
-    ) -> Value:
-        """Return a stored value, mapped from the node's file if it is there and whole."""
-        if self.directory is not None:
-            # Whatever is wrong with the file, the state store has the bytes.
-            with (
-                contextlib.suppress(FileNotFoundError, pa.ArrowInvalid, CorruptSegment),
-                pa.memory_map(str(self.directory / name)) as file,
-            ):
-                return decode(file.read_buffer(), name)
-        return decode(read(name), name)

@@ -27,7 +27,7 @@ from operators.segment import Segment, concat, mergeable
 #: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
 #: that every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
-#: A segment of so many rows is merged no more: the state store holds it as one value.
+#: A segment of so many rows is merged no more: it is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""CHAIN: the one stateful operator of the job. It moves bytes between Spark's state and ``operators.bucket``.
+"""CHAIN: the one stateful operator of the job. It moves bytes between stored state and ``operators.bucket``.
 
 Spark makes a fresh processor for every task (``service.stand_ins``) and hands a bucket to any of its workers,
 so what lives longer than a batch lives in this module: the bounded segment cache and the compiled plans of
@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import (
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    ValueState,
+)
 
-from catalog.errors import InvariantBroken
 from catalog.values.plan import Plan
 from operators.bucket import BatchOutput, Bucket
 from operators.bucket_state import (
     SegmentIds,
     decode_plan,
+    dropped_ids,
     encode_manifest,
     encode_plan,
     load_bucket,
@@ -35,7 +39,8 @@ from operators.counters import slice_counters
 from operators.payload import Payload
 from operators.segment import Segment
 from operators.segment_cache import SegmentCache
-from service.chain_state import ChainState, open_state
+from operators.segment_files import SegmentFiles
+from service.chain_state import open_state
 from service.failpoints import reached
 from service.sinks.result_files import ResultWriter
 
@@ -52,7 +57,7 @@ class ChainOptions:
     Attributes:
         checkpoint_id: Id of the checkpoint; part of every segment id.
         bucket_keys: Key of each bucket.
-        cache_dir: Directory for the node's segment files, or None.
+        segments_dir: Directory of segments, patches and plans.
         cache_bytes: Bytes of decoded segments kept per worker.
         engine_lock: Path of the engine's lock file, for failpoints.
         writer: Writes result files.
@@ -60,7 +65,7 @@ class ChainOptions:
 
     checkpoint_id: str
     bucket_keys: tuple[int, ...]
-    cache_dir: str | None
+    segments_dir: str
     cache_bytes: int
     engine_lock: str
     writer: ResultWriter
@@ -91,14 +96,15 @@ class ChainProcessor(StatefulProcessor):
 
     def __init__(self, options: ChainOptions) -> None:
         self._options = options
+        self._files = SegmentFiles(Path(options.segments_dir))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the bucket's state."""
         self.use(open_state(handle))
 
-    def use(self, state: ChainState) -> None:
+    def use(self, manifest: ValueState) -> None:
         """Take the bucket's state, opened."""
-        self._manifest, self._plan, self._segments = state.manifest, state.plan, state.segments
+        self._manifest = manifest
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802  # Spark's base also allows Rows
         self,
@@ -109,17 +115,18 @@ class ChainProcessor(StatefulProcessor):
         """Process the payloads of one batch for one bucket and yield a report."""
         started_s = time.process_time()
         payloads = [Payload.decode(bytes(data)) for frame in rows for data in frame["payload"]]
+        batch = payloads[0].batch
         number = self._options.bucket_keys.index(int(key[0]))
+        ids = SegmentIds(self._options.checkpoint_id, number, batch)
         worker = self._worker()
         stored = self._manifest.get()
         manifest = bytes(stored[0]) if stored is not None else None
-        bucket = self._load(worker, manifest)
+        bucket = self._load(worker, ids, manifest)
         output = bucket.process(payloads)
         if bucket.plan_changed and bucket.plan is not None:
             compiled = {family_id: joins.family for family_id, joins in bucket.families.items()}
             self._keep_plan(worker, bucket.plan, compiled)
-        batch = payloads[0].batch
-        self._save(worker, bucket, number, batch, manifest)
+        self._save(worker, bucket, ids, manifest)
         reached("before-state-commit", batch, self._options.engine_lock)
         report = batch_report(bucket, output, batch) | self._write(output, batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
@@ -142,19 +149,18 @@ class ChainProcessor(StatefulProcessor):
     def _worker(self) -> _Worker:
         checkpoint = self._options.checkpoint_id
         if checkpoint not in _workers:
-            directory = Path(self._options.cache_dir) if self._options.cache_dir else None
-            _workers[checkpoint] = _Worker(SegmentCache(self._options.cache_bytes, directory), {})
+            _workers[checkpoint] = _Worker(SegmentCache(self._options.cache_bytes), {})
         return _workers[checkpoint]
 
-    def _load(self, worker: _Worker, manifest: bytes | None) -> Bucket:
+    def _load(self, worker: _Worker, ids: SegmentIds, manifest: bytes | None) -> Bucket:
         if manifest is None:
             return Bucket()
         version = stored_plan_version(manifest)
-        plan, compiled = self._compiled(worker, version) if version else (None, {})
+        plan, compiled = self._compiled(worker, ids, version) if version else (None, {})
         entries = {}
 
         def load(segment_id: str) -> Segment:
-            entry = worker.cache.get(segment_id, self._read_stored)
+            entry = worker.cache.get(segment_id, self._files.read)
             entries[segment_id] = entry
             return entry.segment
 
@@ -166,13 +172,13 @@ class ChainProcessor(StatefulProcessor):
                     joins.remember_classes(segment, entry.classes)
         return bucket
 
-    def _compiled(self, worker: _Worker, version: int) -> tuple[Plan, dict[str, CompiledFamily]]:
+    def _compiled(
+        self, worker: _Worker, ids: SegmentIds, version: int
+    ) -> tuple[Plan, dict[str, CompiledFamily]]:
         key = (self._options.checkpoint_id, version)
         if key not in worker.plans:
-            stored = self._plan.get()
-            if stored is None:
-                raise InvariantBroken(f"plan {version} is in force but not in the state")
-            self._keep_plan(worker, decode_plan(bytes(stored[1])), {})
+            stored = self._files.read(ids.plan(version))
+            self._keep_plan(worker, decode_plan(stored.to_pybytes()), {})
         return worker.plans[key]
 
     def _keep_plan(self, worker: _Worker, plan: Plan, compiled: dict[str, CompiledFamily]) -> None:
@@ -181,30 +187,28 @@ class ChainProcessor(StatefulProcessor):
         while len(worker.plans) > PLANS_KEPT:
             worker.plans.pop(next(iter(worker.plans)))
 
-    def _read_stored(self, stored_id: str) -> bytes:
-        stored = self._segments.getValue((stored_id,))
-        if stored is None:
-            raise InvariantBroken(f'"{stored_id}" is in the manifest but not in the state')
-        return bytes(stored[0])
-
-    def _save(self, worker: _Worker, bucket: Bucket, number: int, batch: int, manifest: bytes | None) -> None:
+    def _save(self, worker: _Worker, bucket: Bucket, ids: SegmentIds, manifest: bytes | None) -> None:
         def put(stored_id: str, data: bytes, segment: Segment | None) -> None:
-            self._segments.updateValue((stored_id,), (data,))
+            self._files.write(stored_id, data)
             if segment is not None:
                 worker.cache.put(segment)
-            worker.cache.publish(stored_id, data)
 
-        former = segment_ids(manifest) if manifest is not None else set()
-        held = store_segments(bucket, SegmentIds(self._options.checkpoint_id, number, batch), put)
-        for stored_id in sorted(former - held):
-            self._segments.removeKey((stored_id,))
-            worker.cache.unpublish(stored_id)
-        names = {segment.id for joins in bucket.families.values() for segment in joins.segments()}
-        worker.cache.retain(f"{self._options.checkpoint_id}.{number}.", names)
-        self._manifest.update((encode_manifest(bucket),))
+        held = store_segments(bucket, ids, put)
         version = bucket.plan.version if bucket.plan is not None else 0
-        if bucket.plan_changed and bucket.plan is not None:
-            self._plan.update((version, encode_plan(bucket.plan)))
+        if bucket.plan is not None:
+            held.add(ids.plan(version))
+            if bucket.plan_changed:
+                self._files.write(ids.plan(version), encode_plan(bucket.plan))
+        former: set[str] = set()
+        if manifest is not None:
+            # The batch before is committed, or this one would not run: nothing starts from before it again.
+            self._files.remove(dropped_ids(manifest))
+            former = segment_ids(manifest)
+            if before := stored_plan_version(manifest):
+                former.add(ids.plan(before))
+        self._manifest.update((encode_manifest(bucket, sorted(former - held)),))
+        names = {segment.id for joins in bucket.families.values() for segment in joins.segments()}
+        worker.cache.retain(ids.prefix, names)
         for joins in bucket.families.values():
             for segment in joins.segments():
                 entry = worker.cache.keep(segment)

@@ -2,12 +2,11 @@
 
 catalog.db      streams, queries, plan versions, control log, manifests (SQLite)
 events.db       events posted over HTTP, durable before they are acknowledged (SQLite)
-checkpoint/     Spark's offset log, commit log and state
+checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet, named by manifests too
 exports/        files that queries are exported to, unless the operator names another directory
 spill/          what sorting for exports does not hold in memory; emptied at each start
-cache/          may be deleted while nothing runs
 spark.log       what Spark's JVM and its workers say
 engine.lock     held by the one engine that may write here
 """
@@ -79,9 +78,9 @@ class DataDir:
         return self.root / "spill"
 
     @property
-    def cache(self) -> Path:
-        """Scratch space."""
-        return self.root / "cache"
+    def segments(self) -> Path:
+        """Segments of the state, beside Spark's own files: one is worth nothing without the others."""
+        return self.checkpoint / "segments"
 
     @property
     def spark_log(self) -> Path:
@@ -99,7 +98,7 @@ class DataDir:
         Raises:
             DataDirUnusable: One of them cannot be made.
         """
-        for path in (self.root, self.results, self.late, self.cache):
+        for path in (self.root, self.results, self.late, self.segments):
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:

@@ -17,7 +17,6 @@ import contextlib
 import gc
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
@@ -284,8 +283,6 @@ class Engine:
             engine_lock=str(self.data_dir.engine_lock),
         )
         commit.sweep()
-        shutil.rmtree(self.data_dir.cache, ignore_errors=True)
-        self.data_dir.cache.mkdir(parents=True, exist_ok=True)
         self.launch()
         assert self.jvm is not None
         session = self._session = start_session(self.settings, partitions, self.jvm)
@@ -304,7 +301,7 @@ class Engine:
             chain=ChainOptions(
                 checkpoint_id=checkpoint_id,
                 bucket_keys=keys,
-                cache_dir=str(self.data_dir.cache),
+                segments_dir=str(self.data_dir.segments),
                 cache_bytes=self.settings.cache_mb << 20,
                 engine_lock=str(self.data_dir.engine_lock),
                 writer=self._writer(),

@@ -18,7 +18,7 @@ from catalog.values.plan import Partitioning, Strategy
 from service.durations import InvalidDuration, parse_duration_us
 from service.inputs.partitions import ROWS_PER_PARTITION
 
-#: Leaves room for Python workers on a 4 GB machine; state lives off the heap, in RocksDB and in workers.
+#: Leaves room for Python workers on a 4 GB machine; state lives in files and in workers.
 DRIVER_MEMORY = "1g"
 
 
@@ -46,8 +46,8 @@ class Settings(BaseSettings):
         rows_per_partition: Rows up to which small pieces of a batch share a reader task.
         result_retention: How long results and late rows are kept after their batch, such as ``24h``;
             ``forever`` keeps all.
-        cache_mb: Decoded segments kept per Python worker, MB; beyond that they are mapped from the node's
-            files again.
+        cache_mb: Decoded segments kept per Python worker, MB; beyond that they are mapped from their files
+            again.
         catalog_url: SQLAlchemy URL of the catalog; by default SQLite in the data directory.
         spark_master: Spark master; by default ``local[cores]``.
         spark_conf: More Spark configuration, such as a cluster's; a JSON object in the environment.

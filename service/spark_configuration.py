@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from service.settings import Settings
 
-#: Segments can be megabytes, and Spark pages state replies by entries, not bytes.
-STATE_RECORDS_PER_REPLY = 16
-
 SPARK_CONFIGURATION = {
     "spark.app.name": "sluice",
     "spark.driver.host": "127.0.0.1",
@@ -17,13 +14,10 @@ SPARK_CONFIGURATION = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": str(
-        STATE_RECORDS_PER_REPLY
-    ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Between two questions for input; the answer waits for some (``service.source``).
     "spark.sql.streaming.pollingDelay": "10ms",
-    # Only the last batch can replay; 100 versions of the state, Spark's default, are gigabytes of disk.
+    # Only the last batch can replay, and segments of older versions have gone; Spark's default is 100.
     "spark.sql.streaming.minBatchesToRetain": "10",
     # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn
     # it on.

@@ -1,6 +1,6 @@
 """The job's pipeline in this process, without Spark: the workers' own code, its CPU time, its counters.
 
-    files ── SluiceReader.read ── payloads ── ChainProcessor.handleInputRows ── state in memory, result files
+    files ── SluiceReader.read ── payloads ── ChainProcessor.handleInputRows ── segments, result files
              (read, PACK, encode)             (decode, join, store, write)
 
 What Spark adds stands still whatever the plan: planning a batch, the shuffle, the JVM's side of the state
@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import os
 import pickle
 import random
 import tempfile
@@ -150,16 +151,20 @@ class _Pipeline:
     plan: Plan
     directory: Path
     options: ChainOptions = field(init=False)
+    segments: Path = field(init=False)
     reader: SluiceReader = field(init=False)
     packers: dict[int, bytes] = field(init=False)
     handles: list[MemoryHandle] = field(init=False)
 
     def __post_init__(self) -> None:
         buckets = self.workload.buckets
+        checkpoint_id = uuid.uuid4().hex
+        self.segments = self.directory / checkpoint_id
+        self.segments.mkdir()
         self.options = ChainOptions(
-            checkpoint_id=uuid.uuid4().hex,
+            checkpoint_id=checkpoint_id,
             bucket_keys=tuple(range(buckets)),
-            cache_dir=None,
+            segments_dir=str(self.segments),
             cache_bytes=_CACHE_BYTES,
             engine_lock="",
             writer=ResultWriter(str(self.directory), None, 1),
@@ -181,7 +186,7 @@ class _Pipeline:
         for order, piece in enumerate(batch.pieces, 1):
             compiled = self.packers[piece.stream_id]
             partitions.append(PackPartition(order, number, compiled, piece, late_bound_us))
-        stored = self._stored()
+        before = self._stored()
         started_s = time.process_time()
         payloads = self._payloads(partitions)
         packed_s = time.process_time()
@@ -192,9 +197,9 @@ class _Pipeline:
             into.batches += 1
             into.pack_turns_s[-1] += packed_s - started_s
             into.chain_turns_s[-1] += joined_s - packed_s
-            segments, size = self._stored()
-            into.stored_segments += segments - stored[0]
-            into.stored_bytes += size - stored[1]
+            written = [size for name, size in self._stored().items() if name not in before]
+            into.stored_segments += len(written)
+            into.stored_bytes += sum(written)
             into.count(reports)
         for report in reports:
             for file in report["files"]:
@@ -221,10 +226,10 @@ class _Pipeline:
         for output in processor.handleInputRows((bucket,), iter([frame]), None):
             yield from output["report"]
 
-    def _stored(self) -> tuple[int, int]:
-        """Return number and bytes of the segments stored so far."""
-        states = [state for handle in self.handles for state in handle.map_states.values()]
-        return sum(state.writes for state in states), sum(state.bytes_written for state in states)
+    def _stored(self) -> dict[str, int]:
+        """Return the bytes of what is stored, by name."""
+        with os.scandir(self.segments) as files:
+            return {file.name: file.stat().st_size for file in files}
 
     def _bound(self, number: int) -> int:
         """Watermark at the start of a batch: no later than the newest row of the one before."""

@@ -9,6 +9,7 @@ from operators.bucket_state import (
     SegmentIds,
     UnknownStateFormat,
     decode_plan,
+    dropped_ids,
     encode_manifest,
     encode_plan,
     load_bucket,
@@ -75,20 +76,22 @@ def test_a_new_bucket_has_no_plan() -> None:
     assert load_bucket(encode_manifest(empty), None, no_segment, {}).plan is None
 
 
-def test_state_of_the_format_before_is_read() -> None:
-    """Its only views are cuts."""
-    manifest = json.dumps(json.loads(encode_manifest(Bucket())) | {"format": 3}).encode()
-    assert (stored_plan_version(manifest), segment_ids(manifest)) == (0, set())
+def test_a_manifest_says_what_its_batch_dropped() -> None:
+    manifest = encode_manifest(Bucket(), ["c.0.1.0", "c.0.plan.7"])
+    assert dropped_ids(manifest) == ("c.0.1.0", "c.0.plan.7")
+    assert segment_ids(manifest) == set()
+    assert dropped_ids(encode_manifest(Bucket())) == ()
 
 
-@pytest.mark.parametrize("other", [2, 99])
+@pytest.mark.parametrize("other", [4, 99])
 def test_state_of_another_format_is_refused(other: int) -> None:
     manifest = json.dumps(json.loads(encode_manifest(Bucket())) | {"format": other}).encode()
-    message = f"has format {other}, this version reads 3 and 4"
+    message = f"has format {other}, this version reads 5"
     with pytest.raises(UnknownStateFormat, match=message):
         load_bucket(manifest, None, lambda i: Segment.decode(b""), {})
     # The plan that was stored beside it need not be readable: so one asks for its version first.
     with pytest.raises(UnknownStateFormat, match=message):
         stored_plan_version(manifest)
-    with pytest.raises(UnknownStateFormat, match=message):
-        segment_ids(manifest)
+    for ids in (segment_ids, dropped_ids):
+        with pytest.raises(UnknownStateFormat, match=message):
+            ids(manifest)

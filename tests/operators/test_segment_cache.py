@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 from operators.segment import Segment
 from operators.segment_cache import SegmentCache
 from tests.operators.segments import a_segment
@@ -11,7 +9,7 @@ SIZE = len(DATA)
 
 
 class Store:
-    """Counts how often a segment is read from the state store."""
+    """Counts how often a segment is read."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -57,36 +55,15 @@ def test_a_segment_put_again_counts_once() -> None:
     assert store.reads == 1
 
 
-def test_another_worker_maps_the_published_file(tmp_path: Path) -> None:
-    store = Store()
-    SegmentCache(SIZE, tmp_path).publish("x", DATA)
-    found = SegmentCache(SIZE, tmp_path).get("x", store.read)
-    assert store.reads == 0
-    assert found.segment.key.tolist() == [1, 2]
-
-
-def test_a_broken_or_missing_file_falls_back_to_the_state_store(tmp_path: Path) -> None:
-    store = Store()
-    (tmp_path / "cut").write_bytes(DATA[: SIZE // 2])
-    (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "other").write_bytes(b"not a segment")
-    cache = SegmentCache(10 * SIZE, tmp_path)
-    for reads, segment_id in enumerate(("cut", "empty", "other", "missing"), 1):
-        assert len(cache.get(segment_id, store.read).segment) == 2
-        assert store.reads == reads
-
-
-def test_a_dropped_segment_is_gone_everywhere(tmp_path: Path) -> None:
-    store, cache = Store(), SegmentCache(10 * SIZE, tmp_path)
-    cache.publish("c.0.1.0", DATA)
+def test_what_a_bucket_dropped_is_read_again_if_asked_for() -> None:
+    store, cache = Store(), SegmentCache(10 * SIZE)
     cache.get("c.0.1.0", store.read)
     view = cache.get("c.0.1.0@0:15", store.read)
+    assert store.reads == 1
     for _ in range(2):
         cache.retain("c.0.", ())
-        cache.unpublish("c.0.1.0")
-    assert list(tmp_path.iterdir()) == []
     assert cache.get("c.0.1.0@0:15", store.read) is not view
-    assert store.reads == 1
+    assert store.reads == 2
 
 
 def test_a_bucket_forgets_only_what_it_dropped_itself() -> None:
@@ -99,9 +76,3 @@ def test_a_bucket_forgets_only_what_it_dropped_itself() -> None:
     for name in names:
         cache.get(name, store.read)
     assert store.reads - before == 2
-
-
-def test_a_vanished_directory_costs_only_speed(tmp_path: Path) -> None:
-    cache = SegmentCache(SIZE, tmp_path / "gone")
-    cache.publish("x", DATA)
-    assert len(cache.get("x", Store().read).segment) == 2

@@ -69,7 +69,7 @@ class Pipeline:
     Attributes:
         streams: The streams.
         batch_s: Event time of a batch, seconds.
-        directory: Where result files go; each is removed once it has been written.
+        directory: Where segments go, and result files; each of these is removed once it has been written.
         buckets: Buckets.
     """
 
@@ -85,10 +85,13 @@ class Pipeline:
     _watermark_us: int | None = None
 
     def __post_init__(self) -> None:
+        checkpoint_id = uuid.uuid4().hex
+        segments = self.directory / checkpoint_id
+        segments.mkdir()
         self._options = ChainOptions(
-            checkpoint_id=uuid.uuid4().hex,
+            checkpoint_id=checkpoint_id,
             bucket_keys=tuple(range(self.buckets)),
-            cache_dir=None,
+            segments_dir=str(segments),
             cache_bytes=_CACHE_BYTES,
             engine_lock="",
             writer=ResultWriter(str(self.directory), None, 1),
