@@ -65,3 +65,8 @@ class SegmentFiles:
         """Remove values that no manifest that counts names; those that have gone already stay so."""
         for stored_id in stored_ids:
             (self.directory / stored_id).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what writers that died left half written, while nothing writes."""
+        for path in self.directory.glob(".*"):
+            path.unlink(missing_ok=True)

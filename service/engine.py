@@ -265,6 +265,7 @@ class Engine:
         return True
 
     def _start_query(self) -> None:
+        from operators.segment_files import SegmentFiles
         from service.chain_processor import ChainOptions
         from service.commit import BatchCommitter
         from service.job import JobOptions, jvm_pid, start_job, start_session
@@ -283,6 +284,7 @@ class Engine:
             engine_lock=str(self.data_dir.engine_lock),
         )
         commit.sweep()
+        SegmentFiles(self.data_dir.segments).sweep()
         self.launch()
         assert self.jvm is not None
         session = self._session = start_session(self.settings, partitions, self.jvm)

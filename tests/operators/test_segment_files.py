@@ -50,6 +50,14 @@ def test_a_value_that_is_not_whole_is_an_error_that_names_it(tmp_path: Path, dat
         Segment.decode(SegmentFiles(tmp_path).read("c.0.1.0"), "c.0.1.0")
 
 
+def test_a_sweep_removes_what_is_half_written_and_nothing_else(tmp_path: Path) -> None:
+    files = SegmentFiles(tmp_path)
+    files.write("c.0.1.0", DATA)
+    (tmp_path / ".c.0.1.1.4711").write_bytes(DATA[:9])
+    files.sweep()
+    assert names(tmp_path) == ["c.0.1.0"]
+
+
 def test_a_value_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "c.0.1.0").mkdir()
     with pytest.raises(OSError, match="directory"):
