@@ -22,6 +22,7 @@ from operators.family_joins import FamilyJoins
 from operators.layout import SIDES
 from operators.migration import Marks, migrated
 from operators.payload import Payload, merged_rows
+from operators.route_counts import RouteCounts
 from operators.row_codec import TS
 from operators.segment import Segment, concat
 from operators.watermark import Watermark
@@ -52,8 +53,7 @@ class BatchOutput:
 
     Attributes:
         results: Joined pairs per family id.
-        totals: Pairs per (family id, route number).
-        routes: Query ids per route number.
+        routes: Routes of these pairs per family id.
         late: Late rows per stream id.
         filters: What PACK counted per distinct filter and partition, in the bucket that was told.
         keys: Keys of this bucket's rows.
@@ -61,8 +61,7 @@ class BatchOutput:
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
-    totals: dict[tuple[str, int], int] = field(default_factory=dict)
-    routes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    routes: dict[str, RouteCounts] = field(default_factory=dict)
     late: dict[int, pa.RecordBatch] = field(default_factory=dict)
     filters: list[FilterCounters] = field(default_factory=list)
     keys: list[KeyCounters] = field(default_factory=list)
@@ -133,9 +132,7 @@ class Bucket:
             table = pairs.finish(version, batch)
             if table is not None:
                 output.results[family_id] = table
-                for number, count in pairs.totals.items():
-                    output.totals[family_id, number] = count
-                    output.routes[number] = family.queries_of(pairs.routes[number])
+                output.routes[family_id] = pairs.routes()
         self.next_batch = batch + 1
         return output
 

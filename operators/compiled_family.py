@@ -17,9 +17,11 @@ from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.entitlement import Term
 from operators.fragments import Fragments
+from operators.keys import Int64s
 from operators.layout import SIDES, SideLayout, side_layout
 from operators.lineage import SideLineage, query_set, side_lineage
 from operators.pairs import PairBuilder, residual_sets
+from operators.query_sets import query_keys
 from operators.routes import router
 from operators.sliced_join import SliceState
 
@@ -91,10 +93,6 @@ class CompiledFamily:
     terms: Mapping[str, Terms]
     fragments: Fragments
 
-    def queries_of(self, mask: int) -> tuple[int, ...]:
-        """Return the ids of a set of queries, ascending."""
-        return self.joins[0].builder.router.queries_of(mask)
-
 
 def compile_family(
     family: FamilyPlan,
@@ -115,12 +113,13 @@ def compile_family(
     ids = {"a": family.stream_a, "b": family.stream_b}
     layouts = {side: side_layout(family, side, streams[ids[side]]) for side in SIDES}
     numbers = {q.id: number for number, q in enumerate(family.queries)}
+    keys = query_keys(list(numbers))
     return CompiledFamily(
         plan=family,
         version=version,
         layouts=layouts,
         lineages={side: side_lineage(family, side, terms[side]) for side in SIDES},
-        joins=tuple(_compile_join(family, join, layouts, numbers, slack_us) for join in family.joins),
+        joins=tuple(_compile_join(family, join, layouts, numbers, keys, slack_us) for join in family.joins),
         terms=terms,
         fragments=Fragments.of(family.replication),
     )
@@ -131,6 +130,7 @@ def _compile_join(
     join: JoinPlan,
     layouts: Mapping[str, SideLayout],
     numbers: Mapping[int, int],
+    keys: Int64s,
     slack_us: int | None,
 ) -> CompiledJoin:
     members = [numbers[i] for i in join.queries]
@@ -148,7 +148,7 @@ def _compile_join(
             layouts["b"],
             family.columns_a,
             family.columns_b,
-            router(family, members),
+            router(family, members, keys),
             residual_sets(family, members),
         ),
         slack_us=_slack_us(queries) if slack_us is None else slack_us,

@@ -18,3 +18,5 @@ BOOLS_READ = types.Array(types.boolean, 1, "C", readonly=True)
 INT64S = types.Array(types.int64, 1, "C")
 UINT64S = types.Array(types.uint64, 1, "C")
 TWO_INT64S = types.UniTuple(INT64S, 2)  # type: ignore[no-untyped-call]  # numba says no types
+#: Sets of queries, one per row.
+SETS_READ = types.Array(types.uint64, 2, "C", readonly=True)

@@ -14,6 +14,7 @@ from operators.expressions import evaluate_residuals
 from operators.keys import Bools, Int64s, verify_equal
 from operators.layout import SideLayout
 from operators.lineage import query_set
+from operators.route_counts import RouteCounts, add_up
 from operators.routes import Router
 from operators.segment import timestamps
 
@@ -84,23 +85,19 @@ class PairBuilder:
                 passing = pa.array(keep)
                 columns_a = {name: column.filter(passing) for name, column in columns_a.items()}
                 columns_b = {name: column.filter(passing) for name, column in columns_b.items()}
-        numbers = [self.router.number(mask) for mask in sets]
+        numbers, known = self.router.numbered(sets)
         arrays: list[pa.Array] = [
-            pa.array(np.array(numbers, dtype=np.int64)[codes]),
+            pa.array(numbers[codes]),
             timestamps(event_time),
             pa.array(a.pos()),
             pa.array(b.pos()),
             *columns_a.values(),
             *columns_b.values(),
         ]
-        counts = np.bincount(codes, minlength=len(sets)).tolist()
-        routes: dict[int, int] = {}
-        totals: dict[int, int] = {}
-        for number, mask, count in zip(numbers, sets, counts, strict=True):
-            if count:
-                routes[number] = mask
-                totals[number] = totals.get(number, 0) + count
-        return PairChunk(arrays, chosen, routes, totals)
+        counts = np.bincount(codes, minlength=len(sets))
+        taken = np.flatnonzero(counts)
+        routes = RouteCounts(numbers[taken], known.take(taken), counts[taken])
+        return PairChunk(arrays, chosen, routes)
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: dict[str, pa.Array], b: dict[str, pa.Array]
@@ -121,14 +118,12 @@ class PairChunk:
     Attributes:
         arrays: Route, event time, positions, then columns of a and b; n values each.
         chosen: int64[n], ascending, which candidates these are.
-        routes: Set of queries per route number.
-        totals: Pairs per route number.
+        routes: Their routes; one may come twice.
     """
 
     arrays: list[pa.Array]
     chosen: Int64s
-    routes: dict[int, int]
-    totals: dict[int, int]
+    routes: RouteCounts
 
 
 @dataclass(slots=True, eq=False)
@@ -138,21 +133,18 @@ class PairTable:
     Attributes:
         family: The family's part of the plan.
         chunks: Pairs of each probe.
-        totals: Pairs per route number.
-        routes: Set of queries per route number.
     """
 
     family: FamilyPlan
     chunks: list[PairChunk] = field(default_factory=list)
-    totals: dict[int, int] = field(default_factory=dict)
-    routes: dict[int, int] = field(default_factory=dict)
 
     def add(self, chunk: PairChunk) -> None:
         """Take in the pairs of one probe."""
         self.chunks.append(chunk)
-        self.routes |= chunk.routes
-        for route, count in chunk.totals.items():
-            self.totals[route] = self.totals.get(route, 0) + count
+
+    def routes(self) -> RouteCounts:
+        """Return the routes of all pairs, each once."""
+        return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 
     def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
         """Return all pairs with the columns of a result file, or None without any."""

@@ -1,42 +1,25 @@
 """Routes: which queries a joined pair belongs to (the per-query unions of State-Slice, section 4.2).
 
 The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows,
-one with d < 0 by b's, and by the lineage of both rows. A route's number is a hash of its query ids: the same
-in every bucket, on replay and in every plan version, and never reused for another set.
+one with d < 0 by b's, and by the lineage of both rows. A route's number derives from its query ids alone
+(``operators.query_sets``): it is the same in every bucket, on replay and in every plan version, and never
+reused for another set.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import compress
+from dataclasses import dataclass
 
 import numpy as np
 
 from catalog.values.plan import FamilyPlan
-from operators.bounded import keep
 from operators.keys import Int64s
 from operators.lineage import RowClasses
-
-#: Turns binary digits into what ``compress`` takes.
-_TRUTH = bytes.maketrans(b"01", b"\0\1")
+from operators.query_sets import QuerySets, query_keys
 
 #: Largest table of (distance, class, class) combinations that is indexed directly.
 MAX_DIRECT_COMBINATIONS = 1 << 20
-
-
-# A plan version numbers the queries anew, but most sets of ids were there in the one before.
-@lru_cache(maxsize=1 << 12)
-def route_number(query_ids: tuple[int, ...]) -> int:
-    """Return the 63-bit number of a set of query ids (ascending).
-
-    >>> route_number((1, 2)) == route_number((1, 2)) != route_number((1,))
-    True
-    """
-    text = ",".join(map(str, query_ids)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +28,7 @@ class Router:
 
     Attributes:
         query_ids: Query ids of the family in plan order.
+        keys: Their keys (``operators.query_sets.query_keys``).
         bounds_a: Distinct windows of the join's queries on a, ascending, int64.
         bounds_b: The same for b.
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
@@ -52,33 +36,15 @@ class Router:
     """
 
     query_ids: tuple[int, ...]
+    keys: Int64s
     bounds_a: Int64s
     bounds_b: Int64s
     within: tuple[int, ...]
-    _numbers: dict[int, int] = field(default_factory=dict)
-    _ids: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
-    def queries_of(self, mask: int) -> tuple[int, ...]:
-        """Return the ids of a set of queries, ascending."""
-        ids = self._ids.get(mask)
-        if ids is None:
-            ids = self._queries_of(mask)
-            keep(self._ids, mask, ids)
-        return ids
-
-    def _queries_of(self, mask: int) -> tuple[int, ...]:
-        first_to_last = format(mask, "b").encode().translate(_TRUTH)[::-1]
-        return tuple(sorted(compress(self.query_ids, first_to_last)))
-
-    def number(self, mask: int) -> int:
-        """Return the route of a set of queries; 0 for the empty set."""
-        if not mask:
-            return 0
-        number = self._numbers.get(mask)
-        if number is None:
-            number = route_number(self.queries_of(mask))
-            keep(self._numbers, mask, number)
-        return number
+    def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
+        """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
+        found = QuerySets.of(self.query_ids, sets)
+        return found.numbers(self.keys), found
 
     def masks(self, distance: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
         """Find the queries of n candidate pairs.
@@ -94,11 +60,8 @@ class Router:
         """
         codes, sets = self._distance_codes(distance)
         for classes in (a, b):
-            width = len(classes.masks)
             if classes.codes is not None:
-                codes = codes * width + classes.codes
-                sets = [s & m for s in sets for m in classes.masks]
-                codes, sets = _compact(codes, sets)
+                codes, sets = _compact(codes * len(classes.masks) + classes.codes, sets, classes.masks)
             else:
                 sets = [s & classes.masks[0] for s in sets]
         return codes, sets
@@ -111,13 +74,15 @@ class Router:
         return ahead.astype(np.int64), list(self.within)
 
 
-def router(family: FamilyPlan, members: Sequence[int]) -> Router:
+def router(family: FamilyPlan, members: Sequence[int], keys: Int64s | None = None) -> Router:
     """Compile the routes of one join of a family.
 
     Args:
         family: The family.
         members: Numbers of the join's queries: its pairs go to none of the others, whoever else they serve.
+        keys: Keys of the family's queries where they are known, as of another join.
     """
+    query_ids = tuple(q.id for q in family.queries)
     queries = [(number, family.queries[number]) for number in members]
     bounds_a = sorted({q.w_a_us for _, q in queries})
     bounds_b = sorted({q.w_b_us for _, q in queries})
@@ -126,7 +91,8 @@ def router(family: FamilyPlan, members: Sequence[int]) -> Router:
         *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
     ]
     return Router(
-        query_ids=tuple(q.id for q in family.queries),
+        query_ids=query_ids,
+        keys=query_keys(query_ids) if keys is None else keys,
         bounds_a=np.array(bounds_a, dtype=np.int64),
         bounds_b=np.array(bounds_b, dtype=np.int64),
         within=tuple(within),
@@ -148,16 +114,29 @@ def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -
     return covering[::-1]
 
 
-def _compact(codes: Int64s, sets: list[int]) -> tuple[Int64s, list[int]]:
-    """Renumber so that equal sets share a code and only sets that occur remain."""
-    if len(sets) <= MAX_DIRECT_COMBINATIONS:
-        present = np.flatnonzero(np.bincount(codes, minlength=len(sets)))
-    else:
-        present = np.unique(codes)
+def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:
+    """Number what remains of sets by masks, as far as it occurs; what is equal has the same number.
+
+    Args:
+        codes: int64[n], place of the set times the number of masks, plus place of the mask.
+        sets: Sets of queries.
+        masks: Queries that may remain of one.
+    """
+    combinations = len(sets) * len(masks)
+    direct = combinations <= MAX_DIRECT_COMBINATIONS
+    present = np.flatnonzero(np.bincount(codes, minlength=combinations)) if direct else np.unique(codes)
+    # Few combinations occur: of 1,000 distances, 20 classes of a and 20 of b there are 400,000.
+    of_set, of_mask = (places.tolist() for places in np.divmod(present, len(masks)))
     numbering: dict[int, int] = {}
-    new = np.array([numbering.setdefault(sets[int(c)], len(numbering)) for c in present], dtype=np.int64)
-    if len(sets) <= MAX_DIRECT_COMBINATIONS:
-        table = np.zeros(len(sets), dtype=np.int64)
+    new = np.array(
+        [
+            numbering.setdefault(sets[i] & masks[j], len(numbering))
+            for i, j in zip(of_set, of_mask, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    if direct:
+        table = np.zeros(combinations, dtype=np.int64)
         table[present] = new
         return table[codes], list(numbering)
     return new[np.searchsorted(present, codes)] if len(present) else codes, list(numbering)

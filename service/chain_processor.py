@@ -42,6 +42,7 @@ from operators.segment_cache import SegmentCache
 from operators.segment_files import SegmentFiles
 from service.chain_state import open_state
 from service.failpoints import reached
+from service.reported_routes import reported
 from service.sinks.result_files import ResultWriter
 
 OUTPUT_SCHEMA = "report string"
@@ -233,6 +234,5 @@ def batch_report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, A
         "slices": [asdict(counters) for counters in slice_counters(bucket.families)],
         "filters": [asdict(counters) for counters in output.filters],
         "keys": [asdict(counters) for counters in output.keys],
-        "totals": [[family, route, count] for (family, route), count in output.totals.items()],
-        "routes": [[route, list(ids)] for route, ids in output.routes.items()],
+        "routes": [reported(routes) for routes in output.routes.values()],
     }

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ from catalog.values.batch import (
     FilterCounters,
     KeyCounters,
     ResultFile,
-    Route,
     SliceCounters,
     StreamCounters,
 )
-from catalog.values.plan import Plan
 from service.failpoints import reached
+from service.known_routes import KnownRoutes
+from service.reported_routes import ReportedRoutes, read_routes
 from service.sweep import sweep
 
 log = logging.getLogger(__name__)
@@ -51,72 +51,6 @@ _SUMMED = (
     "candidates",
     "own_bytes",
 )
-
-
-@dataclass(slots=True)
-class KnownRoutes:
-    """The generation of routes that committed batches have brought (``catalog.routes``).
-
-    Attributes:
-        version: Plan version of its first batch; 0 before an engine's first.
-        since: Its first batch.
-        at_first: Routes that it began with.
-        queries: Query ids by route.
-    """
-
-    version: int = 0
-    since: int = 0
-    at_first: int = 0
-    queries: dict[int, tuple[int, ...]] = field(default_factory=dict)
-
-    def with_routes(
-        self,
-        manifest: BatchManifest,
-        routes: Mapping[int, tuple[int, ...]],
-        plan_version: Callable[[int], Plan],
-    ) -> BatchManifest:
-        """Return a batch's manifest with those of its routes that its generation does not know.
-
-        Args:
-            manifest: The manifest without routes.
-            routes: Query ids by route that occurs in the batch.
-            plan_version: Gives a plan by its version. A generation begins with all known routes that the
-                queries of the plan in force can still have, and ends when it has twice as many: what is
-                written is in proportion to what is new.
-
-        Raises:
-            InvariantBroken: The number of a known one stands for other queries now.
-        """
-        unknown = routes.keys() - self.queries.keys()
-        for route in routes.keys() - unknown:
-            if self.queries[route] != routes[route]:
-                raise InvariantBroken(
-                    f"route {route} stands for other queries already",
-                    detail=f"Known: {list(self.queries[route])}; now: {list(routes[route])}.",
-                )
-        grown = len(self.queries) + len(unknown) > 2 * self.at_first
-        begins = bool(unknown) and grown and manifest.plan_version != self.version
-        if begins:
-            families = plan_version(manifest.plan_version).families
-            running = {query.id for family in families for query in family.queries}
-            brought = {route: ids for route, ids in self.queries.items() if running.issuperset(ids)}
-            brought |= routes
-        else:
-            brought = {route: routes[route] for route in unknown}
-        return replace(
-            manifest,
-            routes=tuple(Route(route, manifest.plan_version, ids) for route, ids in sorted(brought.items())),
-            routes_since=manifest.batch if begins else self.since,
-        )
-
-    def committed(self, manifest: BatchManifest) -> None:
-        """Know the routes of a manifest that the catalog has."""
-        if not manifest.routes or manifest.routes_since is None:
-            return
-        if manifest.routes_since == manifest.batch:
-            self.version, self.since, self.queries = manifest.plan_version, manifest.batch, {}
-            self.at_first = len(manifest.routes)
-        self.queries |= {route.route: route.queries for route in manifest.routes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +122,7 @@ class BatchCommitter:
         if len(versions) != 1:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
         version = versions.pop()
-        totals: dict[int, int] = defaultdict(int)
-        routes: dict[int, tuple[int, ...]] = {}
-        for report in reports:
-            for _, route, count in report["totals"]:
-                totals[route] += count
-            routes |= {route: tuple(ids) for route, ids in report["routes"]}
-        query_rows: dict[int, int] = defaultdict(int)
-        for route, count in totals.items():
-            for query_id in routes[route]:
-                query_rows[query_id] += count
+        routes = [facts for report in reports for facts in report["routes"]]
         manifest = BatchManifest(
             batch=batch,
             epoch=self.epoch,
@@ -207,7 +132,7 @@ class BatchCommitter:
             routes=(),
             streams=_stream_counters(reports, batch),
             slices=_slice_counters(reports),
-            query_rows=tuple(sorted(query_rows.items())),
+            query_rows=_query_rows(routes),
             started_at_us=started_at_us,
             committed_at_us=wall_clock_us(),
             filters=_filter_counters(reports),
@@ -218,13 +143,22 @@ class BatchCommitter:
             ),
             buckets=_bucket_counters(reports),
         )
-        return self._routes.with_routes(manifest, routes, self.store.plan_version)
+        return self._routes.with_routes(manifest, map(read_routes, routes), self.store.plan_version)
 
     def _late_files(self, reports: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
         files = _files(reports, "late_files")
         return tuple(
             ResultFile(file.path, self.store.stream_by_id(int(file.family)).name, file.rows) for file in files
         )
+
+
+def _query_rows(routes: Iterable[ReportedRoutes]) -> tuple[tuple[int, int], ...]:
+    """Add up the pairs of each query that has any."""
+    sums: dict[int, int] = defaultdict(int)
+    for facts in routes:
+        for query_id, rows in zip(facts["queries"], facts["rows"], strict=True):
+            sums[query_id] += rows
+    return tuple(sorted((query_id, rows) for query_id, rows in sums.items() if rows))
 
 
 def _files(reports: list[dict[str, Any]], kind: str) -> tuple[ResultFile, ...]:

@@ -223,10 +223,11 @@ def check_values(
 ) -> None:
     """Every column that a query needs of a result must be its source row's."""
     by_id = {q.id: q for q in queries}
-    for table in output.results.values():
+    for family, table in output.results.items():
+        ids = output.routes[family].ids()
         table = table.set_column(3, "_event_time", table.column("_event_time").cast(pa.int64()))
         for found in table.to_pylist():
-            members = [by_id[i] for i in output.routes[found["_route"]]]
+            members = [by_id[i] for i in ids[found["_route"]]]
             assert (found["_batch"], found["_plan_version"]) == (batch, plan.version)
             times = []
             for side in ("a", "b"):

@@ -152,12 +152,13 @@ class Runner:
 
     def _count(self, output: BatchOutput) -> None:
         for family, table in output.results.items():
+            members = output.routes[family].ids()
             routes = table.column("_route").to_pylist()
             pairs = zip(table.column("_pos_a").to_pylist(), table.column("_pos_b").to_pylist(), strict=True)
             for route, (a, b) in zip(routes, pairs, strict=True):
-                for query_id in output.routes[route]:
+                for query_id in members[route]:
                     self.results[query_id, a, b] += 1
-            assert Counter(routes) == {r: n for (f, r), n in output.totals.items() if f == family}
+            assert Counter(routes) == output.routes[family].totals()
         for stream_id, table in output.late.items():
             positions = table.column("_pos").to_pylist()
             known = self.late.setdefault(stream_id, set())

@@ -39,9 +39,9 @@ def every(rows: Segment) -> Int64s:
     return np.arange(len(rows))
 
 
-def sets_of(family: CompiledFamily, chunk: PairChunk) -> dict[int, tuple[int, ...]]:
+def sets_of(chunk: PairChunk) -> dict[int, tuple[int, ...]]:
     """Return the query ids of each pair, by position of a's row."""
-    routes = {number: family.queries_of(mask) for number, mask in chunk.routes.items()}
+    routes = chunk.routes.ids()
     return {
         pos: routes[route]
         for route, pos in zip(chunk.arrays[0].to_pylist(), chunk.arrays[2].to_pylist(), strict=True)
@@ -59,9 +59,9 @@ def test_each_residual_binds_its_own_queries_only() -> None:
     b = rows([5, 5, 5, 5], [1, 1, None, 1], [0, 0, 0, 7])
     chunk = build(family, a, b)
     assert chunk is not None
-    assert sets_of(family, chunk) == {0: (1, 2, 3, 4), 1: (2, 3), 2: (3,)}
+    assert sets_of(chunk) == {0: (1, 2, 3, 4), 1: (2, 3), 2: (3,)}
     assert chunk.chosen.tolist() == [0, 1, 2]
-    assert sum(chunk.totals.values()) == len(chunk.chosen) == 3
+    assert sum(chunk.routes.totals().values()) == len(chunk.chosen) == 3
 
 
 def test_pairs_that_serve_nobody_are_not_built() -> None:

@@ -7,7 +7,8 @@ from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
 from operators import routes
 from operators.lineage import RowClasses
-from operators.routes import Router, route_number, router
+from operators.query_sets import query_key
+from operators.routes import Router, router
 from tests.operators.queries import a_query
 from tests.operators.segments import a_family
 
@@ -24,7 +25,8 @@ def sets_of(
 ) -> list[tuple[int, ...]]:
     """Return the query ids of pairs at these distances; pair n joins row n of both sides."""
     codes, sets = router.masks(np.array(distances, dtype=np.int64), a, b)
-    return [router.queries_of(sets[int(code)]) for code in codes]
+    ids = router.numbered(sets)[1].ids()
+    return [ids[int(code)] for code in codes]
 
 
 def test_a_distance_is_covered_by_the_windows_beyond_it() -> None:
@@ -67,18 +69,27 @@ def test_large_tables_of_combinations_give_the_same_sets(limit: int, monkeypatch
     assert sets_of(family, distances, a, b) == expected
 
 
+def numbers_of(family: FamilyPlan, *sets: int) -> list[int]:
+    """Return the routes of sets of a family's queries."""
+    numbers: list[int] = router_of(family).numbered(sets)[0].tolist()
+    return numbers
+
+
 def test_a_route_is_named_by_its_query_ids_alone() -> None:
-    one = router_of(a_family(a_query(1, 10), a_query(7, 30)))
-    other = router_of(a_family(a_query(7, 30), a_query(9, 30)))
-    assert one.number(0b10) == other.number(0b01) == route_number((7,))
-    assert one.number(0b11) == route_number((1, 7)) != route_number((17,))
-    assert one.number(0) == 0
+    one = a_family(a_query(1, 10), a_query(7, 30))
+    other = a_family(a_query(7, 30), a_query(9, 30), a_query(1, 10))
+    assert [q.id for q in one.queries] != [q.id for q in other.queries]
+    places = {q.id: 1 << place for place, q in enumerate(other.queries)}
+    assert numbers_of(one, 0b10, 0b11) == numbers_of(other, places[7], places[1] | places[7])
+    assert len({0, *numbers_of(one, 0b01, 0b10, 0b11)}) == 4
+    assert numbers_of(one, 0) == [0]
 
 
 def test_route_numbers_are_the_same_in_every_version() -> None:
     """Stored results are read by them."""
-    assert (route_number((1,)), route_number((1, 2, 3))) == ROUTES
-    assert 0 < route_number(tuple(range(100))) < 2**63
+    family = a_family(a_query(1, 10), a_query(2, 20), a_query(3, 30))
+    assert numbers_of(family, 0b1, 0b111) == ROUTES
+    assert numbers_of(family, 0b110) == [query_key(2) ^ query_key(3)]
 
 
-ROUTES = (8898586205396736955, 8149998584550362645)
+ROUTES = [8898586205396736955, 4149683294348667661]

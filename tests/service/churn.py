@@ -35,8 +35,8 @@ from operators.bucket_state import encode_manifest
 from operators.counters import slice_counters
 from planner.bind import bind
 from planner.costs.shipped import SHIPPED
-from service.commit import KnownRoutes
 from service.inputs.sample import CatalogRows
+from service.known_routes import KnownRoutes
 from service.objective import Objective
 from service.preview import Statistician
 from service.pruning import Pruner
@@ -229,13 +229,11 @@ class ChurningService:
 
     def _commit(self, number: int, outputs: list[BatchOutput]) -> None:
         version = self.runner.plan.version if self.runner.plan is not None else 0
-        routes: dict[int, tuple[int, ...]] = {}
         query_rows: Counter[int] = Counter()
         for output in outputs:
-            routes |= output.routes
-            for (_, route), count in output.totals.items():
-                for query_id in output.routes[route]:
-                    query_rows[query_id] += count
+            for found in output.routes.values():
+                query_rows.update(found.query_rows())
+        routes = [(found.numbers, found.sets) for output in outputs for found in output.routes.values()]
         self.results += query_rows
         streams = tuple(
             StreamCounters(i, s.rows, 0, 0, s.watermark.value_us, s.watermark.max_event_time_us)

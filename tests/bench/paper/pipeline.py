@@ -144,7 +144,6 @@ def _total(batches: Sequence[Batch]) -> Counter[int]:
 
 def _results(output: BatchOutput) -> dict[int, int]:
     results: Counter[int] = Counter()
-    for (_, route), count in output.totals.items():
-        for query_id in output.routes[route]:
-            results[query_id] += count
+    for routes in output.routes.values():
+        results.update(routes.query_rows())
     return dict(results)
