@@ -80,9 +80,10 @@ class QuerySets:
 
     def bytes_of_each(self) -> list[bytes]:
         """Return the sets as values that can be compared, of the same queries in the same order."""
-        width = _words(len(self.queries)) * _WORD_BYTES
-        data = self.words.tobytes()
-        return [data[start : start + width] for start in range(0, len(data), width)]
+        # Of "void" values numpy makes bytes in half the time of slices; of "S" ones it would drop zeros.
+        words = np.ascontiguousarray(self.words)
+        found: list[bytes] = words.view(f"V{words.shape[1] * _WORD_BYTES}").ravel().tolist()
+        return found
 
     def take(self, places: Int64s) -> QuerySets:
         """Return the sets at some places."""

@@ -27,7 +27,7 @@ class Route:
     """A set of queries that share joined pairs. Its number derives from the set, so it is never reused.
 
     Attributes:
-        route: 63-bit content hash of the query ids.
+        route: 63 bits that derive from the query ids alone (``operators.query_sets``).
         plan_version: Version under which it was first seen.
         queries: Immutable query ids, ascending.
     """

@@ -165,7 +165,7 @@ class World:
             may_use = {q.id: self.may_use[q.id, side] for q in members}
             for bucket in self.runner.state:
                 joins = bucket.families[family.id]
-                compiled = joins.family
+                ids = [query.id for query in joins.family.plan.queries]
                 for _, its_side, _, state in joins.slices():
                     if its_side != side:
                         continue
@@ -173,12 +173,12 @@ class World:
                         classes = joins.classes.of(side, segment)
                         codes = [0] * len(segment) if classes.codes is None else classes.codes.tolist()
                         for pos, code in zip(segment.pos.tolist(), codes, strict=True):
-                            found = compiled.queries_of(classes.masks[code])
+                            found = {q for place, q in enumerate(ids) if classes.masks[code] >> place & 1}
                             row = self.sources[stream_id, pos]
                             may = {q.id for q in members if pos in may_use[q.id]}
                             must = {q.id for q in members if self.chronicle.reached(q, side, row, -1)} & may
                             where = f"{family.id}/{side}: row {pos}"
-                            assert must <= set(found) <= may, f"{where} serves {found}, not {must} to {may}"
+                            assert must <= found <= may, f"{where} serves {found}, not {must} to {may}"
 
     def _check_counters(self, outputs: Sequence[BatchOutput], before: Mapping[SliceName, int] | None) -> None:
         counted: dict[SliceName, Counter[str]] = {}
