@@ -1,10 +1,12 @@
 """Rows as bytes: an Arrow IPC stream whose 64-bit numbers are as narrow as their range.
 
     _ts   1_700_000_000_000_000 ... +5_000_000     ->  uint32 0 ... 5_000_000, "from": 1_700_000_000_000_000
+    _l0   0b0 | 0b1 << 19 | 0b11 << 18 | ...       ->  uint8 0 ... 20, "values": 21 words
 
 Keys, event times, positions and lineage words of a batch or segment lie close together, and they are most of
 what travels to a bucket and rests in its state: half as many bytes to shuffle and to store, for two passes
-over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE 1998).
+over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE 1998). Rows answer many
+filters in few ways, so that lineage words are mostly numbered instead (dictionary encoding).
 """
 
 from __future__ import annotations
@@ -12,11 +14,17 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from operators.distinct_kernel import numbered_if_few
+
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
 
-_FROM = b"from"
+_FROM, _VALUES = b"from", b"values"
 _NARROWER = (np.uint8, np.uint16, np.uint32)
+#: Words of at most so many values are numbered.
+_MOST_VALUES = 1 << 8
+#: Bytes that a value takes in the metadata, and rows from which on that is less than what it saves.
+_VALUE_BYTES = 20
 
 
 def encode_rows(rows: pa.RecordBatch) -> bytes:
@@ -52,6 +60,8 @@ def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
     for field, column in zip(narrow.schema, narrow.columns, strict=True):
         if field.metadata and _FROM in field.metadata:
             field, column = _widened(field, column)
+        elif field.metadata and _VALUES in field.metadata:
+            field, column = _looked_up(field, column)
         fields.append(field)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, narrow.schema.metadata))
@@ -61,13 +71,19 @@ def _narrowed(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     values = column.to_numpy()
     smallest = values.min()
     span = int(values.max()) - int(smallest)
-    for width in _NARROWER:
-        if span <= np.iinfo(width).max:
-            # "from" has the type besides, in which the numbers are given back.
-            facts = {**(field.metadata or {}), _FROM: f"{field.type} {smallest}"}
-            narrow = pa.array((values - smallest).astype(width))
-            return pa.field(field.name, narrow.type, field.nullable, facts), narrow
-    return field, column
+    width = next((width for width in _NARROWER if span <= np.iinfo(width).max), None)
+    if field.type == pa.uint64() and width is not np.uint8:
+        few = numbered_if_few(values, _MOST_VALUES)
+        if few is not None and _VALUE_BYTES * len(few[1]) <= len(values):
+            facts = {**(field.metadata or {}), _VALUES: " ".join(map(str, few[1].tolist()))}
+            numbers = pa.array(few[0].astype(np.uint8))
+            return pa.field(field.name, numbers.type, field.nullable, facts), numbers
+    if width is None:
+        return field, column
+    # "from" has the type besides, in which the numbers are given back.
+    facts = {**(field.metadata or {}), _FROM: f"{field.type} {smallest}"}
+    narrow = pa.array((values - smallest).astype(width))
+    return pa.field(field.name, narrow.type, field.nullable, facts), narrow
 
 
 def _widened(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
@@ -78,3 +94,10 @@ def _widened(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     values += wide(smallest)
     column = pa.array(values)
     return pa.field(field.name, column.type, field.nullable, facts or None), column
+
+
+def _looked_up(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+    facts = dict(field.metadata)
+    values = np.array(facts.pop(_VALUES).split(), dtype=np.uint64)
+    words = pa.array(values[column.to_numpy()])
+    return pa.field(field.name, words.type, field.nullable, facts or None), words

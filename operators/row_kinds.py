@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from operators.distinct_kernel import numbered
 from operators.keys import Int64s, Words
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
 #: Plan version of a row, then its values in the live places of each lineage word.
 Kind = tuple[int, ...]
-
-#: Lineage words whose live bits span at most so many bits are classified by table look-up, not by sorting.
-DIRECT_BITS = 16
-#: Largest number of combinations that are counted in a table; more are sorted.
-MAX_COUNTED = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
@@ -77,16 +73,8 @@ def _epochs(segment: Segment) -> tuple[Int64s | None, tuple[Kind, ...]]:
 
 def _alike(values: Words, live: int) -> tuple[Int64s | None, tuple[int, ...]]:
     """Number the values that rows have in the live places of a word; no codes if it is one value."""
-    shift = (live & -live).bit_length() - 1
-    if live >> shift < 1 << DIRECT_BITS:
-        codes = ((values & np.uint64(live)) >> np.uint64(shift)).astype(np.int64)
-        codes, present = _renumbered(codes, live >> shift)
-        found = tuple(value << shift for value in present.tolist())
-    else:
-        distinct, inverse = np.unique(values & np.uint64(live), return_inverse=True)
-        found = tuple(distinct.tolist())
-        codes = inverse.astype(np.int64)
-    return codes if len(found) > 1 else None, found or (0,)
+    codes, distinct = numbered(values, live)
+    return codes if len(distinct) > 1 else None, tuple(distinct.tolist()) or (0,)
 
 
 def _combined(
@@ -98,16 +86,5 @@ def _combined(
     if codes is None:
         return more, tuple((*kinds[0], value) for value in values)
     width = len(values)
-    codes, present = _renumbered(codes * width + more, len(kinds) * width - 1)
+    codes, present = numbered((codes * width + more).view(np.uint64))
     return codes, tuple((*kinds[pair // width], values[pair % width]) for pair in present.tolist())
-
-
-def _renumbered(codes: Int64s, largest: int) -> tuple[Int64s, Int64s]:
-    """Number the codes that occur, ascending, and return them; ``largest`` bounds them."""
-    if largest >= MAX_COUNTED:
-        present, inverse = np.unique(codes, return_inverse=True)
-        return inverse.astype(np.int64), present
-    present = np.flatnonzero(np.bincount(codes, minlength=1))
-    numbering = np.zeros(int(present[-1]) + 1 if len(present) else 1, dtype=np.int64)
-    numbering[present] = np.arange(len(present))
-    return numbering[codes], present

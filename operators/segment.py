@@ -183,7 +183,7 @@ class Segment:
 
     def take(self, index: Int64s) -> Segment:
         """Return the rows at an ascending index, as a segment not stored yet."""
-        rows = self.rows.take(pa.array(index))
+        rows = _taken(self.rows, index)
         if self.id:
             return Segment(rows, self.epoch, self.filters, origin=Origin(self, index, False))
         origin = None if self.origin is None else self.origin.picked(index)
@@ -317,7 +317,17 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     rows = pa.concat_batches([batch.select(names) for batch in batches])
     key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
     order = sort_by_key(key) if _follow_each_other(parts) else sort_by_key_and_position(key, pos)
-    return Segment(rows.take(pa.array(order)), epoch, filters)
+    return Segment(_taken(rows, order), epoch, filters)
+
+
+def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
+    """Return the rows at an index; of 64-bit numbers numpy takes twice as many in a second as Arrow does."""
+    where = pa.array(index)
+    columns = [
+        column.take(where) if name.startswith(COLUMN) else pa.array(np.take(column.to_numpy(), index))
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _follow_each_other(parts: Sequence[Segment]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from operators import bounded, lineage, row_kinds
+from operators import bounded, distinct_kernel, lineage
 from operators.entitlement import Term
 from operators.lineage import RowClasses, SideLineage, side_lineage
 from operators.segment import Segment, lineage_words
@@ -77,8 +77,7 @@ def test_very_many_classes_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_very_many_kinds_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_kinds, "MAX_COUNTED", 3)
-    monkeypatch.setattr(row_kinds, "DIRECT_BITS", 1)
+    monkeypatch.setattr(distinct_kernel, "MOST_DISTINCT", 3)
     answers = np.random.default_rng(2).random((70, 40)) < 0.5
     segment = a_segment(
         [(1, 0)] * 40,

@@ -54,6 +54,22 @@ def test_close_numbers_take_as_few_bytes_as_their_range() -> None:
     assert len(encode_rows(rows)) < (4 + 1 + 2) * len(far) + 2_000
 
 
+def test_words_of_few_values_take_a_byte_and_their_values() -> None:
+    words = np.random.default_rng(3).integers(0, 2**64, 200, dtype=np.uint64)
+    rows = pa.RecordBatch.from_arrays([pa.array(np.resize(words, 10_000))], names=["_l0"])
+    data = encode_rows(rows)
+    assert len(data) < 10_000 + 200 * 21 + 2_000
+    assert decode_rows(data).equals(rows)
+
+
+@settings(REPEATABLE, max_examples=60)
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=300), st.sampled_from([1, 20, 21, 400]))
+def test_any_words_come_back(values: list[int], repeated: int) -> None:
+    words = pa.array(np.repeat(np.array(values, dtype=np.uint64), repeated))
+    rows = pa.RecordBatch.from_arrays([words], names=["_l0"])
+    assert decode_rows(encode_rows(rows)).equals(rows)
+
+
 def test_a_stream_without_a_batch_is_an_error() -> None:
     sink = pa.BufferOutputStream()
     pa.ipc.new_stream(sink, pa.schema([])).close()
