@@ -132,7 +132,8 @@ _METHOD = """## How it was measured
   from the start of the program to its end; *job*, from the start of the job on a running engine to its last
   result; *steady*, from when every join has done the rows of two batches. Engines without batches of their
   own (Flink, Pathway) are taken by what they have read.
-- **One file is one batch**; `x5` takes five at a time.
+- **One file is one batch**; `x5` takes five at a time. Where Sluice has *own batches* (`sluice-auto`) nobody
+  tells it how many rows a batch has, and it is compared with the best of the peers' forms over all rows.
 - **Written or not.** Sluice writes every result and commits every batch. Native Spark commits its state, and
   Flink and Pathway checkpoint nothing; none of the peers writes its results: they are counted and dropped.
   That favours the peers.

@@ -96,10 +96,16 @@ def workload_document(job: Job) -> dict[str, object]:
                 "type": "files",
                 "format": "parquet",
                 "path": str((Path(job.directory) / name).resolve()),
-                "max_files_per_batch": job.options.get("files_per_batch", 1),
+                **_files_per_batch(job),
             },
         }
         for name in STREAMS
     ]
     queries = [{"name": query.name, "cql": query.cql()} for query in job.queries]
     return {"streams": streams, "queries": queries, "strategy": "mem-opt"}
+
+
+def _files_per_batch(job: Job) -> dict[str, int]:
+    """Return one file a batch unless the job says otherwise; nothing where Sluice is to choose."""
+    files = job.options.get("files_per_batch", 1)
+    return {} if files is None else {"max_files_per_batch": files}
