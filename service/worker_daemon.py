@@ -32,8 +32,8 @@ LOADED = (
     plan_data_source_read,
 )
 
-#: Options of ``mallopt`` of the GNU C library (malloc.h), in bytes: free memory at the end of the heap that is
-#: kept, how much the heap grows at once, and the largest block that is part of it (32 MB is the most).
+#: Options of ``mallopt`` of the GNU C library (malloc.h), in bytes: free memory at the end of the heap that
+#: is kept, how much the heap grows at once, and the largest block that is part of it (32 MB is the most).
 _MALLOC_OPTIONS = {-1: 256 << 20, -2: 16 << 20, -3: 32 << 20}
 
 
