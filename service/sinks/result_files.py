@@ -53,12 +53,24 @@ class ResultWriter:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
     def _write(self, path: Path, rows: pa.RecordBatch) -> None:
-        # Pairs are written once and read by column: plain pages, dictionaries only where values repeat.
+        # Pairs are written once and read by column: dictionaries only where values repeat. Of most columns
+        # the differences are small: written as such they take half the bytes and less time than lz4 does.
         repeated = [column for column in _REPEATED if column in rows.schema.names]
+        packed = [f.name for f in rows.schema if _counts(f.type) and f.name not in repeated]
         with (
             path.open("wb") as file,
             pq.ParquetWriter(
-                file, rows.schema, compression="lz4", use_dictionary=repeated, write_statistics=False
+                file,
+                rows.schema,
+                compression={name: "none" if name in packed else "lz4" for name in rows.schema.names},
+                use_dictionary=repeated,
+                column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+                write_statistics=False,
             ) as writer,
         ):
             writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))
+
+
+def _counts(kind: pa.DataType) -> bool:
+    """Tell whether a column is one of whole numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
