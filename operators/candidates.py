@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators.keys import Bools, Int64s
+from operators.key_filter import key_filter, rows_with_partners
+from operators.keys import Bools, Int64s, Words
 from operators.layout import SideLayout
 from operators.lineage import RowClasses
 from operators.merge_kernel import merge_pairs
@@ -29,6 +30,8 @@ MAX_PAIRS_AT_ONCE = 2_000_000
 #: Room for so many pairs whatever the rows, since each chunk of pairs costs some 0.1 ms: with 4 keys and
 #: batches of 100 rows a batch took 169 ms in chunks of as many pairs as rows, and takes 30 ms.
 MIN_PAIRS_AT_ONCE = 1 << 15
+#: A gallop of a male past so many rows takes about as long as asking the filter for each of them.
+FILTERED_PER_MALE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,12 +176,14 @@ def gather(
     runs: list[Run] = []
     slices: list[int] = []
     filled = 0
+    wanted = key_filter(males.key) if len(males) else None
     for probing in segments:
+        keys, times, some = _with_partners(probing, wanted)
         state = np.zeros(4, dtype=np.int64)
         while state[1] < len(probing.keys):
             found = merge_pairs(
-                probing.rows.key,
-                probing.rows.ts,
+                keys,
+                times,
                 probing.keys,
                 probing.times,
                 reach.behind_us,
@@ -188,6 +193,9 @@ def gather(
                 male_rows[filled:],
             )
             if found:
+                if some is not None:
+                    part = female_rows[filled : filled + found]
+                    part[:] = some[part]
                 if probing.reaching is not None:
                     part = male_rows[filled : filled + found]
                     part[:] = probing.reaching[part]
@@ -203,6 +211,25 @@ def gather(
     if filled:
         probed = Matched((Run(males, classes, male_rows[:filled]),))
         yield Candidates(Matched(tuple(runs)), probed, tuple(slices))
+
+
+def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int64s, Int64s | None]:
+    """Return keys and event times of a segment, of those rows that males may meet where these are few.
+
+    Args:
+        probing: The segment.
+        wanted: Filter of the keys of all males.
+
+    Returns:
+        int64[m] and int64[m], and of which rows they are, int64[m]; None: of all.
+    """
+    keys, times = probing.rows.key, probing.rows.ts
+    if wanted is None or len(keys) > FILTERED_PER_MALE * len(probing.keys):
+        return keys, times, None
+    some = rows_with_partners(keys, wanted)
+    if 2 * len(some) > len(keys):
+        return keys, times, None
+    return keys[some], times[some], some
 
 
 def _joined(parts: list[Int64s]) -> Int64s:

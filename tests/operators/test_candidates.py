@@ -152,3 +152,27 @@ def test_chosen_candidates_are_counted_by_slice() -> None:
     found = Candidates(side, side, (0, 4))
     assert list(found.per_slice(np.array([1, 2, 3]))) == [(0, 2), (4, 1)]
     assert list(found.per_slice(np.array([], dtype=np.int64))) == [(0, 0), (4, 0)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_keys_of_which_few_meet_are_gathered_as_nested_loops_do(seed: int) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    keys = rng.choice([30, 400, 5_000])
+
+    def rows(count: int) -> Segment:
+        return a_segment(sorted((rng.randrange(keys), rng.randrange(50)) for _ in range(count)))
+
+    males, females = rows(rng.choice([3, 200])), [rows(rng.choice([1, 40, 300])) for _ in range(3)]
+    reaching = [None, sorted(rng.sample(range(len(males)), len(males) // 2)), None]
+    segments = [probing(n, female, males, reaching[n]) for n, female in enumerate(females)]
+    reach = Reach(rng.randint(1, 60), rng.randint(1, 60))
+    expected = [
+        (n, int(female.pos[i]), int(female.key[i]), j)
+        for n, female in enumerate(females)
+        for i in range(len(female))
+        for j in reaching[n] or range(len(males))
+        if female.key[i] == males.key[j] and -reach.ahead_us < males.ts[j] - female.ts[i] < reach.behind_us
+    ]
+    found = [pair for piece in gathered(segments, males, reach) for pair in copied(piece)]
+    assert sorted(found) == sorted(expected)
