@@ -31,6 +31,7 @@ from service.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.data_dir import DataDir
 from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
+from service.inputs.packed_bytes import HEAP_PART
 from service.jvm import Jvm, launch
 from service.settings import Settings
 from service.sinks.result_files import ResultWriter
@@ -297,6 +298,8 @@ class Engine:
                 "events_db": str(self.data_dir.events_db),
                 "bucket_keys": ",".join(str(key) for key in keys),
                 "max_rows": str(self.settings.max_rows_per_batch),
+                "target_batch_s": str(self.settings.target_batch_s),
+                "batch_bytes": str(int(self.settings.driver_memory_bytes * HEAP_PART)),
                 "rows_per_partition": str(self.settings.rows_per_partition),
                 "engine_lock": str(self.data_dir.engine_lock),
             },

@@ -75,7 +75,7 @@ def plan_text(
     def profile(given: Profile) -> Profile:
         job = replace(Profile(), buckets=settings.bucket_count)
         found = merge_profiles(given, job, sample_profile(WorkloadRows(), streams, queries))
-        return bounded_batches(found, settings.max_rows_per_batch)
+        return bounded_batches(found, settings.first_batch_rows)
 
     def previewed(request: PreviewRequest) -> Preview:
         return preview_queries(

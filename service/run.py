@@ -123,7 +123,7 @@ def run_workload(
     engine.acquire()
     try:
         engine.launch()
-        rows = settings.max_rows_per_batch
+        rows = settings.first_batch_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
         for stream in store.streams():
@@ -166,7 +166,7 @@ def rehearse(
         tempfile.TemporaryDirectory(prefix="sluice-") as scratch,
         Store.open(f"sqlite:///{Path(scratch) / 'catalog.db'}") as store,
     ):
-        rows = settings.max_rows_per_batch
+        rows = settings.first_batch_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, Path(scratch), Versions(store, statistician, objective), calibration)
 

@@ -16,10 +16,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from catalog.errors import InvalidInput
 from catalog.values.plan import Partitioning, Strategy
 from service.durations import InvalidDuration, parse_duration_us
+from service.inputs.batch_size import BatchSize
 from service.inputs.partitions import ROWS_PER_PARTITION
 
 #: Leaves room for Python workers on a 4 GB machine; state lives in files and in workers.
 DRIVER_MEMORY = "1g"
+#: Sizes as Spark writes them.
+_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
 #: As ``result_retention``: no result ever goes.
@@ -42,7 +45,9 @@ class Settings(BaseSettings):
         cores: Cores that Spark may use; by default all of the machine's.
         buckets: Hash buckets of the join state, fixed by the first batch; by default ``cores``.
         driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
-        max_rows_per_batch: Rows admitted to one micro-batch, over all streams.
+        max_rows_per_batch: Most rows admitted to one micro-batch, over all streams.
+        target_batch_s: Seconds that a batch should take while more input waits than fits in: so many rows are
+            admitted. 0 admits ``max_rows_per_batch`` always.
         rows_per_partition: Rows up to which small pieces of a batch share a reader task.
         result_retention: How long results and late rows are kept after their batch, such as ``24h``;
             ``forever`` keeps all.
@@ -81,7 +86,8 @@ class Settings(BaseSettings):
     cores: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     buckets: int | None = Field(default=None, ge=1)
     driver_memory: str = Field(default=DRIVER_MEMORY, pattern=r"^\d+[kmgt]$")
-    max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    max_rows_per_batch: int = Field(default=4_000_000, ge=1)
+    target_batch_s: float = Field(default=2.0, ge=0, allow_inf_nan=False)
     rows_per_partition: int = Field(default=ROWS_PER_PARTITION, ge=1)
     result_retention: str = "3d"
     cache_mb: int = Field(default=1024, ge=1)
@@ -121,6 +127,16 @@ class Settings(BaseSettings):
     def bucket_count(self) -> int:
         """Buckets of a fresh checkpoint."""
         return self.buckets if self.buckets is not None else self.cores
+
+    @property
+    def driver_memory_bytes(self) -> int:
+        """Heap of the driver's JVM, bytes."""
+        return int(self.driver_memory[:-1]) << _SHIFTS[self.driver_memory[-1]]
+
+    @property
+    def first_batch_rows(self) -> int:
+        """Rows admitted to a batch before any was timed, or where time must not decide."""
+        return BatchSize.first(ceiling=self.max_rows_per_batch, target_s=self.target_batch_s).rows
 
     @property
     def master(self) -> str:

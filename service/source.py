@@ -16,7 +16,7 @@ import json
 import pickle
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -27,15 +27,19 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from catalog.codec import encode
 from catalog.errors import InternalError
 from catalog.store import Store
+from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
-from catalog.values.stream import GeneratorSource, Stream
+from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from operators.pack import Packer, control_payloads, packer
 from operators.payload import Payload
 from service.failpoints import reached
 from service.inputs.admission import admit
+from service.inputs.batch_size import BatchSize, BatchSizing
 from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
+from service.inputs.lateness import none_can_be_late
 from service.inputs.news import News
+from service.inputs.packed_bytes import packed_bytes
 from service.inputs.partitions import ROWS_PER_PARTITION
 from service.inputs.partitions import InputPartition as Piece
 from service.inputs.read import read_partition
@@ -86,10 +90,11 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
-            ``rows_per_partition``, ``engine_lock``.
+            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition``, ``engine_lock``.
+        clock_s: What batches are timed by; it never goes back.
     """
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], clock_s: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._bucket_keys = tuple(int(key) for key in options["bucket_keys"].split(","))
         self._store: Store | None = None
@@ -101,6 +106,10 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._by_clock = False
         # None before the first look; False for ever in a bounded run.
         self._waits: bool | None = None
+        self._clock_s = clock_s
+        self._sizing: BatchSizing | None = None
+        # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
+        self._cut_anywhere: dict[int, bool] = {}
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first batch."""
@@ -117,7 +126,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the end of the next batch, or ``start`` if nothing came for a while."""
         # The first answer comes at once: Spark's first batch, also an empty one, takes seconds.
-        waits, self._waits = self._waits, self._waits is not False
+        waits, self._waits = self._waits, not self._bounded
         signs = self._news.signs() if self._news is not None else ()
         end = self._next(start)
         if end != start or not waits:
@@ -132,10 +141,16 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Admit the next batch: control records that may apply, then rows by event time."""
         store, inputs = self._open()
         batch, control = start["batch"], start["control"]
+        sizing = self._batch_sizing()
+        sizing.asked(batch, now_s=self._clock_s())
+        if sizing.grows:
+            sizing.has_room(self._room(store.manifest(batch - 1), sizing.fixed_rows))
+        waits_for_batch = False
         if batch:
             reached("after-commit-log", batch - 1, self._options["engine_lock"])
         for record in store.control(control):
             if record.at_batch is not None and record.at_batch > batch:
+                waits_for_batch = True
                 break
             control = record.seq
         plan = store.plan_at(control)
@@ -144,7 +159,9 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {} if plan is None else _positions(plan, start)
         streams = () if plan is None else plan.streams
         self._by_clock = any(isinstance(stream.source, GeneratorSource) for stream in streams)
-        admitted = admit(streams, positions, inputs, max_rows=int(self._options["max_rows"]))
+        by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
+        admission = admit(streams, positions, inputs, max_rows=sizing.rows if by_time else sizing.fixed_rows)
+        admitted = admission.positions
         if control == start["control"] and all(admitted.get(i, p) == p for i, p in positions.items()):
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
@@ -155,6 +172,8 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A removed stream's id never comes back; batches that may replay have their own offsets.
             end = {key: p for key, p in end.items() if not key.isdigit() or int(key) in positions}
         end |= {"batch": batch + 1, "control": control}
+        timed = admission.full and by_time and control == start["control"]
+        sizing.admitted(batch, admission.rows, full=timed, now_s=self._clock_s())
         return dict(sorted(end.items()))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -217,6 +236,47 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
         return self._store, self._inputs
+
+    @property
+    def _bounded(self) -> bool:
+        return self._waits is False
+
+    def _batch_sizing(self) -> BatchSizing:
+        if self._sizing is None:
+            first = BatchSize.first(
+                ceiling=int(self._options["max_rows"]),
+                target_s=float(self._options.get("target_batch_s", 0)),
+                # Nobody reads results of a bounded run before its end.
+                shrinks=not self._bounded,
+            )
+            self._sizing = BatchSizing(first)
+        return self._sizing
+
+    def _room(self, last: BatchManifest | None, unknown: int) -> int:
+        """Return how many rows like the last batch's fit into the JVM, ``unknown`` if it tells nothing."""
+        rows = 0 if last is None else sum(s.rows for s in last.streams)
+        size = None if last is None or not rows else packed_bytes(last)
+        if size is None:
+            return unknown
+        return int(int(self._options["batch_bytes"]) * rows / max(size, 1.0))
+
+    def _cuts_change_nothing(self, streams: Sequence[Stream], inputs: Inputs) -> bool:
+        """Return whether results are the same wherever the batches of streams end.
+
+        A service takes what came meanwhile: its cuts follow the clock anyway. A bounded run gives the same
+        results each time and after each crash, so they may where no row is late because of them.
+        """
+        if not self._bounded:
+            return True
+        for stream in streams:
+            source = stream.source
+            if isinstance(source, FilesSource) and source.max_files_per_batch is not None:
+                continue  # cut by its files, whatever else is in the batch
+            if stream.id not in self._cut_anywhere:
+                self._cut_anywhere[stream.id] = none_can_be_late(stream, inputs)
+            if not self._cut_anywhere[stream.id]:
+                return False
+        return True
 
     def _pickled_packer(self, plan: Plan, stream: Stream) -> bytes:
         if self._packers[0] != plan.version:

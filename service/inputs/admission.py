@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from catalog.values.stream import FilesSource, Stream
@@ -23,10 +24,25 @@ _FIRST_PAGE: Final = 32
 _LAST_PAGE: Final = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the next batch takes.
+
+    Attributes:
+        positions: Every stream's position after it, by stream id; the old one where nothing is admitted.
+        rows: Rows of aligned streams in it.
+        full: Whether more of them wait that did not fit.
+    """
+
+    positions: dict[int, int]
+    rows: int
+    full: bool
+
+
 def admit(
     streams: Sequence[Stream], positions: Mapping[int, int], inputs: Inputs, *, max_rows: int
-) -> dict[int, int]:
-    """Return every stream's position after the next batch.
+) -> Admission:
+    """Return how far every stream advances in the next batch.
 
     Args:
         streams: Streams that take part.
@@ -35,8 +51,7 @@ def admit(
         max_rows: Rows of the batch, over all aligned streams; exceeded only by a batch of one piece.
 
     Returns:
-        New positions by stream id, equal to the old ones where nothing is admitted. If any stream has
-        something to read, at least one advances.
+        The batch. If any stream has something to read, at least one advances.
     """
     admitted = {stream.id: positions.get(stream.id, stream.initial_position) for stream in streams}
     aligned: list[Stream] = []
@@ -49,19 +64,20 @@ def admit(
         else:
             aligned.append(stream)
 
-    upcoming = [_pieces(stream, admitted[stream.id], inputs) for stream in aligned]
+    upcoming = [pieces_from(stream, admitted[stream.id], inputs) for stream in aligned]
     heap: list[tuple[int, int, int, Piece]] = []
     for index, stream_pieces in enumerate(upcoming):
         _push(heap, index, stream_pieces)
-    rows = 0
+    rows, full = 0, False
     while heap:
         *_, index, piece = heapq.heappop(heap)
         if rows and rows + piece.rows > max_rows:
+            full = True
             break
         rows += piece.rows
         admitted[piece.stream_id] = piece.end
         _push(heap, index, upcoming[index])
-    return admitted
+    return Admission(admitted, rows, full)
 
 
 def _push(heap: list[tuple[int, int, int, Piece]], index: int, pieces: Iterator[Piece]) -> None:
@@ -72,7 +88,8 @@ def _push(heap: list[tuple[int, int, int, Piece]], index: int, pieces: Iterator[
         heapq.heappush(heap, (*order, index, piece))
 
 
-def _pieces(stream: Stream, position: int, inputs: Inputs) -> Iterator[Piece]:
+def pieces_from(stream: Stream, position: int, inputs: Inputs) -> Iterator[Piece]:
+    """Yield all pieces of a stream from a position on, in order."""
     page = _FIRST_PAGE
     while pieces := inputs.pending(stream, position, page):
         yield from pieces

@@ -20,6 +20,17 @@ def test_buckets_follow_the_cores_unless_they_are_set() -> None:
     assert Settings(cores=3, buckets=7).bucket_count == 7
 
 
+def test_the_heap_is_written_as_spark_writes_it() -> None:
+    assert Settings().driver_memory_bytes == 1 << 30
+    assert Settings(driver_memory="1500m").driver_memory_bytes == 1500 << 20
+
+
+def test_batches_begin_at_a_million_rows_or_at_their_limit() -> None:
+    assert Settings().first_batch_rows == 1_000_000
+    assert Settings(max_rows_per_batch=7).first_batch_rows == 7
+    assert Settings(max_rows_per_batch=3_000_000, target_batch_s=0).first_batch_rows == 3_000_000
+
+
 def test_the_master_follows_the_cores_unless_it_is_set() -> None:
     assert Settings(cores=3).master == "local[3]"
     assert Settings(spark_master="local-cluster[2,1,1024]").master == "local-cluster[2,1,1024]"

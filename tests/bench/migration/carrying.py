@@ -101,7 +101,11 @@ def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
         directory = open_data_dir(Path(root))
         store = Store.open(directory.catalog_url)
         settings = Settings(
-            data_dir=Path(root), cores=cores, buckets=cores, max_rows_per_batch=load.max_rows_per_batch
+            data_dir=Path(root),
+            cores=cores,
+            buckets=cores,
+            max_rows_per_batch=load.max_rows_per_batch,
+            target_batch_s=0,
         )
         engine = Engine(settings, directory, store, bounded=True)
         engine.acquire()

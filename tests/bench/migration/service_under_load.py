@@ -75,7 +75,8 @@ def loaded_service(directory: Path, load: Load, extra: Mapping[str, str]) -> Ite
     """
     data = directory / "data"
     _set_up(data, load, extra)
-    os.environ["SLUICE_MAX_ROWS_PER_BATCH"] = str(load.max_rows_per_batch)
+    batches = {"SLUICE_MAX_ROWS_PER_BATCH": str(load.max_rows_per_batch), "SLUICE_TARGET_BATCH_S": "0"}
+    os.environ.update(batches)
     try:
         with RunningService(data, directory / "log.txt", free_port()) as service:
             store = Store.open(f"sqlite:///{data / 'catalog.db'}", migrate=False)
@@ -86,7 +87,8 @@ def loaded_service(directory: Path, load: Load, extra: Mapping[str, str]) -> Ite
             finally:
                 store.close()
     finally:
-        del os.environ["SLUICE_MAX_ROWS_PER_BATCH"]
+        for name in batches:
+            del os.environ[name]
 
 
 def wait_for_batch(loaded: LoadedService, batch: int) -> None:

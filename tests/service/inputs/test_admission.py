@@ -37,7 +37,7 @@ def batches(
     """Positions after each batch, up to the end of all input."""
     inputs, found = Inputs(store, None), []
     now = dict(positions or {})
-    while (then := admit(streams, now, inputs, max_rows=max_rows)) != now:
+    while (then := admit(streams, now, inputs, max_rows=max_rows).positions) != now:
         found.append(tuple(then[s.id] for s in streams))
         now = then
     return found
@@ -78,8 +78,8 @@ def test_an_unknown_position_is_the_initial_one(store: Store, events: EventLog) 
     stream = stream_of(GeneratorSource(1000.0, rows=200_000, start_us=0))
     late = Stream(2, "late", stream.columns, "ts", 0, stream.source, initial_position=4)
     inputs = Inputs(store, events)
-    assert admit([stream, late], {}, inputs, max_rows=1) == {1: 1, 2: 4}
-    assert admit([late], {}, inputs, max_rows=1) == {2: 5}
+    assert admit([stream, late], {}, inputs, max_rows=1).positions == {1: 1, 2: 4}
+    assert admit([late], {}, inputs, max_rows=1).positions == {2: 5}
 
 
 def test_generators_files_and_events_are_aligned_with_each_other(
@@ -98,7 +98,7 @@ def test_generators_files_and_events_are_aligned_with_each_other(
     inputs = Inputs(store, events)
     now: dict[int, int] = {}
     frontiers = []
-    while (then := admit([files, posted, chunks], now, inputs, max_rows=12)) != now:
+    while (then := admit([files, posted, chunks], now, inputs, max_rows=12).positions) != now:
         now = then
         frontiers.append((now[files.id], now[posted.id], now[chunks.id]))
     assert frontiers[0] == (1, 2, 0)

@@ -1,0 +1,44 @@
+"""How large the rows of a batch are on their way from reading to joining.
+
+They pass through the heap of Spark's JVM, and what a task needs of it grows with them. A batch that does
+not fit fails, and because its offsets are written down it fails again whenever it is replayed. So no batch
+is made larger than the heap bears, by what the rows of the last one took.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from catalog.values.batch import BatchManifest
+
+#: Part of the JVM's heap that the rows of a batch may take. 1 GB bore 300 MB on two cores, and not 800.
+HEAP_PART: Final = 0.25
+
+#: What a row has on the way beyond what the state keeps of it: event time, position, key hash, lineage.
+_MORE_BYTES: Final = 32
+
+
+def packed_bytes(manifest: BatchManifest) -> float | None:
+    """Return about how many bytes the rows of a batch were between reading and joining.
+
+    Rows that no query wants are left out before, and rows of a family that replicates are sent to several
+    buckets. How wide rows are, those tell that the state holds.
+
+    Args:
+        manifest: What the batch gave.
+
+    Returns:
+        Bytes, or None if no row is held by which to tell.
+    """
+    held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for part in manifest.slices:
+        sums = held[part.family, part.side]
+        sums[0] += part.own_bytes or part.bytes
+        sums[1] += part.rows
+    widths = {side: size / rows for side, (size, rows) in held.items() if rows}
+    sent = {(keys.family, keys.side): max(keys.rows, keys.copies) for keys in manifest.keys}
+    if not widths:
+        return None if any(sent.values()) else 0.0
+    widest = max(widths.values())
+    return sum(rows * (widths.get(side, widest) + _MORE_BYTES) for side, rows in sent.items())
