@@ -19,7 +19,7 @@ from tests.bench.migration.pipeline import Pipeline
 LOAD = Load().sized(longest_s=1.2, queries=8)
 BUCKETS = 2
 #: What a report says of the bucket's work; names of files and times are an attempt's own.
-SAID = ("batch", "plan_version", "streams", "slices", "filters", "keys", "totals", "routes")
+SAID = ("batch", "plan_version", "streams", "slices", "filters", "keys", "routes")
 
 
 @dataclass(slots=True)
