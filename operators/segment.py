@@ -317,11 +317,14 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     rows = pa.concat_batches([batch.select(names) for batch in batches])
     key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
     order = sort_by_key(key) if _follow_each_other(parts) else sort_by_key_and_position(key, pos)
-    return Segment(_taken(rows, order), epoch, filters)
+    return Segment(rows.take(pa.array(order)), epoch, filters)
 
 
 def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
-    """Return the rows at an index; of 64-bit numbers numpy takes twice as many in a second as Arrow does."""
+    """Return the rows at an ascending index, where numpy takes 64-bit numbers twice as fast as Arrow does.
+
+    In any other order Arrow is the faster one.
+    """
     where = pa.array(index)
     columns = [
         column.take(where) if name.startswith(COLUMN) else pa.array(np.take(column.to_numpy(), index))
