@@ -11,7 +11,8 @@ clearly less than a target, and halves if it clearly takes more. Twice the rows 
 
 Time that is linear in rows cannot swing between two sizes: half of a batch beyond 1.5 targets still takes
 more than 0.75. For what is not, such as few keys whose rows all meet in a batch, each step is on trial: it is
-undone if rows got slower by it, and not tried again for a while, which gets longer with each time.
+undone if rows got slower by it. Neither a size that did not pay nor one that took too long is tried again for
+a while, which gets longer with each time: noise about a limit would make sizes swing.
 
 Only a batch that was cut while more waited says something. A service that has caught up takes what came.
 """
@@ -77,9 +78,9 @@ class BatchSize:
         trial: The last step, until it has paid.
         doubtful: Whether the last batch spoke against the size: the second in a row moves it, so that no
             single hiccup does.
-        refused: A size that did not pay.
+        refused: A size that did not pay, or took too long.
         rest: Full batches until it may be tried again.
-        next_rest: The same, if the next size does not pay either.
+        next_rest: The same, if that size is refused once more.
     """
 
     floor: int
@@ -123,7 +124,7 @@ class BatchSize:
         if now.trial is not None:
             if not now._paid(now.trial, rows, seconds):
                 return now._undone(now.trial) if now.doubtful else replace(now, doubtful=True)
-            now = replace(now, trial=None, doubtful=False, next_rest=_REST)
+            now = now._kept(now.trial)
         # A single file of more rows than the size is not for the size to shorten.
         if seconds > _SLOW * now.target_s and rows <= now.rows:
             if not now.doubtful:
@@ -141,16 +142,16 @@ class BatchSize:
         wanted = _GAIN if self.rows > trial.size else _LOSS
         return rows >= wanted * trial.rows_per_s * seconds
 
+    def _kept(self, trial: Trial) -> BatchSize:
+        kept = replace(self, trial=None, doubtful=False)
+        return kept if self.rows > trial.size else kept._refusing(trial.size)
+
     def _undone(self, trial: Trial) -> BatchSize:
-        return replace(
-            self,
-            rows=trial.size,
-            trial=None,
-            doubtful=False,
-            refused=self.rows,
-            rest=self.next_rest,
-            next_rest=min(2 * self.next_rest, _LONGEST_REST),
-        )
+        return replace(self, rows=trial.size, trial=None, doubtful=False)._refusing(self.rows)
+
+    def _refusing(self, size: int) -> BatchSize:
+        rest = self.next_rest if size == self.refused else _REST
+        return replace(self, refused=size, rest=rest, next_rest=min(2 * rest, _LONGEST_REST))
 
     def _changed(self, size: int, rows: int, seconds: float) -> BatchSize:
         if size == self.rows or (size == self.refused and self.rest):

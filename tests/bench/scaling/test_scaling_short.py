@@ -238,7 +238,6 @@ def test_phases_of_the_job_are_measured() -> None:
     assert lone.pack_s > few.pack_s
     assert lone.shuffled_bytes > few.shuffled_bytes > 0
     assert all(0 < s.tasks_s < s.jvm_s and s.workers_s > 0 and s.wall_s > 0 for s in seen)
-    assert few.source_s > 0
 
 
 @pytest.mark.bench

@@ -165,7 +165,7 @@ def test_noise_moves_sizes_little(seed: int, spread: float, power: float) -> Non
 
     found = sizes(cost, 200)
     assert all(FLOOR_ROWS <= size <= CEILING for size in found)
-    assert turns(found) <= 24
+    assert turns(found) <= 20
     assert max(found[100:]) <= 4 * min(found[100:])
 
 
