@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ class BatchCommitter:
         late_dir: Directory of late rows.
         epoch: Fencing epoch of the engine.
         engine_lock: Path of the lock file, for failpoints.
+        tell: Called after each commit.
     """
 
     store: Store
@@ -70,6 +71,7 @@ class BatchCommitter:
     late_dir: Path
     epoch: int
     engine_lock: str
+    tell: Callable[[], None]
     _routes: KnownRoutes = field(default_factory=KnownRoutes)
 
     def __call__(self, output: DataFrame, spark_batch: int) -> None:
@@ -100,6 +102,7 @@ class BatchCommitter:
             log.info("batch was committed before", extra={"batch": batch})
             self._remove(manifest)
         reached("after-result-commit", batch, self.engine_lock)
+        self.tell()
 
     def sweep(self) -> int:
         """Remove files that no manifest names; return how many."""

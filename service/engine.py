@@ -28,6 +28,7 @@ from catalog.clock import wall_clock_us
 from catalog.errors import Conflict, SluiceError, Unavailable
 from catalog.store import Store
 from service.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.commits import Commits
 from service.data_dir import DataDir
 from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
@@ -100,6 +101,7 @@ class Engine:
         store: Catalog.
         bounded: Whether the job ends once everything available is processed.
         jvm: The JVM to use first, if one was launched already; the engine ends it.
+        commits: Tells of commits.
     """
 
     settings: Settings
@@ -107,6 +109,7 @@ class Engine:
     store: Store
     bounded: bool = False
     jvm: Jvm | None = None
+    commits: Commits = field(default_factory=Commits)
     _lock: EngineLock = field(init=False)
     _epoch: int = 0
     _session: SparkSession | None = None
@@ -283,6 +286,7 @@ class Engine:
             late_dir=self.data_dir.late,
             epoch=self._epoch,
             engine_lock=str(self.data_dir.engine_lock),
+            tell=self.commits.tell,
         )
         commit.sweep()
         SegmentFiles(self.data_dir.segments).sweep()

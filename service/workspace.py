@@ -31,6 +31,7 @@ from planner.preview import Preview
 from service.adaptive import Adaptive, AdaptivePolicy
 from service.calibration import calibration_of
 from service.changes import Changed, Wanted, apply_changes, one, several
+from service.commits import Commits
 from service.data_dir import DataDir, open_data_dir
 from service.engine import Engine, EngineStatus
 from service.failpoints import reached
@@ -96,10 +97,14 @@ class Workspace:
     Args:
         settings: Settings; ``data_dir`` is created if it is missing.
         jvm: Spark's JVM, if one was launched with the same settings already.
+
+    Attributes:
+        commits: Tells of the engine's commits.
     """
 
     settings: Settings
     jvm: Jvm | None = None
+    commits: Commits = field(init=False, default_factory=Commits)
     data_dir: DataDir = field(init=False)
     store: Store = field(init=False)
     events: EventLog = field(init=False)
@@ -120,7 +125,7 @@ class Workspace:
         """
         self.data_dir = open_data_dir(self.settings.data_dir)
         self.store = Store.open(self.settings.catalog_url or self.data_dir.catalog_url)
-        self.engine = Engine(self.settings, self.data_dir, self.store, jvm=self.jvm)
+        self.engine = Engine(self.settings, self.data_dir, self.store, jvm=self.jvm, commits=self.commits)
         try:
             self.engine.acquire()
         except BaseException:

@@ -9,7 +9,7 @@ import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from api.dependencies import WorkspaceDep
+from api.dependencies import MAX_WAIT_S, WorkspaceDep
 from api.errors import InvalidRequest, NotAcceptable
 from api.moments import moment, moment_or_none
 from api.problems import problem, problem_responses
@@ -24,13 +24,14 @@ from service.workspace import Workspace
 
 router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
 
-#: How often a stream of events looks for new results: well below a micro-batch, and one look is below 1 ms.
-_POLL_S = 0.2
+#: How often whoever waits for results looks for them though no commit was heard of.
+_LOOK_S = 1.0
 
 #: Results read at a time for a stream of events.
 _EVENTS_PER_PAGE = 1_000
 
 _CURSOR = "Cursor after which results start: `next_cursor` of the page before."
+AfterCursor = Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])]
 
 _PAGES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -61,10 +62,26 @@ _PAGES: dict[int | str, dict[str, Any]] = {
 }
 
 
+async def wait_for_results(
+    name: str,
+    workspace: WorkspaceDep,
+    after: AfterCursor = None,
+    wait: Annotated[
+        float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a result, if there is none yet.")
+    ] = 0,
+) -> None:
+    """Wait until there are results to read, or never will be, or the time is over."""
+    if wait:
+        series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
+        with anyio.move_on_after(wait):
+            await _more(workspace, series, after)
+
+
 @router.get(
     "",
     summary="Read results",
     response_model=ResultsOut,
+    dependencies=[Depends(wait_for_results)],
     responses=problem_responses(QueryNotFound, NotAcceptable, ResultsExpired, InvalidCursor, InvalidRequest)
     | _PAGES,
 )
@@ -72,11 +89,14 @@ def read_results(
     name: str,
     workspace: WorkspaceDep,
     request: Request,
-    after: Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])] = None,
+    after: AfterCursor = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Rows at most.")] = 100,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """Read results so far, a page at a time, also of a query that was removed.
+
+    With `wait` the answer comes as soon as there is a result after the cursor, or after so many seconds with
+    an empty page.
 
     They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV or Arrow, by `Accept`. An update of
     the query does not interrupt them; a page ends where the columns change.
@@ -100,7 +120,7 @@ def read_results(
 async def open_stream(
     name: str,
     workspace: WorkspaceDep,
-    after: Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])] = None,
+    after: AfterCursor = None,
     last_event_id: Annotated[
         str | None,
         Header(description="Id of the last event received; wins over `after`.", examples=["7.250"]),
@@ -172,14 +192,17 @@ def _body(kind: str, page: ResultPage) -> bytes:
 
 async def _more(workspace: Workspace, series: int, after: str | None) -> bool:
     """Return True when there are results after a cursor, False when there will never be any."""
-    while True:
-        # In this order: once the removal is in force, what is not there will not come.
-        over = await anyio.to_thread.run_sync(_is_over, workspace, series)
-        if await anyio.to_thread.run_sync(workspace.results.has_more, series, after):
-            return True
-        if over:
-            return False
-        await anyio.sleep(_POLL_S)
+    with workspace.commits.heard() as heard:
+        while True:
+            heard.clear()
+            # In this order: once the removal is in force, what is not there will not come.
+            over = await anyio.to_thread.run_sync(_is_over, workspace, series)
+            if await anyio.to_thread.run_sync(workspace.results.has_more, series, after):
+                return True
+            if over:
+                return False
+            with anyio.move_on_after(_LOOK_S):
+                await heard.wait()
 
 
 def _is_over(workspace: Workspace, series: int) -> bool:

@@ -57,7 +57,7 @@ def a_plan() -> Plan:
 def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) -> BatchManifest:
     """Commit a batch and read its manifest back."""
     epoch = store.new_epoch("engine")
-    committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"))
+    committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), lambda: None)
     output = Output([Report(json.dumps(report)) for report in reports])
     committer(cast("DataFrame", output), spark_batch=0)
     manifest = store.last_manifest()

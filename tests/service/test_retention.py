@@ -152,7 +152,7 @@ def die_after_dropping(directory: Path, batches: int) -> None:
 def committer(world: World) -> BatchCommitter:
     """As an engine makes it when it starts."""
     results, late = world.directory / "results", world.directory / "late"
-    return BatchCommitter(world.store, results, late, 1, str(world.directory / "engine.lock"))
+    return BatchCommitter(world.store, results, late, 1, str(world.directory / "engine.lock"), lambda: None)
 
 
 def test_a_crash_between_dropping_and_unlinking_leaves_what_the_next_start_sweeps(world: World) -> None:

@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 from api.queries.negotiation import ARROW, NDJSON
 from tests.bench.peers.workloads import STREAMS
 
-#: Between two looks for results.
+#: Between two looks for what is waited for.
 POLL_S = 0.02
+#: How long a request for results waits for one.
+_WAIT_S = 1
 _TIMEOUT_S = 60.0
 
 
@@ -132,7 +134,7 @@ class Reader(_Worker):
         after: str | None = None
         with httpx.Client(base_url=self._root, timeout=_TIMEOUT_S, headers={"Accept": ARROW}) as http:
             while not self._stopped.is_set():
-                asked = {"limit": "10000"} | ({} if after is None else {"after": after})
+                asked = {"limit": "10000", "wait": str(_WAIT_S)} | ({} if after is None else {"after": after})
                 answer = http.get(f"/queries/{self._query}/results", params=asked)
                 answer.raise_for_status()
                 after = answer.headers.get("Sluice-Next-Cursor", after)
@@ -141,8 +143,6 @@ class Reader(_Worker):
                 if table.num_rows:
                     later_us = table["_event_time"].cast(pa.int64()).to_numpy()
                     self.latencies_s.append((read_s, read_s - later_us / 1e6))
-                if answer.headers["Sluice-Has-More"] != "true":
-                    self._stopped.wait(POLL_S)
 
 
 def write_files(directory: Path, written: Mapping[str, list[tuple[int, np.ndarray, np.ndarray]]]) -> None:

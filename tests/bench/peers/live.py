@@ -5,10 +5,10 @@
                  | an event every 25 ms                                             the floor of a micro-batch
                  | nothing                                                          an idle service
 
-Latency is from an event being written (just before its request) to the result being read over HTTP, looked
-for every 20 ms, of the later of a result's two events. The floor is measured last, when everything is warm:
-batches follow each other with one event or two in each, the same queries and what is left of the state. The
-counts of all queries are compared with DuckDB's over what was posted.
+Latency is from an event being written (just before its request) to the result being read over HTTP, by
+requests that wait for it, of the later of a result's two events. The floor is measured last, when everything
+is warm: batches follow each other with one event or two in each, the same queries and what is left of the
+state. The counts of all queries are compared with DuckDB's over what was posted.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
         ):
             store.append_control(plan=plan)
             epoch = store.new_epoch("bench")
-            committer = BatchCommitter(store, Path(root), Path(root), epoch, f"{root}/lock")
+            committer = BatchCommitter(store, Path(root), Path(root), epoch, f"{root}/lock", lambda: None)
             times, size = [], 0
             for batch in range(REPEATS + 1):
                 texts = [_text(few[n % len(few)], batch, n) for n in range(count)]

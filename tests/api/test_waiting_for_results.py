@@ -1,0 +1,137 @@
+"""A page of results that waits for the first one (`wait`), over raw HTTP and without an engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from service.engine import Engine
+from service.results import ResultReader
+from tests.api.without_engine import CQL, Service, a_stream
+from tests.catalog.examples import plan
+from tests.service.pairs import Batches
+from tests.service.test_results import pair
+
+#: How long requests may wait here; none of them is to do so to the end.
+LONG_S = 60
+
+
+@dataclass
+class Waiting:
+    """A service without its engine, whose query has one result in batch 0."""
+
+    service: Service
+    batches: Batches
+
+    def commit(self, *, tell: bool = True) -> None:
+        """Do as the engine does."""
+        self.batches.commit([pair(1, self.batches.next, 1, 0, self.batches.next)])
+        if tell:
+            self.service.workspace.commits.tell()
+
+    def answer(self, path: str, meanwhile: Callable[[], object]) -> httpx.Response:
+        """Send a request, and let something happen once it waits."""
+        commits = self.service.workspace.commits
+        answers: list[httpx.Response] = []
+
+        async def send() -> None:
+            transport = httpx.ASGITransport(self.service.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client:
+                answers.append(await client.get(path))
+
+        async def both() -> None:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(send)
+                while not commits._listening:
+                    await anyio.sleep(0.005)
+                await anyio.to_thread.run_sync(meanwhile)
+
+        started_s = time.monotonic()
+        anyio.run(both)
+        assert time.monotonic() - started_s < LONG_S
+        assert not commits._listening
+        return answers[0]
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Waiting]:
+    service = Service(tmp_path / "data")
+    for name in ("A", "B"):
+        service.made("POST", "/streams", a_stream(name))
+    query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
+    store, results = service.store, service.workspace.data_dir.results
+    store.new_epoch("test")
+    workspace = service.workspace
+    workspace.engine = Engine(workspace.settings, workspace.data_dir, store)  # it does not run
+    made = Waiting(service, Batches(store, results, {1: (query["id"],)}))
+    made.service.workspace.results = ResultReader(store, results)
+    made.commit()
+    yield made
+    service.workspace.results.close()
+    service.close()
+
+
+def keys(answer: httpx.Response) -> list[Any]:
+    assert answer.status_code == 200, answer.text
+    return [row["k"] for row in answer.json()["rows"]]
+
+
+def test_a_page_that_would_be_empty_comes_with_the_next_commit(waiting: Waiting) -> None:
+    answer = waiting.answer(f"/queries/q/results?after=0.1&wait={LONG_S}", waiting.commit)
+    assert keys(answer) == [1]
+    assert answer.json()["next_cursor"] == "1.1"
+
+
+def test_a_commit_without_results_of_the_query_is_waited_past(waiting: Waiting) -> None:
+    def others_first() -> None:
+        waiting.batches.commit()
+        waiting.service.workspace.commits.tell()
+        waiting.commit()
+
+    assert keys(waiting.answer(f"/queries/q/results?after=0.1&wait={LONG_S}", others_first)) == [2]
+
+
+def test_a_commit_that_was_not_heard_of_is_seen_all_the_same(waiting: Waiting) -> None:
+    unheard = waiting.answer(
+        f"/queries/q/results?after=0.1&wait={LONG_S}", lambda: waiting.commit(tell=False)
+    )
+    assert keys(unheard) == [1]
+
+
+def test_what_is_there_is_not_waited_for(waiting: Waiting) -> None:
+    started_s = time.monotonic()
+    assert keys(waiting.service.send("GET", f"/queries/q/results?wait={LONG_S}")) == [0]
+    assert time.monotonic() - started_s < LONG_S
+
+
+def test_an_empty_page_comes_when_the_time_is_over(waiting: Waiting) -> None:
+    answer = waiting.service.send("GET", "/queries/q/results?after=0.1&wait=0.05")
+    assert keys(answer) == []
+    assert answer.json()["next_cursor"] == "0.1"
+
+
+def test_a_removed_query_is_not_waited_for(waiting: Waiting) -> None:
+    def remove() -> None:
+        store = waiting.service.store
+        store.append_control(plan=plan(2))
+        store.remove_query("q", 2)
+        waiting.batches.version = 2
+        waiting.batches.commit()
+        waiting.service.workspace.commits.tell()
+
+    assert keys(waiting.answer(f"/queries/q/results?after=0.1&wait={LONG_S}", remove)) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [("nobody/results?wait=1", 404), ("q/results?wait=1&after=x", 422), ("q/results?wait=-1", 422)],
+)
+def test_what_cannot_be_meant_is_refused_at_once(waiting: Waiting, asked: str, status: int) -> None:
+    assert waiting.service.send("GET", f"/queries/{asked}").status_code == status
