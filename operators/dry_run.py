@@ -17,6 +17,7 @@ from catalog.values.stream import Stream
 from operators.bucket import Bucket
 from operators.expressions import evaluate_residuals
 from operators.pack import packer
+from operators.pack_plan import pack_plan
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
     # What the plan in force evaluates was tried before.
     tried = frozenset() if previous is None else _filters(previous)
     for stream in plan.streams:
-        compiled = packer(plan, stream, 1)
+        compiled = packer(pack_plan(plan, stream, 1))
         if any((stream.id, f.sql) not in tried for side in compiled.sides for f in side.filters):
             compiled.pack(_one_row(stream), 1, 0, None)
     answered = frozenset() if previous is None else _residuals(previous)

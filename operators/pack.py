@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.batch import FilterCounters
-from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
+from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
 from operators.expressions import evaluate_filters
 from operators.fragments import Fragments
 from operators.keys import Bools, Int64s, bucket_of, join_key
-from operators.layout import SIDES, SideLayout, side_layout
+from operators.layout import SideLayout, side_layout
+from operators.pack_plan import PackPlan, SidePlan
 from operators.payload import Payload, StreamHeader
 from operators.row_codec import KEY, POS, TS
 from operators.segment import COLUMN, LINEAGE, lineage_words
@@ -164,24 +165,17 @@ class Packer:
         return [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
 
 
-def packer(plan: Plan, stream: Stream, buckets: int) -> Packer:
-    """Compile the packer of one stream under a plan version."""
-    streams = {s.id: s for s in plan.streams}
-    sides = []
-    for family in plan.families:
-        ids = {"a": family.stream_a, "b": family.stream_b}
-        for side in SIDES:
-            if ids[side] == stream.id:
-                sides.append(_packed_side(family, side, side_layout(family, side, streams[stream.id])))
-    return Packer(stream, tuple(sides), buckets)
+def packer(asked: PackPlan) -> Packer:
+    """Compile the packer of what a plan version asks of a stream."""
+    sides = tuple(_packed_side(side, asked.stream) for side in asked.sides)
+    return Packer(asked.stream, sides, asked.buckets)
 
 
-def _packed_side(family: FamilyPlan, side: str, layout: SideLayout) -> PackedSide:
-    first = side == "a"
-    filters = [q.filter_a if first else q.filter_b for q in family.queries]
-    takes_all = None in filters or any(join.pulled_up for join in family.joins)
-    placed = family.filters_a if first else family.filters_b
-    return PackedSide(family.id, side, layout, placed, takes_all, Fragments.of(family.replication))
+def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
+    family = asked.family
+    layout = side_layout(family, asked.side, stream)
+    fragments = Fragments.of(family.replication)
+    return PackedSide(family.id, asked.side, layout, asked.filters, asked.takes_all, fragments)
 
 
 def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:

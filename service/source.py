@@ -6,23 +6,21 @@ Spark writes offsets to its log before it runs a batch. So the log fixes for eve
 the plan version and the batch number, and a replayed batch packs exactly what it packed the first time.
 New streams and queries are new keys and new records, never another source: the Spark query keeps running.
 
-``partitions`` has no side effects; Spark also calls it with ``start == end``. ``read`` packs inside the
-reader's task, so rows never exist on the JVM side.
+``partitions`` has no side effects; Spark also calls it with ``start == end``. Reading packs inside the
+reader's task (``service.packing``), so rows never exist on the JVM side.
+
+This is loaded by the process that Spark asks for offsets, which the first batch waits for. So nothing here
+loads what works on rows.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from catalog.codec import encode
 from catalog.errors import InternalError
@@ -30,8 +28,7 @@ from catalog.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
-from operators.pack import Packer, control_payloads, packer
-from operators.payload import Payload
+from operators.pack_plan import pack_plan
 from service.failpoints import reached
 from service.inputs.admission import admit
 from service.inputs.batch_size import BatchSize, BatchSizing
@@ -41,52 +38,18 @@ from service.inputs.lateness import none_can_be_late
 from service.inputs.news import News
 from service.inputs.packed_bytes import packed_bytes
 from service.inputs.partitions import ROWS_PER_PARTITION
-from service.inputs.partitions import InputPartition as Piece
-from service.inputs.read import read_partition
+from service.reader_tasks import ControlPartition, PackPartition, compressed
 
 #: How long Spark is kept waiting for news before it asks again.
 WAIT_S = 1.0
 #: The same where nothing tells of news: streams that follow the clock, and catalogs on a server.
 POLL_S = 0.04
 
-#: Packers kept per worker: one per stream of the plan in force.
-PACKERS_KEPT = 16
-
 Offset = dict[str, int]
 
 
-@dataclass
-class ControlPartition(InputPartition):
-    """Carries the batch's control records to every bucket, where the batch has no input to go with them."""
-
-    batch: int
-    records: bytes
-
-
-@dataclass
-class PackPartition(InputPartition):
-    """One piece of one stream's input, with what it takes to pack it.
-
-    Attributes:
-        order: Number in the batch.
-        batch: Batch number.
-        packer: Pickled ``Packer`` (shared by the partitions of a stream).
-        piece: What to read.
-        late_bound_us: Watermark of the stream at the start of the batch, or None.
-        records: The batch's control records (``compressed``), in its first partition: a task of their own
-            would cost 20 ms.
-    """
-
-    order: int
-    batch: int
-    packer: bytes
-    piece: Piece
-    late_bound_us: int | None
-    records: bytes = b""
-
-
-class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver's side, reads and packs on the workers'.
+class SluiceReader:
+    """Plans batches on the driver's side.
 
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
@@ -96,11 +59,11 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str], clock_s: Callable[[], float] = time.monotonic) -> None:
         self._options = options
-        self._bucket_keys = tuple(int(key) for key in options["bucket_keys"].split(","))
+        self._buckets = options["bucket_keys"].count(",") + 1
         self._store: Store | None = None
         self._inputs: Inputs | None = None
-        # Pickled packers per stream of one plan version: few batches bring another one.
-        self._packers: tuple[int, dict[int, bytes]] = (0, {})
+        # What is asked of each stream under one plan version, pickled: few batches bring another one.
+        self._asked: tuple[int, dict[int, bytes]] = (0, {})
         self._news: News | None = None
         # Whether there are streams that nobody writes: their rows come with the clock.
         self._by_clock = False
@@ -193,40 +156,19 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = self._late_bounds(batch)
         before, after = _positions(plan, start), _positions(plan, end)
         for stream in plan.streams:
-            compiled = self._pickled_packer(plan, stream)
+            asked = self._asked_of(plan, stream)
             for piece in inputs.partitions(stream, before[stream.id], after[stream.id]):
                 result.append(
                     PackPartition(
                         order=len(result),
                         batch=batch,
-                        packer=compiled,
+                        asked=asked,
                         piece=piece,
                         late_bound_us=bounds.get(stream.id),
                         records=b"" if result else texts,
                     )
                 )
         return result or [control]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one partition and yield one row per bucket, and one that says what CPU time that took."""
-        started_s = time.process_time()
-        if isinstance(partition, ControlPartition):
-            texts = _texts(partition.records)
-            payloads = control_payloads(texts, 0, partition.batch, len(self._bucket_keys))
-        elif isinstance(partition, PackPartition):
-            payloads = _pack(partition)
-        else:
-            raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
-        keys, encoded = list(self._bucket_keys), [payload.encode() for payload in payloads]
-        if isinstance(partition, PackPartition):
-            pack_us = round((time.process_time() - started_s) * 1_000_000)
-            counting = partition.order % len(keys)
-            keys.append(keys[counting])
-            encoded.append(Payload(partition.order, partition.batch, pack_us=pack_us).encode())
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(keys, type=pa.int32()), pa.array(encoded, type=pa.binary())],
-            names=["bucket", "payload"],
-        )
 
     def _open(self) -> tuple[Store, Inputs]:
         if self._store is None or self._inputs is None:
@@ -278,12 +220,12 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return False
         return True
 
-    def _pickled_packer(self, plan: Plan, stream: Stream) -> bytes:
-        if self._packers[0] != plan.version:
-            self._packers = (plan.version, {})
-        known = self._packers[1]
+    def _asked_of(self, plan: Plan, stream: Stream) -> bytes:
+        if self._asked[0] != plan.version:
+            self._asked = (plan.version, {})
+        known = self._asked[1]
         if stream.id not in known:
-            known[stream.id] = pickle.dumps(packer(plan, stream, len(self._bucket_keys)))
+            known[stream.id] = pickle.dumps(pack_plan(plan, stream, self._buckets))
         return known[stream.id]
 
     def _late_bounds(self, batch: int) -> dict[int, int | None]:
@@ -302,34 +244,3 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _positions(plan: Plan, offset: Offset) -> dict[int, int]:
     return {s.id: offset.get(str(s.id), s.initial_position) for s in plan.streams}
-
-
-@lru_cache(maxsize=PACKERS_KEPT)
-def _unpickled(packer: bytes) -> Packer:
-    unpickled: Packer = pickle.loads(packer)
-    return unpickled
-
-
-def _pack(partition: PackPartition) -> list[Payload]:
-    compiled = _unpickled(partition.packer)
-    bound = partition.late_bound_us
-    table = read_partition(compiled.stream, partition.piece, columns=sorted(compiled.columns()))
-    if bound is not None and compiled.may_have_late_rows(table, bound):
-        # Late rows are kept whole, so read the columns besides those that queries need.
-        table = read_partition(compiled.stream, partition.piece)
-    payloads = compiled.pack(table, partition.order, partition.batch, bound)
-    return [replace(payload, control=_texts(partition.records)) for payload in payloads]
-
-
-def compressed(texts: Sequence[str]) -> bytes:
-    """Return control records as partitions carry them.
-
-    A plan of a hundred queries has 53 kB as text. With it the answer to Spark is larger than what the
-    loopback sends at once, and the rest waited 40 ms for an acknowledgement (Nagle's algorithm), in every
-    batch that carried a plan.
-    """
-    return zlib.compress(json.dumps(texts).encode(), 1) if texts else b""
-
-
-def _texts(records: bytes) -> tuple[str, ...]:
-    return tuple(json.loads(zlib.decompress(records))) if records else ()

@@ -28,6 +28,7 @@ FORMAT_NAME = "sluice"
 SCHEMA = "bucket int, payload binary"
 
 _READER = "service.source"
+_PACKING = "service.packing"
 _PROCESSOR = "service.chain_processor"
 
 Offset = dict[str, int]
@@ -51,7 +52,7 @@ class SourceStandIn(DataSource):
 
 
 class ReaderStandIn(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stands for ``service.source.SluiceReader``.
+    """Stands for ``service.source.SluiceReader``, and in the readers' tasks for ``service.packing``.
 
     Args:
         options: Those of the reader.
@@ -94,7 +95,8 @@ class ReaderStandIn(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one partition."""
-        rows: Iterator[Any] = self._reader.read(partition)
+        keys = [int(key) for key in self._options["bucket_keys"].split(",")]
+        rows: Iterator[Any] = importlib.import_module(_PACKING).read(partition, keys)
         return rows
 
 

@@ -20,12 +20,12 @@ from pyspark.daemon import manager
 from pyspark.sql.streaming import stateful_processor_api_client, stateful_processor_util
 from pyspark.sql.worker import plan_data_source_read
 
-from service import chain_processor, source, stand_ins
+from service import chain_processor, packing, stand_ins
 
 #: Imported for the workers' sake.
 LOADED = (
     chain_processor,
-    source,
+    packing,
     stand_ins,
     stateful_processor_api_client,
     stateful_processor_util,

@@ -1,6 +1,6 @@
 """The job's pipeline in this process, without Spark: the workers' own code, its CPU time, its counters.
 
-    files ── SluiceReader.read ── payloads ── ChainProcessor.handleInputRows ── segments, result files
+    files ── packing.read ── payloads ── ChainProcessor.handleInputRows ── segments, result files
              (read, PACK, encode)             (decode, join, store, write)
 
 What Spark adds stands still whatever the plan: planning a batch, the shuffle, the JVM's side of the state
@@ -29,12 +29,13 @@ import pandas as pd
 from catalog.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Plan, Strategy
-from operators.pack import packer
+from operators.pack_plan import pack_plan
+from service import packing
 from service.calibrate.memory_state import MemoryHandle
 from service.calibrate.workload import Batch, Workload
 from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
+from service.reader_tasks import ControlPartition, PackPartition, compressed
 from service.sinks.result_files import ResultWriter
-from service.source import ControlPartition, PackPartition, SluiceReader, compressed
 
 _CACHE_BYTES = 1 << 30
 #: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
@@ -145,15 +146,14 @@ def _sum(one: SliceCounters, other: SliceCounters) -> SliceCounters:
 
 @dataclass(slots=True)
 class _Pipeline:
-    """One plan's job: a reader, and a state per bucket."""
+    """One plan's job: readers' tasks, and a state per bucket."""
 
     workload: Workload
     plan: Plan
     directory: Path
     options: ChainOptions = field(init=False)
     segments: Path = field(init=False)
-    reader: SluiceReader = field(init=False)
-    packers: dict[int, bytes] = field(init=False)
+    asked: dict[int, bytes] = field(init=False)
     handles: list[MemoryHandle] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -169,9 +169,7 @@ class _Pipeline:
             engine_lock="",
             writer=ResultWriter(str(self.directory), None, 1),
         )
-        keys = ",".join(str(bucket) for bucket in range(buckets))
-        self.reader = SluiceReader({"bucket_keys": keys})
-        self.packers = {s.id: pickle.dumps(packer(self.plan, s, buckets)) for s in self.plan.streams}
+        self.asked = {s.id: pickle.dumps(pack_plan(self.plan, s, buckets)) for s in self.plan.streams}
         self.handles = [MemoryHandle() for _ in range(buckets)]
 
     def process(self, batch: Batch, into: Measured | None) -> None:
@@ -184,8 +182,8 @@ class _Pipeline:
             ControlPartition(batch=number, records=compressed(records))
         ]
         for order, piece in enumerate(batch.pieces, 1):
-            compiled = self.packers[piece.stream_id]
-            partitions.append(PackPartition(order, number, compiled, piece, late_bound_us))
+            asked = self.asked[piece.stream_id]
+            partitions.append(PackPartition(order, number, asked, piece, late_bound_us))
         before = self._stored()
         started_s = time.process_time()
         payloads = self._payloads(partitions)
@@ -213,7 +211,7 @@ class _Pipeline:
         """Read and pack: what a reader's tasks do."""
         payloads: dict[int, list[bytes]] = defaultdict(list)
         for partition in partitions:
-            for rows in self.reader.read(partition):
+            for rows in packing.read(partition, range(len(self.handles))):
                 for bucket, payload in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                     payloads[bucket].append(payload)
         return payloads

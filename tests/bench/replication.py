@@ -28,6 +28,7 @@ from catalog.values.stream import Column, FilesSource, Stream
 from operators.bucket import Bucket
 from operators.bucket_state import SegmentIds, encode_manifest, store_segments
 from operators.pack import control_payloads, packer
+from operators.pack_plan import pack_plan
 from operators.payload import Payload
 from planner.bind import bind
 from planner.build_plan import build_plan
@@ -112,7 +113,7 @@ def measure(rows: Rows, plan: Plan, buckets: int, batches: int, directory: Path)
     """
     state = [Bucket() for _ in range(buckets)]
     writer = ResultWriter(str(directory), None, epoch=1)
-    packers = {stream.id: packer(plan, stream, buckets) for stream in plan.streams}
+    packers = {stream.id: packer(pack_plan(plan, stream, buckets)) for stream in plan.streams}
     pack_s, bucket_s, results = 0.0, [0.0] * buckets, 0
     for number in range(WARM_UP + batches):
         if number == WARM_UP:

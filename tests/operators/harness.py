@@ -24,6 +24,7 @@ from operators.bucket_state import (
 )
 from operators.counters import slice_counters
 from operators.pack import control_payloads, packer
+from operators.pack_plan import pack_plan
 from operators.payload import Payload
 from operators.segment import Segment
 from operators.views import read_segment
@@ -134,7 +135,7 @@ class Runner:
         payloads = [[p] for p in control_payloads(control, 0, self.batch, self.buckets)]
         for order, (stream_id, table) in enumerate(rows.items(), 1):
             assert self.plan is not None
-            compiled = packer(self.plan, self.streams[stream_id], self.buckets)
+            compiled = packer(pack_plan(self.plan, self.streams[stream_id], self.buckets))
             bound = self.seen.get(stream_id)
             if bound is None or not compiled.may_have_late_rows(table, bound):
                 table = table.select([*compiled.columns(), "_pos"])

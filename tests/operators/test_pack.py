@@ -6,6 +6,7 @@ import pytest
 from catalog.values.batch import FilterCounters
 from catalog.values.plan import Plan, Strategy
 from operators.pack import control_payloads, packer
+from operators.pack_plan import pack_plan
 from operators.payload import Payload
 from planner.build_plan import build_plan
 from tests.operators.queries import Row, a_query, a_table
@@ -24,7 +25,7 @@ def rows_of(ts: list[int], k: list[int | None] | None = None, v: list[int | None
 def packed(
     table: pa.Table, plan: Plan = ONE_QUERY, buckets: int = 1, bound: int | None = None
 ) -> list[Payload]:
-    return packer(plan, STREAMS[1], buckets).pack(table, 5, 7, bound)
+    return packer(pack_plan(plan, STREAMS[1], buckets)).pack(table, 5, 7, bound)
 
 
 def test_every_bucket_gets_the_header_and_each_row_goes_to_one() -> None:
@@ -121,7 +122,7 @@ def test_only_what_queries_need_is_stored() -> None:
     (rows,) = payload.rows.values()
     # k is read back from the key, ts from the event time.
     assert rows.schema.names == ["_key", "_ts", "_pos", "c.v", "c.w"]
-    assert packer(plan, STREAMS[1], 1).columns() == {"ts", "k", "v", "w"}
+    assert packer(pack_plan(plan, STREAMS[1], 1)).columns() == {"ts", "k", "v", "w"}
 
 
 def test_a_stream_feeds_every_family_side_it_is_part_of() -> None:
@@ -150,7 +151,7 @@ def test_a_stream_that_no_query_uses_any_more_still_sends_its_clock() -> None:
 
 
 def test_rows_may_be_late_only_below_the_bound() -> None:
-    compiled = packer(ONE_QUERY, STREAMS[1], 1)
+    compiled = packer(pack_plan(ONE_QUERY, STREAMS[1], 1))
     assert compiled.may_have_late_rows(rows_of([9, 10]), 10)
     assert not compiled.may_have_late_rows(rows_of([10]), 10)
     assert not compiled.may_have_late_rows(rows_of([]), 10)

@@ -1,10 +1,10 @@
 """The job's pipeline in this process, without Spark, through one plan version after another.
 
-    rows in memory ── SluiceReader.read ── payloads ── ChainProcessor.handleInputRows ── state in memory
+    rows in memory ── packing.read ── payloads ── ChainProcessor.handleInputRows ── state in memory
 
-The workers' own code, phase by phase: what the driver does for a batch (packers pickled), what reading and
-packing take, and what each bucket takes. So a batch that carries a migration can be profiled; what Spark
-adds to a batch is the same whatever it carries.
+The workers' own code, phase by phase: what the driver does for a batch (what is asked of streams pickled),
+what reading and packing take, and what each bucket takes. So a batch that carries a migration can be
+profiled; what Spark adds to a batch is the same whatever it carries.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import pandas as pd
 from catalog.codec import encode
 from catalog.values.plan import ControlRecord, Plan
 from catalog.values.stream import GeneratorSource, Stream
-from operators.pack import packer
+from operators.pack_plan import pack_plan
+from service import packing
 from service.calibrate.memory_state import MemoryHandle
 from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
 from service.inputs.generator import chunk_us, generator_pieces
 from service.inputs.partitions import ChunksPartition
+from service.reader_tasks import ControlPartition, PackPartition, compressed
 from service.sinks.result_files import ResultWriter
-from service.source import ControlPartition, PackPartition, SluiceReader, compressed
 
 _CACHE_BYTES = 4 << 30
 
@@ -80,7 +81,6 @@ class Pipeline:
     batch: int = 0
     plan: Plan | None = None
     _options: ChainOptions = field(init=False)
-    _reader: SluiceReader = field(init=False)
     _handles: list[MemoryHandle] = field(init=False)
     _watermark_us: int | None = None
 
@@ -96,8 +96,6 @@ class Pipeline:
             engine_lock="",
             writer=ResultWriter(str(self.directory), None, 1),
         )
-        keys = ",".join(str(bucket) for bucket in range(self.buckets))
-        self._reader = SluiceReader({"bucket_keys": keys})
         self._handles = [MemoryHandle() for _ in range(self.buckets)]
 
     def step(self, plan: Plan | None = None, profiled: Callable[[], Any] = nullcontext) -> Phases:
@@ -117,13 +115,13 @@ class Pipeline:
             ControlPartition(self.batch, compressed(records))
         ]
         for order, stream in enumerate(self.streams, 1):
-            compiled = pickle.dumps(packer(self.plan, stream, self.buckets))
+            asked = pickle.dumps(pack_plan(self.plan, stream, self.buckets))
             piece = self._piece(stream)
-            partitions.append(PackPartition(order, self.batch, compiled, piece, self._watermark_us))
+            partitions.append(PackPartition(order, self.batch, asked, piece, self._watermark_us))
         driven_s = time.process_time()
         payloads: Mapping[int, list[bytes]] = defaultdict(list)
         for partition in partitions:
-            for rows in self._reader.read(partition):
+            for rows in packing.read(partition, range(self.buckets)):
                 for bucket, payload in zip(*(c.to_pylist() for c in rows.columns), strict=True):
                     payloads[bucket].append(payload)
         packed_s = time.process_time()

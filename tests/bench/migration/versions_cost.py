@@ -23,7 +23,7 @@ from catalog.values.plan import ControlRecord, Plan
 from operators.bucket import Bucket
 from operators.bucket_state import encode_plan
 from operators.dry_run import dry_run
-from operators.pack import packer
+from operators.pack_plan import pack_plan
 from planner.build_plan import build_plan
 from service.data_dir import open_data_dir
 from tests.bench.migration.load import Load
@@ -88,7 +88,7 @@ def version_cost(queries: int, repeats: int = REPEATS) -> VersionCost:
     ]
     plan = build_plan((*running, added[0]), streams, previous)
     document = encode(plan)
-    packers = [pickle.dumps(packer(plan, s, 2)) for s in plan.streams]
+    packers = [pickle.dumps(pack_plan(plan, s, 2)) for s in plan.streams]
     buckets = [_bucket(previous) for _ in range(repeats)]
     return VersionCost(
         queries=queries,
@@ -99,7 +99,7 @@ def version_cost(queries: int, repeats: int = REPEATS) -> VersionCost:
         insert_ms=_insert_ms(previous, plan, repeats),
         decode_ms=_ms(lambda n: decode(Plan, document), repeats),
         record_ms=_ms(lambda n: encode(ControlRecord(seq=2, plan=plan)), repeats),
-        packers_ms=_ms(lambda n: [pickle.dumps(packer(plan, s, 2)) for s in plan.streams], repeats),
+        packers_ms=_ms(lambda n: [pickle.dumps(pack_plan(plan, s, 2)) for s in plan.streams], repeats),
         unpickle_ms=_ms(lambda n: [pickle.loads(data) for data in packers], repeats),
         activate_ms=_ms(lambda n: buckets[n].activate(plan), repeats),
         compile_ms=_ms(lambda n: [buckets[n].compile(f, plan) for f in plan.families], repeats),

@@ -27,6 +27,7 @@ from operators.bucket import BatchOutput, Bucket
 from operators.bucket_state import SegmentIds, encode_manifest, store_segments
 from operators.counters import slice_counters
 from operators.pack import control_payloads, packer
+from operators.pack_plan import pack_plan
 from operators.payload import Payload
 from service.sinks.result_files import ResultWriter
 
@@ -88,7 +89,7 @@ class Pipeline:
         wall, cpu = time.perf_counter(), time.process_time()
         payloads = [p.encode() for p in control_payloads(control, 0, number, 1)]
         for order, (stream_id, table) in enumerate(rows.items(), 1):
-            packed = packer(self.plan, streams[stream_id], 1).pack(table, order, number, None)
+            packed = packer(pack_plan(self.plan, streams[stream_id], 1)).pack(table, order, number, None)
             payloads += [p.encode() for p in packed]
         output = self._bucket.process([Payload.decode(data) for data in payloads])
         store_segments(self._bucket, SegmentIds("paper", 0, number), lambda *_: None)

@@ -27,13 +27,15 @@ from catalog.values.batch import ResultFile
 from catalog.values.plan import ControlRecord
 from catalog.values.stream import FilesSource, Stream
 from operators.bucket import Bucket
-from operators.pack import packer
+from operators.pack_plan import pack_plan
 from operators.payload import Payload
+from service import packing
 from service.calibrate.runs import plans
 from service.chain_processor import batch_report
 from service.commit import BatchCommitter
 from service.inputs.files import list_files
-from service.source import PackPartition, SluiceReader, compressed
+from service.reader_tasks import PackPartition, compressed
+from service.source import SluiceReader
 from tests.bench.scaling.load import Point, workload
 
 #: Buckets and partitions that are tried: those of 1,000 cores are 4,000 and 1,000.
@@ -110,14 +112,14 @@ def _reports() -> tuple[list[dict[str, Any]], Any]:
     load = workload(Point(_ROWS, _REPORTING, matches=1.0))
     (plan,) = plans(load, ["mem-opt"]).values()
     record = encode(ControlRecord(seq=1, plan=plan)).decode()
-    reader = SluiceReader({"bucket_keys": ",".join(map(str, range(_REPORTING)))})
     payloads: list[list[Payload]] = [[] for _ in range(_REPORTING)]
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
         ((batch,),) = itertools.islice(load.batches(Path(root), at_once=1), 1)
         for order, (stream, piece) in enumerate(zip(plan.streams, batch.pieces, strict=True)):
-            compiled = pickle.dumps(packer(plan, stream, _REPORTING))
+            asked = pickle.dumps(pack_plan(plan, stream, _REPORTING))
             texts = b"" if order else compressed([record])
-            for rows in reader.read(PackPartition(order, 0, compiled, piece, None, texts)):
+            task = PackPartition(order, 0, asked, piece, None, texts)
+            for rows in packing.read(task, range(_REPORTING)):
                 for bucket, data in zip(*(c.to_pylist() for c in rows.columns), strict=True):
                     payloads[bucket].append(Payload.decode(data))
     reports = []
