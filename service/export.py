@@ -71,7 +71,7 @@ def export_query(store: Store, results_dir: Path, name: str, queries: Sequence[Q
     rows, parts = 0, 0
     try:
         for query in queries:
-            schema = _arrow_schema(connection, query_sql(store, query, (), ()))
+            schema = _arrow_schema(connection, query_sql(connection, store, query, (), ()))
             with _PartWriter(partial, schema, parts) as writer:
                 for batches in _groups(store, query.id):
                     _export_batches(connection, store, results_dir, query, batches, writer)
@@ -186,7 +186,8 @@ def _export_batches(
     family = family_id(query.a.stream_id, query.b.stream_id, query.key)
     files = [path for batch, _ in batches for path in family_files(store, results_dir, family, batch)]
     before, expected = writer.rows, sum(rows for _, rows in batches)
-    text = f"{query_sql(store, query, files, [batch for batch, _ in batches])} ORDER BY {order_sql()}"
+    numbers = [batch for batch, _ in batches]
+    text = f"{query_sql(connection, store, query, files, numbers)} ORDER BY {order_sql()}"
     for found in connection.sql(text).to_arrow_reader(_ROWS_PER_GROUP):
         writer.write(found)
     written = writer.rows - before
