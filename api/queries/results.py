@@ -62,35 +62,22 @@ _PAGES: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def wait_for_results(
-    name: str,
-    workspace: WorkspaceDep,
-    after: AfterCursor = None,
-    wait: Annotated[
-        float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a result, if there is none yet.")
-    ] = 0,
-) -> None:
-    """Wait until there are results to read, or never will be, or the time is over."""
-    if wait:
-        series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
-        with anyio.move_on_after(wait):
-            await _more(workspace, series, after)
-
-
 @router.get(
     "",
     summary="Read results",
     response_model=ResultsOut,
-    dependencies=[Depends(wait_for_results)],
     responses=problem_responses(QueryNotFound, NotAcceptable, ResultsExpired, InvalidCursor, InvalidRequest)
     | _PAGES,
 )
-def read_results(
+async def read_results(
     name: str,
     workspace: WorkspaceDep,
     request: Request,
     after: AfterCursor = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Rows at most.")] = 100,
+    wait: Annotated[
+        float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a result, if there is none yet.")
+    ] = 0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """Read results so far, a page at a time, also of a query that was removed.
@@ -105,16 +92,17 @@ def read_results(
     that is kept, and `dropped` says how many are not; where results after `after` are not, the answer is 410.
     """
     kind = negotiation.negotiate(accept)
-    series = workspace.store.newest_query(name).series
-    page = workspace.results.page(series, after, limit)
-    headers = {"Sluice-Has-More": str(page.has_more).lower(), "Vary": "Accept", "Cache-Control": "no-store"}
-    if page.next_cursor is not None:
-        headers["Sluice-Next-Cursor"] = page.next_cursor
-        following = request.url.include_query_params(after=page.next_cursor, limit=limit)
-        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
-    if page.kept_since_us is not None:
-        headers |= {"Sluice-Dropped": str(page.dropped), "Sluice-Kept-Since": moment(page.kept_since_us)}
-    return Response(_body(kind, page), media_type=kind, headers=headers)
+    series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
+    awaited: ResultPage | None = None
+    if wait:
+        with anyio.move_on_after(wait):
+            awaited = await _next_page(workspace, series, after, limit)
+
+    def answer() -> Response:
+        page = awaited or workspace.results.page(series, after, limit)
+        return Response(_body(kind, page), media_type=kind, headers=_headers(request, page, limit))
+
+    return await anyio.to_thread.run_sync(answer)
 
 
 async def open_stream(
@@ -162,14 +150,26 @@ async def follow_results(
             yield ServerSentEvent(raw_data=json_line(row), event="result", id=cursor)
         reached = page.next_cursor
         try:
-            if not await _more(workspace, series, reached):
-                yield ServerSentEvent(raw_data="{}", event="end", id=reached)
-                return
-            page = await anyio.to_thread.run_sync(workspace.results.page, series, reached, _EVENTS_PER_PAGE)
+            following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE)
         except (ResultsExpired, QueryNotFound) as error:
             document = problem(error, request.url.path).model_dump(mode="json", exclude_none=True)
             yield ServerSentEvent(raw_data=json_line(document), event="gone")
             return
+        if following is None:
+            yield ServerSentEvent(raw_data="{}", event="end", id=reached)
+            return
+        page = following
+
+
+def _headers(request: Request, page: ResultPage, limit: int) -> dict[str, str]:
+    headers = {"Sluice-Has-More": str(page.has_more).lower(), "Vary": "Accept", "Cache-Control": "no-store"}
+    if page.next_cursor is not None:
+        headers["Sluice-Next-Cursor"] = page.next_cursor
+        following = request.url.include_query_params(after=page.next_cursor, limit=limit)
+        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    if page.kept_since_us is not None:
+        headers |= {"Sluice-Dropped": str(page.dropped), "Sluice-Kept-Since": moment(page.kept_since_us)}
+    return headers
 
 
 def _body(kind: str, page: ResultPage) -> bytes:
@@ -190,17 +190,21 @@ def _body(kind: str, page: ResultPage) -> bytes:
     return json_line(document).encode()
 
 
-async def _more(workspace: Workspace, series: int, after: str | None) -> bool:
-    """Return True when there are results after a cursor, False when there will never be any."""
+async def _next_page(workspace: Workspace, series: int, after: str | None, limit: int) -> ResultPage | None:
+    """Wait for results after a cursor and return a page of them; None if there will never be any."""
+
+    def look() -> tuple[ResultPage | None, bool]:
+        # In this order: once the removal is in force, what is not there will not come.
+        over = _is_over(workspace, series)
+        there = workspace.results.has_more(series, after)
+        return workspace.results.page(series, after, limit) if there else None, over
+
     with workspace.commits.heard() as heard:
         while True:
             heard.clear()
-            # In this order: once the removal is in force, what is not there will not come.
-            over = await anyio.to_thread.run_sync(_is_over, workspace, series)
-            if await anyio.to_thread.run_sync(workspace.results.has_more, series, after):
-                return True
-            if over:
-                return False
+            page, over = await anyio.to_thread.run_sync(look)
+            if page is not None or over:
+                return page
             with anyio.move_on_after(_LOOK_S):
                 await heard.wait()
 
