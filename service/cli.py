@@ -12,17 +12,24 @@ import gc
 import json
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.log import setup_logging
-from service.settings import load_settings
+from service.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from service.data_dir import ResultsForm as RunResults
+    from service.jvm import Jvm
+    from service.workload import Workload
 
 app = typer.Typer(
     name="sluice",
@@ -176,17 +183,32 @@ def run(
     loaded = load_workload(workload)
     check_sources(loaded)
     bind_workload(loaded)
-    from service.run import run_workload
+    with _early_jvm(loaded, out, results.value, settings) as jvm:
+        from service.run import run_workload
 
-    summary = run_workload(
-        loaded,
-        out,
-        results=results.value,
-        buckets=settings.buckets,
-        settings=settings,
-        strategy=None if strategy is None else strategy.value,
-    )
+        summary = run_workload(
+            loaded,
+            out,
+            results=results.value,
+            buckets=settings.buckets,
+            settings=settings,
+            strategy=None if strategy is None else strategy.value,
+            jvm=jvm,
+        )
     typer.echo(json.dumps(dataclasses.asdict(summary)))
+
+
+@contextmanager
+def _early_jvm(loaded: Workload, out: Path, results: RunResults, settings: Settings) -> Iterator[Jvm | None]:
+    """Launch Spark's JVM beside the imports of a run; none while its script may still be refused."""
+    from service.data_dir import run_data_dir
+    from service.jvm import launched
+
+    if any(step.migration is not None for step in loaded.script):
+        yield None
+    else:
+        with launched(settings, run_data_dir(out, results).spark_log) as jvm:
+            yield jvm
 
 
 @app.command()

@@ -15,8 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from catalog.errors import InvalidInput
+
+#: How a run leaves its results: a directory per query, or each pair once.
+ResultsForm = Literal["per-query", "shared"]
 
 
 class DataDirUnusable(InvalidInput):
@@ -122,3 +126,8 @@ def open_data_dir(root: Path, *, results_dir: Path | None = None) -> DataDir:
     """
     results = results_dir.absolute() if results_dir is not None else None
     return DataDir(root.absolute(), results).create()
+
+
+def run_data_dir(out: Path, results: ResultsForm) -> DataDir:
+    """Return the data directory of a run whose output goes to ``out``; raises as ``open_data_dir``."""
+    return open_data_dir(out / "_sluice", results_dir=out / "results" if results == "shared" else None)

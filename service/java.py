@@ -139,13 +139,22 @@ def wrap_java(java: Path, home: Path) -> Path:
         f'for arg do\n    shift\n    [ "$arg" = "{MISSING_MODULE}" ] || set -- "$@" "$arg"\ndone\n'
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
+    write_script(script, text)
+    return home
+
+
+def write_script(script: Path, text: str) -> None:
+    """Make an executable script, or mend it.
+
+    Raises:
+        OSError: Nothing can be made there.
+    """
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         fresh = script.with_suffix(f".{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(script)  # two processes may do this at once
-    return home
 
 
 def install_java(constraints: Path) -> Path:

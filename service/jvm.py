@@ -1,32 +1,40 @@
 """Spark's JVM as a process: started first of all, connected to once Python has loaded what talks to it.
 
     launch ─┬─ spark-submit ── JVM ── gateway ─┐
+            ├─ fork server for its Pythons     │
             └─ imports of the API and PySpark ─┴─ connect
 
-Either takes about two seconds. Nothing here imports PySpark, or the JVM would have to wait for that. The JVM
-ends when its stdin is closed, so it does not outlive this process.
+Each takes about two seconds. Nothing here imports PySpark, or the JVM would have to wait for that. The JVM
+and the fork server end when their stdin is closed, so they do not outlive this process.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from service.class_archive import archive_options
-from service.java import use_java
+from service.java import use_java, write_script
+from service.python_launcher import FORK_SERVER
 from service.settings import Settings
 from service.spark_configuration import spark_configuration
 from service.spark_home import spark_home
+
+log = logging.getLogger(__name__)
 
 #: Options of the JVM that its own settings come on top of.
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -42,10 +50,12 @@ class Jvm:
 
     Attributes:
         process: Its process.
-        directory: Where it writes its address.
+        fork_server: The process that its Python processes are forked from.
+        directory: Where it writes its address, and where the fork server listens.
     """
 
     process: subprocess.Popen[bytes]
+    fork_server: subprocess.Popen[bytes]
     directory: Path
 
     def address(self) -> dict[str, str]:
@@ -61,21 +71,23 @@ class Jvm:
                 raise ConnectionError("the JVM has ended at its start; see spark.log")
             time.sleep(LOOK_S)
         data = file.read_bytes()
-        shutil.rmtree(self.directory)  # there is a secret in it
+        file.unlink()  # there is a secret in it
         port, length = struct.unpack_from(">ii", data)
         secret = data[8 : 8 + length].decode()
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
 
     def end(self) -> None:
-        """End it, if it has not ended, and wait for that."""
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout=END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """End both, if they have not ended, and wait for that."""
+        for process in (self.process, self.fork_server):
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()
+        for process in (self.process, self.fork_server):
+            try:
+                process.wait(timeout=END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -98,23 +110,72 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     directory = Path(tempfile.mkdtemp(prefix="sluice-jvm-"))
     # Workers must be this interpreter, or they miss the packages of its environment.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(settings.master)
+    server_address = directory / "fork-server"
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(directory)),
+        FORK_SERVER: str(server_address),
     }
-    with log_file.open("ab") as log:
+    with log_file.open("ab") as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             env=environment,
             preexec_fn=_ignore_interrupt,
         )
-    return Jvm(process, directory)
+        fork_server = _start_fork_server(server_address, output)
+    return Jvm(process, fork_server, directory)
+
+
+@contextmanager
+def launched(settings: Settings, log_file: Path) -> Iterator[Jvm]:
+    """Launch a JVM and end it with the block, also if nobody came to use it; raises as ``launch``."""
+    jvm = launch(settings, log_file)
+    try:
+        yield jvm
+    finally:
+        jvm.end()
+
+
+def _start_fork_server(address: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start the fork server; it can be connected to at once, and answers when it has loaded everything."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        return subprocess.Popen(
+            [sys.executable, "-m", "service.fork_server", str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            # As Spark tells its workers: a task has one core, and hashes are the same in all of them.
+            env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
+            pass_fds=[listener.fileno()],
+            preexec_fn=_ignore_interrupt,
+        )
+
+
+def _python(master: str) -> str:
+    """Return what Spark is to start as Python: on this machine the launcher, elsewhere the interpreter."""
+    if not master.startswith("local"):
+        return sys.executable
+    script = Path(sys.prefix) / "share" / "sluice" / "bin" / "python"
+    launcher = Path(__file__).with_name("python_launcher.py")
+    python = shlex.quote(sys.executable)
+    text = (
+        "#!/bin/sh\n# Made by service/jvm.py.\n"
+        f'exec {python} -I -S {shlex.quote(str(launcher))} {python} "$@"\n'
+    )
+    try:
+        write_script(script, text)
+    except OSError as error:
+        log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+        return sys.executable
+    return str(script)
 
 
 def _address_file(directory: Path) -> Path:

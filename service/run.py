@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from catalog.errors import InvalidInput
 from catalog.store import Store
@@ -25,11 +24,12 @@ from catalog.values.stream import FilesSource
 from planner.kept_boundaries import ByFamily
 from service.calibration import data_dir_calibration
 from service.changes import Resolver, record_steps
-from service.data_dir import DataDir, open_data_dir
+from service.data_dir import DataDir, ResultsForm, run_data_dir
 from service.engine import Engine
 from service.export import export_query, export_shared
 from service.inputs.files import list_files
 from service.inputs.sample import WorkloadRows
+from service.jvm import Jvm
 from service.migration_wanted import wanted_by
 from service.objective import Objective
 from service.preview import Statistician
@@ -38,8 +38,6 @@ from service.settings import Settings
 from service.versions import Versions
 from service.workload import ScriptStep, Workload
 from service.yaml_document import ItemPath
-
-ResultsForm = Literal["per-query", "shared"]
 
 WORKLOAD_SETTING = "workload"
 
@@ -87,6 +85,7 @@ def run_workload(
     buckets: int | None,
     settings: Settings,
     strategy: Strategy | None = None,
+    jvm: Jvm | None = None,
 ) -> RunSummary:
     """Run a workload to its end; started again with the same ``out`` it continues.
 
@@ -97,6 +96,7 @@ def run_workload(
         buckets: Buckets of a fresh run; None takes the setting.
         settings: Settings; their data directory is not used.
         strategy: Rules over the workload's strategy.
+        jvm: Spark's JVM, if one was launched with the same settings already.
 
     Returns:
         Counts and rates.
@@ -116,10 +116,10 @@ def run_workload(
     samples = SampleCache()
     if not (out / "_sluice").exists():
         rehearse(workload, objective, calibration, settings, samples)
-    directory = open_data_dir(out / "_sluice", results_dir=out / "results" if results == "shared" else None)
+    directory = run_data_dir(out, results)
     settings = settings.model_copy(update={"data_dir": directory.root})
     store = Store.open(settings.catalog_url or directory.catalog_url)
-    engine = Engine(settings, directory, store, bounded=True)
+    engine = Engine(settings, directory, store, bounded=True, jvm=jvm)
     engine.acquire()
     try:
         engine.launch()

@@ -14,7 +14,7 @@ import uvicorn
 
 from catalog.errors import InvalidInput
 from service.data_dir import open_data_dir
-from service.jvm import Jvm, launch
+from service.jvm import Jvm, launched
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -81,11 +81,8 @@ def _create_app(settings: Settings, jvm: Jvm) -> Any:
 @contextmanager
 def _launched(settings: Settings) -> Iterator[Jvm]:
     """Launch Spark's JVM, which takes as long to start as the application to be imported."""
-    jvm = launch(settings, open_data_dir(settings.data_dir).spark_log)
-    try:
+    with launched(settings, open_data_dir(settings.data_dir).spark_log) as jvm:
         yield jvm
-    finally:
-        jvm.end()  # also if the application never came to use it
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:

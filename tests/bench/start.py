@@ -219,7 +219,11 @@ def kind_of(process: psutil.Process) -> str:
     """Return what a process is in this system."""
     command = process.cmdline()
     if "-m" in command:
-        return command[command.index("-m") + 1]
+        module = command[command.index("-m") + 1]
+        if any(part.endswith("python_launcher.py") for part in command):
+            return "launcher"
+        # What was forked from it has its command line, and a name of its own.
+        return process.name() if module == "service.fork_server" else module
     return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 
