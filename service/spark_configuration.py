@@ -22,7 +22,7 @@ SPARK_CONFIGURATION = {
     # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn
     # it on.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
-    # Over TCP each task waited 40 ms for an acknowledgement (Nagle's algorithm).
+    # Over TCP each task waits 40 ms for an acknowledgement (Nagle's algorithm).
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "service.worker_daemon",

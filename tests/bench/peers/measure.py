@@ -78,7 +78,7 @@ def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run:
     wanted = expected_counts(directory, streams, queries)
     try:
         with tempfile.TemporaryDirectory(dir=setting.root, ignore_cleanup_errors=True) as scratch:
-            ran, finished = _run(setting, peer, directory, Path(scratch), streams, queries)
+            ran, finished = _run(setting, peer, directory, Path(scratch), given, streams, queries)
     except (ProgramFailed, NotInstalled) as problem:
         return replace(measured, error=_without_paths(str(problem)))
     wrong = differences(ran.results, wanted)
@@ -105,10 +105,12 @@ def _run(
     peer: Peer,
     directory: Path,
     scratch: Path,
+    given: Workload,
     streams: Streams,
     queries: Sequence[Query],
 ) -> tuple[Ran, Finished]:
-    options = dict(peer.options)
+    options = {"files_per_batch": given.files_at_once} if peer.kind == "sluice" else {}
+    options |= peer.options
     python = interpreter(peer.environment) if peer.environment else Path(sys.executable)
     if peer.environment:
         options["csv"] = str(write_csv(directory, header=peer.environment == "pathway"))

@@ -48,7 +48,7 @@ class Group:
 
 def share_of(workload: Workload, peer: Peer) -> float:
     """Return the part of the workload's rows that a peer does in the time that is enough."""
-    wanted_s = 2 * workload.streams.rows * workload.weight / peer.rows_per_s
+    wanted_s = 2 * workload.streams.rows / _rows_per_s(workload, peer)
     return next((share for share in SHARES if wanted_s * share <= workload.enough_s), SHARES[-1])
 
 
@@ -89,6 +89,10 @@ def given_up(measured: Collection[Measurement], bench: str) -> set[tuple[str, st
 def seconds(group: Group, scale: float, *, quick: bool) -> float:
     """Return roughly how long a group takes."""
     workload = group.workload.quick() if quick else group.workload
-    rows = 2 * workload.streams.rows * group.share * scale * workload.weight
+    rows = 2 * workload.streams.rows * group.share * scale
     runs = [REFERENCE, *(p for p in group.peers if p is not REFERENCE)]
-    return sum((0.0 if p.name == "duckdb" else START_S) + rows / p.rows_per_s for p in runs)
+    return sum((0.0 if p.name == "duckdb" else START_S) + rows / _rows_per_s(workload, p) for p in runs)
+
+
+def _rows_per_s(workload: Workload, peer: Peer) -> float:
+    return workload.rows_per_s.get(peer.name, peer.rows_per_s / workload.weight)

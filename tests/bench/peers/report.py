@@ -133,7 +133,9 @@ _METHOD = """## How it was measured
   result; *steady*, from when every join has done the rows of two batches. Engines without batches of their
   own (Flink, Pathway) are taken by what they have read.
 - **One file is one batch**; `x5` takes five at a time. Where Sluice has *own batches* (`sluice-auto`) nobody
-  tells it how many rows a batch has, and it is compared with the best of the peers' forms over all rows.
+  tells it how many rows a batch has, and it is compared with the best of the peers' forms over all rows. In
+  few-keys and skew files are small, which suits native Spark: within a batch it compares all rows of a key
+  before it looks at their times. There Sluice takes ten files as a batch.
 - **Written or not.** Sluice writes every result and commits every batch. Native Spark commits its state, and
   Flink and Pathway checkpoint nothing; none of the peers writes its results: they are counted and dropped.
   That favours the peers.

@@ -7,7 +7,8 @@ or skewed, the streams are slow, so that windows hold few rows and the output st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 SECOND_US = 1_000_000
@@ -96,6 +97,8 @@ class Workload:
         enough_s: How long a run should take at most: slower peers are given fewer rows.
         weight: How many times longer a row takes than in many-keys, by which slow peers' parts are chosen.
         most_joins: Peers with a join for each query are given so many of the queries at most.
+        files_at_once: Files of each stream that are a batch of Sluice; one is a batch of native Spark.
+        rows_per_s: What some peers do of it, roughly, where their rate at many-keys says nothing about that.
     """
 
     name: str
@@ -107,6 +110,8 @@ class Workload:
     enough_s: float = 40.0
     weight: float = 1.0
     most_joins: int = 12
+    files_at_once: int = 1
+    rows_per_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def largest(self) -> Query:
@@ -135,7 +140,7 @@ class Workload:
         files = min(self.streams.files, 6)
         streams = replace(self.streams, rows=rows // files * files, files=files)
         if few:
-            return replace(self, streams=streams)
+            return replace(self, streams=streams, files_at_once=1)
         queries = tuple(
             replace(q, window_us=max(q.window_us // self.small // 1000, 1) * 1000) for q in self.queries
         )
@@ -190,6 +195,12 @@ _MANY_KEYS = Streams(rows=10_000_000, files=20, rate_per_s=100_000, keys=5_000_0
 _MAIN = ("sluice", "spark-hand", "spark-each", "flink-heap", "pathway", "duckdb", "spark-shuffle")
 
 
+#: Where each row of a batch has the key of many others: native Spark compares all of them and asks for their
+#: times afterwards, so that its time for a batch grows with the square of its rows, and small files suit it.
+_DENSE = ("sluice", "spark-hand", "spark-hand-rocksdb", "spark-each", "flink-heap", "pathway", "duckdb")
+_DENSE_ROWS_PER_S = {"spark-hand": 20_000, "spark-hand-rocksdb": 20_000, "spark-each": 2_000}
+
+
 def _long_window(times: int) -> Workload:
     """Return twelve queries whose largest window holds ``times`` 50,000 rows of each stream."""
     short = () if times == 1 else ("sluice-short",)
@@ -221,11 +232,13 @@ WORKLOADS = {
         Workload(
             name="few-keys",
             says="the same 12 queries over 100 keys, 20 rows/s: 12 partners in the largest window",
-            streams=Streams(rows=2_000_000, files=20, rate_per_s=20, keys=100),
+            streams=Streams(rows=2_000_000, files=200, rate_per_s=20, keys=100),
             queries=_queries(30.0),
             small=50,
-            peers=(*_MAIN, "spark-hand-rocksdb"),
+            peers=_DENSE,
             weight=3.0,
+            files_at_once=10,
+            rows_per_s=_DENSE_ROWS_PER_S,
         ),
         Workload(
             name="skew",
@@ -233,11 +246,13 @@ WORKLOADS = {
                 "the same 12 queries over 100,000 keys that follow Zipf 1.2 (the first has 19% of the rows), "
                 "10 rows/s: 26 partners in the largest window"
             ),
-            streams=Streams(rows=2_000_000, files=20, rate_per_s=10, keys=100_000, zipf=1.2),
+            streams=Streams(rows=2_000_000, files=200, rate_per_s=10, keys=100_000, zipf=1.2),
             queries=_queries(30.0),
             small=50,
-            peers=(*_MAIN, "spark-hand-rocksdb"),
+            peers=_DENSE,
             weight=4.0,
+            files_at_once=10,
+            rows_per_s=_DENSE_ROWS_PER_S,
         ),
         Workload(
             name="selective",
