@@ -50,12 +50,12 @@ class Jvm:
 
     Attributes:
         process: Its process.
-        fork_server: The process that its Python processes are forked from.
+        fork_server: The process that its Python processes are forked from, if there can be one.
         directory: Where it writes its address, and where the fork server listens.
     """
 
     process: subprocess.Popen[bytes]
-    fork_server: subprocess.Popen[bytes]
+    fork_server: subprocess.Popen[bytes] | None
     directory: Path
 
     def address(self) -> dict[str, str]:
@@ -78,11 +78,12 @@ class Jvm:
 
     def end(self) -> None:
         """End both, if they have not ended, and wait for that."""
-        for process in (self.process, self.fork_server):
+        processes = (self.process, *((self.fork_server,) if self.fork_server else ()))
+        for process in processes:
             assert process.stdin is not None
             with suppress(OSError):
                 process.stdin.close()
-        for process in (self.process, self.fork_server):
+        for process in processes:
             try:
                 process.wait(timeout=END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
@@ -142,10 +143,14 @@ def launched(settings: Settings, log_file: Path) -> Iterator[Jvm]:
         jvm.end()
 
 
-def _start_fork_server(address: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start_fork_server(address: Path, output: IO[bytes]) -> subprocess.Popen[bytes] | None:
     """Start the fork server; it can be connected to at once, and answers when it has loaded everything."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(address))
+        try:
+            listener.bind(str(address))
+        except OSError as error:  # the path of a socket has 107 bytes at most
+            log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+            return None
         listener.listen()
         return subprocess.Popen(
             [sys.executable, "-m", "service.fork_server", str(listener.fileno())],
