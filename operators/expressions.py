@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Number = TypeVar("Number", np.bool_, np.uint64)
 
 
 def evaluate_filters(table: pa.Table, predicates: Sequence[str]) -> list[Bools]:
@@ -67,18 +69,35 @@ def quoted(name: str) -> str:
 
 
 def _evaluate(table: pa.Table, predicates: Sequence[str], source: str) -> list[Bools]:
-    if not predicates:
+    return select_values(table, [f"coalesce(({text}), false)" for text in predicates], source, np.bool_)
+
+
+def select_values(
+    table: pa.Table, texts: Sequence[str], source: str, kind: type[Number]
+) -> list[np.ndarray[tuple[int], np.dtype[Number]]]:
+    """Evaluate expressions that are never NULL.
+
+    Args:
+        table: n rows, known as ``"rows"``.
+        texts: DuckDB texts.
+        source: What they are selected from.
+        kind: Type of all values.
+
+    Returns:
+        kind[n] for each text.
+    """
+    if not texts:
         return []
     if not table.num_rows:
-        return [np.zeros(0, dtype=np.bool_) for _ in predicates]
-    texts = ", ".join(f"coalesce(({text}), false) AS p{i}" for i, text in enumerate(predicates))
+        return [np.zeros(0, dtype=kind) for _ in texts]
+    columns = ", ".join(f"{text} AS c{i}" for i, text in enumerate(texts))
     cursor = _connection().cursor()
     try:
         cursor.register("rows", table)
-        answer = cursor.execute(f"SELECT {texts} FROM {source}").fetchnumpy()
+        answer = cursor.execute(f"SELECT {columns} FROM {source}").fetchnumpy()
     finally:
         cursor.close()
-    return [np.asarray(answer[f"p{i}"], dtype=np.bool_) for i in range(len(predicates))]
+    return [np.asarray(answer[f"c{i}"], dtype=kind) for i in range(len(texts))]
 
 
 @functools.cache

@@ -8,7 +8,7 @@ watermark of this batch exceeds, and rows below the bound travel once more, whol
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 from catalog.values.batch import FilterCounters
 from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
-from operators.expressions import evaluate_filters
 from operators.fragments import Fragments
-from operators.keys import Bools, Int64s, bucket_of, join_key
+from operators.keys import Int64s, Words, bucket_of, join_key
 from operators.layout import SideLayout, side_layout
+from operators.lineage_words import count_passing, evaluate_lineage
 from operators.pack_plan import PackPlan, SidePlan
 from operators.payload import Payload, StreamHeader
 from operators.row_codec import KEY, POS, TS
-from operators.segment import COLUMN, LINEAGE, lineage_words
+from operators.segment import COLUMN, LINEAGE
 from operators.sort_kernel import sort_into_buckets
 
 
@@ -106,9 +106,9 @@ class Packer:
             arrays.append(pa.array(ts[below]))
             suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
         rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
-        passes = self._evaluate(table)
-        for part in self.sides:
-            for bucket, packed in enumerate(self._pack_side(part, table, ts, passes)):
+        lineages = evaluate_lineage(table, [[f.sql for f in part.filters] for part in self.sides])
+        for part, words in zip(self.sides, lineages, strict=True):
+            for bucket, packed in enumerate(self._pack_side(part, table, ts, words)):
                 if packed.num_rows:
                     rows[bucket][part.family, part.side] = packed
         payloads = [
@@ -116,30 +116,24 @@ class Packer:
             for b in range(self.buckets)
         ]
         counting = self.stream.id % self.buckets
-        filters = self._count(len(ts), passes)
+        filters = self._count(len(ts), lineages)
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
         return payloads
 
-    def _evaluate(self, table: pa.Table) -> dict[str, Bools]:
-        texts = sorted({f.sql for part in self.sides for f in part.filters})
-        return dict(zip(texts, evaluate_filters(table, texts), strict=True))
-
-    def _count(self, rows: int, passes: Mapping[str, Bools]) -> tuple[FilterCounters, ...]:
+    def _count(self, rows: int, lineages: Sequence[Sequence[Words]]) -> tuple[FilterCounters, ...]:
         """Count per lineage bit; no rows, nothing to count."""
         if not rows:
             return ()
-        passed = {text: int(np.count_nonzero(answers)) for text, answers in passes.items()}
         return tuple(
-            FilterCounters(part.family, part.side, f.bit, rows, passed[f.sql])
-            for part in self.sides
-            for f in part.filters
+            FilterCounters(part.family, part.side, f.bit, rows, passed)
+            for part, words in zip(self.sides, lineages, strict=True)
+            for f, passed in zip(part.filters, count_passing(words, len(part.filters)), strict=True)
         )
 
     def _pack_side(
-        self, part: PackedSide, table: pa.Table, ts: Int64s, passes: Mapping[str, Bools]
+        self, part: PackedSide, table: pa.Table, ts: Int64s, words: Sequence[Words]
     ) -> list[pa.RecordBatch]:
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
-        words = lineage_words(len(ts), [passes[f.sql] for f in part.filters])
         if not part.takes_all:
             some = np.zeros(len(ts), dtype=np.bool_)
             for word in words:

@@ -353,22 +353,6 @@ def _columns(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name[len(COLUMN) :] for name in names if name.startswith(COLUMN))
 
 
-def lineage_words(rows: int, passes: Sequence[Bools]) -> list[Words]:
-    """Pack the answers of filters into lineage words.
-
-    Args:
-        rows: n.
-        passes: bool[n] per filter, by place.
-
-    Returns:
-        uint64[n] per ``WORD_BITS`` filters.
-    """
-    words = [np.zeros(rows, dtype=np.uint64) for _ in range(_words(len(passes)))]
-    for place, passed in enumerate(passes):
-        words[place // WORD_BITS] |= passed.astype(np.uint64) << np.uint64(place % WORD_BITS)
-    return words
-
-
 def _words(filters: int) -> int:
     """Return the number of lineage words of so many filters."""
     return -(-filters // WORD_BITS)

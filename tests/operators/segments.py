@@ -10,8 +10,9 @@ import pyarrow as pa
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Stream
+from operators.keys import Bools, Words
 from operators.row_codec import KEY, POS, TS
-from operators.segment import COLUMN, EPOCH, LINEAGE, Segment, lineage_words
+from operators.segment import COLUMN, EPOCH, LINEAGE, WORD_BITS, Segment
 from planner.build_plan import build_plan
 from tests.operators.queries import a_stream
 
@@ -50,6 +51,14 @@ def a_segment(
         arrays[EPOCH] = pa.array(epochs, pa.int64())
         epoch = None
     return Segment(pa.RecordBatch.from_pydict(arrays), epoch, tuple(passes))
+
+
+def lineage_words(rows: int, passes: Sequence[Bools]) -> list[Words]:
+    """Pack the answers of filters, by place, into words: what PACK does, said once more."""
+    words = [np.zeros(rows, dtype=np.uint64) for _ in range(-(-len(passes) // WORD_BITS))]
+    for place, passed in enumerate(passes):
+        words[place // WORD_BITS] |= passed.astype(np.uint64) << np.uint64(place % WORD_BITS)
+    return words
 
 
 def a_plan(*queries: Query, previous: Plan | None = None, streams: Mapping[int, Stream] = STREAMS) -> Plan:

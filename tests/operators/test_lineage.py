@@ -10,7 +10,7 @@ import pytest
 from operators import bounded, distinct_kernel, lineage
 from operators.entitlement import Term
 from operators.lineage import RowClasses, SideLineage, side_lineage
-from operators.segment import Segment, lineage_words
+from operators.segment import Segment
 from tests.operators.queries import a_query
 from tests.operators.segments import a_family, a_segment
 
@@ -213,12 +213,6 @@ def test_rows_that_serve_a_query_of_the_other_set_are_left_out() -> None:
     assert keep is not None
     assert keep.tolist() == [True, False, False]
     assert classes.serving(3, 0b111, none_of=0b1000) is None
-
-
-def test_words_hold_sixty_four_filters_each() -> None:
-    none = [np.zeros(2, dtype=np.bool_)] * 63
-    words = lineage_words(2, [*none, np.array([True, False]), np.array([False, True])])
-    assert [word.tolist() for word in words] == [[2**63, 0], [0, 1]]
 
 
 def test_each_side_has_its_own_filters() -> None:

@@ -1,0 +1,53 @@
+"""Lineage words against each filter evaluated by itself, and their counts against counting rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.expressions import evaluate_filters
+from operators.lineage_words import count_passing, evaluate_lineage
+from tests.operators.segments import lineage_words
+
+NUMBERS = st.one_of(st.none(), st.integers(-3, 3).map(float), st.just(float("nan")))
+PREDICATES = st.builds(
+    lambda column, how, value: f'"{column}" {how} {value}',
+    st.sampled_from(["v", "w"]),
+    st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]),
+    st.sampled_from(["-1.5", "0", "1", "2.25", "'nan'::DOUBLE", "NULL"]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS), max_size=20),
+    st.lists(st.lists(PREDICATES, max_size=140), max_size=3),
+)
+def test_words_say_of_each_row_what_each_filter_says(
+    rows: list[tuple[float | None, float | None]], filters: list[list[str]]
+) -> None:
+    table = pa.table(
+        {name: pa.array([row[i] for row in rows], pa.float64()) for i, name in enumerate(("v", "w"))}
+    )
+    found = evaluate_lineage(table, filters)
+    assert len(found) == len(filters)
+    for words, predicates in zip(found, filters, strict=True):
+        alone = evaluate_filters(table, predicates)
+        wanted = lineage_words(len(rows), alone)
+        assert [word.tolist() for word in words] == [word.tolist() for word in wanted]
+        assert all(word.dtype == np.uint64 for word in words)
+        assert count_passing(words, len(predicates)) == [int(passed.sum()) for passed in alone]
+
+
+def test_words_hold_sixty_four_filters_each() -> None:
+    table = pa.table({"v": [1, 2]})
+    ((low, high),) = evaluate_lineage(table, [['"v" < 0'] * 63 + ['"v" = 1', '"v" = 2']])
+    assert (low.tolist(), high.tolist()) == ([2**63, 0], [0, 1])
+    assert count_passing([low, high], 65) == [0] * 63 + [1, 1]
+
+
+def test_more_distinct_words_than_are_numbered_by_a_table_are_counted() -> None:
+    words = np.arange(1 << 13, dtype=np.uint64)
+    assert count_passing([words], 13) == [1 << 12] * 13
