@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -104,7 +105,8 @@ class Chain:
             return
         slices = self.slices[side]
         for index, state in enumerate(slices):
-            leaving = purge(state, watermark_us, self.join.slack_us)
+            end_of = partial(self._loses_us, side, index) if self.join.slack_us else None
+            leaving = purge(state, watermark_us, self.join.slack_us, end_of)
             following = slices[index + 1] if index + 1 < len(slices) else None
             for segment in leaving:
                 if following is None:
@@ -116,6 +118,20 @@ class Chain:
                 following.counts.filtered += len(segment) - moved
                 if kept is not None:
                     following.segments.append(kept)
+
+    def _loses_us(self, side: str, index: int, segment: Segment) -> int:
+        """Return the end of the first slice, from one on, behind which some row of a segment is of no use."""
+        slices = self.slices[side]
+        for state, following in zip(slices[index:], slices[index + 1 :], strict=False):
+            if not self._all_reach(side, segment, following.reach):
+                return state.w_end_us
+        return slices[-1].w_end_us
+
+    def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
+        """Tell whether ``reaching`` would return all of these rows."""
+        if self.join.admission is None:
+            return True
+        return self.classes.of(side, rows).serving(len(rows), queries) is None
 
     def _insert(self, side: str, females: Segment | None, came: Segment | None) -> None:
         # Every query of the join reaches its first slice: what is admitted needs no further filter.

@@ -13,12 +13,13 @@ passed by w_(i-1). That bound, not an answer, is what the slice's filter rests o
 
 Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
 Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack
-moves as a whole, a wider one is split at the boundary.
+moves as a whole, a wider one is split where some of its rows have become useless. A boundary that takes no
+row of it is not worth a split: it is passed when all of it may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from catalog.values.query import UNBOUNDED_US
@@ -69,13 +70,17 @@ class SliceState:
         return sum(len(segment) for segment in self.segments)
 
 
-def purge(state: SliceState, watermark_us: int, slack_us: int) -> list[Segment]:
+def purge(
+    state: SliceState, watermark_us: int, slack_us: int, end_of: Callable[[Segment], int] | None = None
+) -> list[Segment]:
     """Cross-purge: take out what the opposite watermark has passed by the slice's end.
 
     Args:
         state: The slice; its segments change.
         watermark_us: Opposite watermark.
         slack_us: A segment that spans at most so much stays until all of it has been passed.
+        end_of: Gives the window end at which a segment is split, the slice's or a later one; by default the
+            slice's.
 
     Returns:
         Segments whose rows all satisfy T + w_end <= watermark.
@@ -85,11 +90,15 @@ def purge(state: SliceState, watermark_us: int, slack_us: int) -> list[Segment]:
     for segment in state.segments:
         if segment.t_max <= limit:
             leaving.append(segment)
-        elif segment.t_min <= limit and segment.t_max - segment.t_min > slack_us:
-            leaving.append(segment.cut(segment.t_min, limit + 1))
-            staying.append(segment.cut(limit + 1, segment.t_max + 1))
-        else:
+            continue
+        if segment.t_min > limit or segment.t_max - segment.t_min <= slack_us:
             staying.append(segment)
+            continue
+        passed = limit if end_of is None else watermark_us - end_of(segment)
+        if segment.t_min <= passed:
+            leaving.append(segment.cut(segment.t_min, passed + 1))
+            segment = segment.cut(passed + 1, segment.t_max + 1)
+        staying.append(segment)
     state.segments = staying
     return leaving
 

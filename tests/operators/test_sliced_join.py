@@ -45,6 +45,19 @@ def test_purge_keeps_a_segment_within_the_slack_whole_until_its_newest_row_is_pa
     assert state.segments == []
 
 
+def test_a_wide_segment_is_split_where_its_rows_are_of_no_more_use() -> None:
+    """No row of it is lost before a window of 30; it passes the slice's own end as a whole."""
+    state = a_slice(a_segment([(1, t) for t in (0, 5, 20, 40)]))
+
+    def end_of(segment: Segment) -> int:
+        return 30
+
+    assert purge(state, 29, 4, end_of) == []
+    assert times(purge(state, 35, 4, end_of)) == [[0, 5]]
+    assert times(purge(state, 49, 4, end_of)) == []
+    assert times(purge(state, 50, 4, end_of)) == [[20, 40]]
+
+
 def test_compaction_merges_small_neighbours_only_within_the_slack() -> None:
     near = [a_segment([(1, n)], first_pos=n) for n in range(4)]
     far = [a_segment([(1, 100 + n)], first_pos=100 + n) for n in range(4)]

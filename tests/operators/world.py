@@ -130,7 +130,10 @@ class World:
     def _check_slice_rows(
         self, family: FamilyPlan, join: JoinPlan, side: str, slices: Sequence[set[int]]
     ) -> None:
-        """Theorem 4: a row of [s, e) has been passed by s, not by e (up to the slack), and serves one."""
+        """Theorem 4: a row of [s, e) has been passed by s and not by e (up to the slack), and serves a query.
+
+        Where there is slack, it may have been passed by more than e if it is of use behind that, too.
+        """
         slack_us = self._slack_us(family, join)
         stream_id = family.stream_a if side == "a" else family.stream_b
         opposite = self.oracle.watermark(family.stream_b if side == "a" else family.stream_a)
@@ -145,7 +148,13 @@ class World:
                 if opposite is not None:
                     passed_by = opposite - row.ts
                     assert piece.w_start_us == 0 or passed_by >= piece.w_start_us, f"{where} is too deep"
-                    assert passed_by - slack_us < piece.w_end_us, f"{where} should have been purged"
+                    passed = max((p.w_end_us for p in chain if p.w_end_us <= passed_by - slack_us), default=0)
+                    if slack_us and passed < chain[-1].w_end_us:
+                        beyond = [q for q in members if side_of(q, side).window_us > passed]
+                        of_use = set().union(*(self.may_use[q.id, side] for q in beyond))
+                        assert join.pulled_up or pos in of_use, f"{where} should have been filtered"
+                    else:
+                        assert passed < piece.w_end_us, f"{where} should have been purged"
                 assert join.pulled_up or pos in serving, f"{where} serves no query"
 
     def _slack_us(self, family: FamilyPlan, join: JoinPlan) -> int:
