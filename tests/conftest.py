@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes depends on who else uses the machine.
+settings.register_profile("sluice", deadline=None)
+settings.load_profile("sluice")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,7 +4,7 @@ A batch's rows come as one segment, and every segment is probed, looked after an
 their number goes on depends on how much event time a batch covers, against the slack within which segments
 may straddle a boundary and are merged (1/40 of the join's largest window):
 
-    batch > slack      never merged; cut by each slice boundary, but for pieces within the slack
+    batch > slack      never merged; cut by each boundary that takes rows, but for pieces within the slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
 Source: ``operators.sliced_join`` (``purge``, ``compact``), whose rules are played through here on spans.
@@ -54,16 +54,17 @@ class SegmentRule:
     filled: float = 1.0
 
     # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
-    def held(self, start_s: float, end_s: Any, cuts: int) -> Any:
+    def held(self, start_s: float, end_s: Any, cuts: int, takes: Any = True) -> Any:
         """Return the mean number of segments in a slice of one bucket.
 
         Args:
             start_s: Start of the slice, seconds.
             end_s: End, seconds.
             cuts: Pieces less one that a batch has been cut into where the slice starts (``cuts``).
+            takes: Whether its end takes rows.
         """
         if self.slack_s < self.batch_s:
-            return self.filled * self._cut(start_s, end_s, cuts)
+            return self.filled * self._cut(start_s, end_s, cuts, takes)
         if self.slack_s < COMPACTION_FANIN * self.batch_s:
             return self.filled * (end_s - start_s) / self.batch_s
         return self.filled * (self._merged(end_s) - self._merged(start_s))
@@ -84,8 +85,12 @@ class SegmentRule:
         """How often a row is written again once it is stored: with each merge."""
         return merging(self._batches)[1] if self._batches >= COMPACTION_FANIN else 0.0
 
-    def cuts(self, boundaries_s: _Floats) -> _Ints:
+    def cuts(self, boundaries_s: _Floats, takes: Sequence[bool] | None = None) -> _Ints:
         """Return for each boundary the pieces less one that those up to it cut a batch into; none for 0.
+
+        Args:
+            boundaries_s: Boundaries from 0, seconds.
+            takes: Which of them takes rows; the others cut nothing. By default all do.
 
         Boundaries that differ by whole batches cut at the same place. A batch is cut by one at its end, too:
         the watermark that purges is the opposite stream's, which stands a little before.
@@ -94,7 +99,13 @@ class SegmentRule:
             return np.zeros(len(boundaries_s), dtype=np.int64)
         slack = self.slack_s / self.batch_s
         places, counts = [0.0, 1.0], [0]
-        for boundary in (boundaries_s[1:] / self.batch_s % 1.0).tolist():
+        taking = [True] * len(boundaries_s) if takes is None else takes
+        for boundary, takes_rows in zip(
+            (boundaries_s[1:] / self.batch_s % 1.0).tolist(), taking[1:], strict=True
+        ):
+            if not takes_rows:
+                counts.append(len(places) - 2)
+                continue
             place = boundary if _NEAR <= boundary <= 1.0 - _NEAR else 1.0 - _NEAR
             after = bisect_right(places, place)
             start, end = places[after - 1], places[after]
@@ -103,9 +114,9 @@ class SegmentRule:
             counts.append(len(places) - 2)
         return np.array(counts, dtype=np.int64)
 
-    def _cut(self, start_s: float, end_s: Any, cuts: int) -> Any:
-        # On average half a piece more hangs over the end.
-        return (_KEPT * cuts + 1.0) * (end_s - start_s) / self.batch_s + 0.5
+    def _cut(self, start_s: float, end_s: Any, cuts: int, takes: Any) -> Any:
+        # On average half a piece more hangs over an end that cuts.
+        return (_KEPT * cuts + 1.0) * (end_s - start_s) / self.batch_s + 0.5 * takes
 
     def _merged(self, age_s: Any) -> Any:
         """Return the segments younger than ``age_s``."""
@@ -137,6 +148,7 @@ class ChainStorage:
         entering: Rows per second that enter a slice starting at each boundary.
         keep: Number of the filter of a slice starting there; equal for equal filters.
         cuts: Pieces less one that a batch has been cut into at each boundary.
+        takes: Whether each boundary takes rows, from those of all slices before it alike.
         rule: How segments come, are cut and are merged.
         row_bytes: Encoded bytes of a row.
         buckets: Buckets of the job.
@@ -146,6 +158,7 @@ class ChainStorage:
     entering: _Floats
     keep: _Ints
     cuts: _Ints
+    takes: np.ndarray[tuple[int], np.dtype[np.bool_]]
     rule: SegmentRule
     row_bytes: float
     buckets: int
@@ -153,7 +166,8 @@ class ChainStorage:
     # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
     def segments(self, start: int, end: Any) -> Any:
         """Return the segments that one bucket holds of a slice between two boundary numbers."""
-        return self.rule.held(float(self.seconds[start]), self.seconds[end], int(self.cuts[start]))
+        start_s, takes = float(self.seconds[start]), self.takes[end]
+        return self.rule.held(start_s, self.seconds[end], int(self.cuts[start]), takes)
 
     def stored(self, start: int, end: Any, *, last: bool) -> tuple[Any, Any]:
         """Return the new segments and bytes that a slice makes all buckets store per second.
@@ -196,7 +210,10 @@ def chain_storage(
     """
     filled = float(-np.expm1(-entering[0] * batch_s / buckets))  # of Poisson arrivals
     rule = SegmentRule(batch_s, longest_s / SLACK_DIVISOR if longest_s else np.inf, filled)
-    return ChainStorage(seconds, entering, keep, rule.cuts(seconds), rule, row_bytes, buckets)
+    takes = np.concatenate(([False], np.diff(keep) != 0))
+    takes[-1] = True
+    cuts = rule.cuts(seconds, takes.tolist())
+    return ChainStorage(seconds, entering, keep, cuts, takes, rule, row_bytes, buckets)
 
 
 @cache

@@ -29,7 +29,7 @@ def _batch(times: np.ndarray) -> Segment:
     return Segment(pa.RecordBatch.from_pydict({name: pa.array(v) for name, v in rows.items()}), 1, ())
 
 
-def _counted(ends_s: Sequence[float], batch_s: float, slack_s: float) -> list[float]:
+def _counted(ends_s: Sequence[float], batch_s: float, slack_s: float, *, filters: bool = True) -> list[float]:
     """Run the operators over batches and return the mean number of segments per slice, windows full."""
     bounds = [round(end * SECOND_US) for end in (0, *ends_s)]
     batch_us, slack_us = round(batch_s * SECOND_US), round(slack_s * SECOND_US)
@@ -41,7 +41,8 @@ def _counted(ends_s: Sequence[float], batch_s: float, slack_s: float) -> list[fl
         rows, opposite = rng.integers(number * batch_us, (number + 1) * batch_us, (2, 50))
         chain[0].segments.append(_batch(rows))
         for state, following in itertools.zip_longest(chain, chain[1:]):
-            leaving = purge(state, int(opposite.max()), slack_us)
+            end_of = None if filters else lambda _: bounds[-1]
+            leaving = purge(state, int(opposite.max()), slack_us, end_of)
             if following is not None:
                 following.segments.extend(leaving)
         for state in chain:
@@ -69,6 +70,22 @@ def test_a_chain_holds_as_many_segments_as_expected(ends_s: list[float], batches
     batch_s = 1.0 / batches_per_slack
     counted, expected = _counted(ends_s, batch_s, 1.0), _expected(ends_s, batch_s, 1.0)
     assert sum(expected) == pytest.approx(sum(counted), rel=0.25)
+
+
+@pytest.mark.parametrize("batches_per_slack", [0.05, 0.2, 0.6])
+def test_boundaries_that_take_no_rows_cut_nothing(batches_per_slack: float) -> None:
+    ends_s, batch_s = [7.3, 17.9, 40.0], 1.0 / batches_per_slack
+    counted = _counted(ends_s, batch_s, 1.0, filters=False)
+    rule = SegmentRule(batch_s, 1.0)
+    bounds = np.array([0.0, *ends_s])
+    cuts = rule.cuts(bounds, [False] * 4)
+    expected = sum(
+        float(rule.held(start, end, 0, end == ends_s[-1]))
+        for start, end in itertools.pairwise(bounds.tolist())
+    )
+    assert cuts.tolist() == [0] * 4
+    assert expected == pytest.approx(sum(counted), rel=0.25)
+    assert sum(counted) < sum(_counted(ends_s, batch_s, 1.0))
 
 
 def test_boundaries_that_differ_by_whole_batches_cut_at_one_place() -> None:
