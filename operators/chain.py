@@ -120,9 +120,15 @@ class Chain:
                     following.segments.append(kept)
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
-        """Return the end of the first slice, from one on, behind which some row of a segment is of no use."""
+        """Return the end of the first slice, from one on, behind which rows of a segment meet fewer males.
+
+        Either they go there, or males do that they need not meet any more.
+        """
         slices = self.slices[side]
+        males = self.classes.family.lineages["b" if side == "a" else "a"]
         for state, following in zip(slices[index:], slices[index + 1 :], strict=False):
+            if not males.all_go_on(state.reach, following.reach):
+                return state.w_end_us
             if not self._all_reach(side, segment, following.reach):
                 return state.w_end_us
         return slices[-1].w_end_us

@@ -276,6 +276,7 @@ def chain_loads(
             seconds,
             entering,
             keep,
+            _numbered(other_keep),
             longest_s=max(map(rates.seconds, bounded), default=0.0),
             batch_s=rates.batch_s.value,
             row_bytes=own.rates.row_bytes.value,

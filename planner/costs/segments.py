@@ -4,7 +4,7 @@ A batch's rows come as one segment, and every segment is probed, looked after an
 their number goes on depends on how much event time a batch covers, against the slack within which segments
 may straddle a boundary and are merged (1/40 of the join's largest window):
 
-    batch > slack      never merged; cut by each boundary that takes rows, but for pieces within the slack
+    batch > slack      never merged; cut by each boundary that takes rows or males, except pieces within slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
 Source: ``operators.sliced_join`` (``purge``, ``compact``), whose rules are played through here on spans.
@@ -191,6 +191,7 @@ def chain_storage(
     seconds: _Floats,
     entering: _Floats,
     keep: _Ints,
+    males_keep: _Ints,
     *,
     longest_s: float,
     batch_s: float,
@@ -203,6 +204,7 @@ def chain_storage(
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
         keep: Number of the filter of a slice starting there.
+        males_keep: The same of the males that reach it.
         longest_s: Largest bounded window of the join's queries on either side, seconds; 0 if none is bounded.
         batch_s: Event time that a batch covers, seconds.
         row_bytes: Encoded bytes of a row.
@@ -210,7 +212,7 @@ def chain_storage(
     """
     filled = float(-np.expm1(-entering[0] * batch_s / buckets))  # of Poisson arrivals
     rule = SegmentRule(batch_s, longest_s / SLACK_DIVISOR if longest_s else np.inf, filled)
-    takes = np.concatenate(([False], np.diff(keep) != 0))
+    takes = np.concatenate(([False], (np.diff(keep) != 0) | (np.diff(males_keep) != 0)))
     takes[-1] = True
     cuts = rule.cuts(seconds, takes.tolist())
     return ChainStorage(seconds, entering, keep, cuts, takes, rule, row_bytes, buckets)

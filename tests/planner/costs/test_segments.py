@@ -116,6 +116,7 @@ def test_what_a_filter_leaves_is_stored_anew_and_what_moves_whole_is_not() -> No
         np.array([0.0, 10.0, 20.0, 40.0]),
         np.array([100.0, 100.0, 30.0, 0.0]),
         np.array([0, 0, 1, 1]),
+        np.array([0, 1, 1, 1]),
         longest_s=40.0,
         batch_s=2.0,
         row_bytes=50.0,
