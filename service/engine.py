@@ -269,6 +269,9 @@ class Engine:
         return True
 
     def _start_query(self) -> None:
+        self.launch()
+        assert self.jvm is not None
+        self.jvm.start_fork_server()
         from operators.segment_files import SegmentFiles
         from service.chain_processor import ChainOptions
         from service.commit import BatchCommitter
@@ -290,8 +293,6 @@ class Engine:
         )
         commit.sweep()
         SegmentFiles(self.data_dir.segments).sweep()
-        self.launch()
-        assert self.jvm is not None
         session = self._session = start_session(self.settings, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl

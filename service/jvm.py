@@ -25,7 +25,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from service.class_archive import archive_options
 from service.java import use_java, write_script
@@ -44,19 +43,47 @@ END_TIMEOUT_S = 30
 LOOK_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Jvm:
     """A JVM that starts, or has started.
 
     Attributes:
         process: Its process.
-        fork_server: The process that its Python processes are forked from, if there can be one.
         directory: Where it writes its address, and where the fork server listens.
+        log_file: Where both write what they have to say.
+        fork_server: The process that its Python processes are forked from, once it was started.
     """
 
     process: subprocess.Popen[bytes]
-    fork_server: subprocess.Popen[bytes] | None
     directory: Path
+    log_file: Path
+    fork_server: subprocess.Popen[bytes] | None = None
+
+    def start_fork_server(self) -> None:
+        """Start the fork server, once; it can be connected to at once, and answers when it is ready.
+
+        Before the session, or Spark starts its Python processes without. Not before whatever else there is to
+        do while the JVM starts: it takes 1.6 s of a core.
+        """
+        if self.fork_server is not None:
+            return
+        with socket.socket(socket.AF_UNIX) as listener, self.log_file.open("ab") as output:
+            try:
+                listener.bind(str(_fork_server_address(self.directory)))
+            except OSError as error:  # the path of a socket has 107 bytes at most
+                log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+                return
+            listener.listen()
+            self.fork_server = subprocess.Popen(
+                [sys.executable, "-m", "service.fork_server", str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                # As Spark tells its workers: a task has one core, and hashes are the same in all of them.
+                env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
+                pass_fds=[listener.fileno()],
+                preexec_fn=_ignore_interrupt,
+            )
 
     def address(self) -> dict[str, str]:
         """Wait until it can be talked to and return the variables that tell PySpark how; asked once.
@@ -112,13 +139,12 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
     directory = Path(tempfile.mkdtemp(prefix="sluice-jvm-"))
     # Workers must be this interpreter, or they miss the packages of its environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(settings.master)
-    server_address = directory / "fork-server"
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(directory)),
-        FORK_SERVER: str(server_address),
+        FORK_SERVER: str(_fork_server_address(directory)),
     }
     with log_file.open("ab") as output:
         process = subprocess.Popen(
@@ -129,8 +155,7 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
             env=environment,
             preexec_fn=_ignore_interrupt,
         )
-        fork_server = _start_fork_server(server_address, output)
-    return Jvm(process, fork_server, directory)
+    return Jvm(process, directory, log_file)
 
 
 @contextmanager
@@ -141,27 +166,6 @@ def launched(settings: Settings, log_file: Path) -> Iterator[Jvm]:
         yield jvm
     finally:
         jvm.end()
-
-
-def _start_fork_server(address: Path, output: IO[bytes]) -> subprocess.Popen[bytes] | None:
-    """Start the fork server; it can be connected to at once, and answers when it has loaded everything."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        try:
-            listener.bind(str(address))
-        except OSError as error:  # the path of a socket has 107 bytes at most
-            log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
-            return None
-        listener.listen()
-        return subprocess.Popen(
-            [sys.executable, "-m", "service.fork_server", str(listener.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            # As Spark tells its workers: a task has one core, and hashes are the same in all of them.
-            env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
-            pass_fds=[listener.fileno()],
-            preexec_fn=_ignore_interrupt,
-        )
 
 
 def _python(master: str) -> str:
@@ -181,6 +185,10 @@ def _python(master: str) -> str:
         log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
         return sys.executable
     return str(script)
+
+
+def _fork_server_address(directory: Path) -> Path:
+    return directory / "fork-server"
 
 
 def _address_file(directory: Path) -> Path:
