@@ -13,8 +13,8 @@ passed by w_(i-1). That bound, not an answer, is what the slice's filter rests o
 
 Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
 Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack
-moves as a whole, a wider one is split where some of its rows have become useless. A boundary that takes no
-row of it is not worth a split: it is passed when all of it may.
+moves as a whole, a wider one is split where some of its rows have become useless, or males go no further. A
+boundary that takes neither is not worth a split: it is passed when all of it may.
 """
 
 from __future__ import annotations

@@ -48,9 +48,8 @@ class PackPartition(InputPartition):
 def compressed(texts: Sequence[str]) -> bytes:
     """Return control records as partitions carry them.
 
-    A plan of a hundred queries has 53 kB as text. With it the answer to Spark is larger than what the
-    loopback sends at once, and the rest waited 40 ms for an acknowledgement (Nagle's algorithm), in every
-    batch that carried a plan.
+    A plan of a hundred queries has 53 kB as text. Over TCP the answer to Spark with it is larger than what
+    the loopback sends at once, and the rest waits 40 ms for an acknowledgement (Nagle's algorithm).
     """
     return zlib.compress(json.dumps(texts).encode(), 1) if texts else b""
 

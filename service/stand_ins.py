@@ -7,7 +7,8 @@ unpickles our object, answers and goes:
 
 one after the other, before the first row. With the source or the chain in the pickle each of them imports
 pandas, numba and SQLAlchemy for it: 1.7 to 2.3 s of CPU time. The workers that do the work have all of it
-from the process they are forked from (``service.worker_daemon``).
+from the process they are forked from (``service.fork_server``). Where there is no such process, on another
+machine than the engine's, this is what keeps the planning processes quick.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class SegmentRule:
             start_s: Start of the slice, seconds.
             end_s: End, seconds.
             cuts: Pieces less one that a batch has been cut into where the slice starts (``cuts``).
-            takes: Whether its end takes rows.
+            takes: Whether its end takes rows or males.
         """
         if self.slack_s < self.batch_s:
             return self.filled * self._cut(start_s, end_s, cuts, takes)
@@ -90,7 +90,7 @@ class SegmentRule:
 
         Args:
             boundaries_s: Boundaries from 0, seconds.
-            takes: Which of them takes rows; the others cut nothing. By default all do.
+            takes: Which of them takes rows or males; the others cut nothing. By default all do.
 
         Boundaries that differ by whole batches cut at the same place. A batch is cut by one at its end, too:
         the watermark that purges is the opposite stream's, which stands a little before.
@@ -148,7 +148,7 @@ class ChainStorage:
         entering: Rows per second that enter a slice starting at each boundary.
         keep: Number of the filter of a slice starting there; equal for equal filters.
         cuts: Pieces less one that a batch has been cut into at each boundary.
-        takes: Whether each boundary takes rows, from those of all slices before it alike.
+        takes: Whether fewer rows or males go beyond each boundary than beyond the one before it.
         rule: How segments come, are cut and are merged.
         row_bytes: Encoded bytes of a row.
         buckets: Buckets of the job.
