@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from service.settings import Settings
 
+_JVM_OPTIONS = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xss4m"
+
 SPARK_CONFIGURATION = {
     "spark.app.name": "sluice",
     "spark.driver.host": "127.0.0.1",
@@ -37,10 +39,16 @@ SPARK_CONFIGURATION = {
     ),
     # The JVM moves bytes and plans small batches. Compiling that better than quickly never paid: many-keys
     # took a third less CPU time in the JVM without, and the first batch comes 1.5 s earlier.
+    # Payloads are large arrays that live for a batch: G1 took a third more CPU time to collect them.
     # Once, under load, a stack of the default size overflowed in a regular expression of Spark's.
-    "spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xss4m",
+    "spark.driver.extraJavaOptions": _JVM_OPTIONS,
     # The same for the executors of a cluster; without one there are none.
-    "spark.executor.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xss4m",
+    "spark.executor.extraJavaOptions": _JVM_OPTIONS,
+    # A bucket's batch is a row or two for Spark: what it would write, compile and look up in each batch and
+    # task to handle rows quickly costs more than the rows. Each node of a plan for whole stages also makes
+    # Spark copy our operator, and with it analyse its encoders again.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
     # Payloads are packed columns: compressing them once more costs more than it saves on one machine.
