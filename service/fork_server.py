@@ -29,6 +29,7 @@ from pyspark.sql.streaming import python_streaming_source_runner, transform_with
 from pyspark.sql.worker import create_data_source, lookup_data_sources, plan_data_source_read
 
 from service import source, worker_daemon
+from service.python_launcher import PID_BYTES
 
 #: Imported for the children's sake.
 LOADED = (
@@ -71,7 +72,7 @@ def _run(asking: socket.socket) -> None:
     while not data.endswith(b"\n"):
         data += asking.recv(_CHUNK_BYTES)
     asked = json.loads(data)
-    asking.sendall(str(os.getpid()).encode())
+    asking.sendall(os.getpid().to_bytes(PID_BYTES, "big"))
     for mine, theirs in enumerate(pipes):
         os.dup2(theirs, mine)
         os.close(theirs)

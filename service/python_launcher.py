@@ -15,6 +15,8 @@ import sys
 
 #: Environment variable that names the fork server's socket.
 FORK_SERVER = "SLUICE_FORK_SERVER"
+#: Bytes in which the fork server tells a child's process id, before its status.
+PID_BYTES = 4
 
 
 def handed_over(address: str, arguments: list[str]) -> int | None:
@@ -35,7 +37,8 @@ def handed_over(address: str, arguments: list[str]) -> int | None:
         asked = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
         data = json.dumps(asked).encode() + b"\n"
         server.sendall(data[socket.send_fds(server, [data], [0, 1, 2]) :])
-        child = int(server.recv(32) or b"0")
+        # A child that ends at once has said its status, too, by the time that we look.
+        child = int.from_bytes(server.recv(PID_BYTES, socket.MSG_WAITALL), "big")
         # Spark ends what it started by its process id.
         signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number) if child else None)
         status = server.recv(1)  # none if it was killed

@@ -140,3 +140,19 @@ def test_what_a_child_fails_with_is_said_where_it_would_have_been(server: Server
 
     assert (launcher.returncode, aside) == (1, "it cannot\n")
     assert server.process.poll() is None
+
+
+def test_a_child_may_have_ended_before_anybody_looks(server: Server, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        launcher = server.start("-m", "fails", address=tmp_path / "s")
+        asking, _ = listener.accept()
+        with asking:
+            _, pipes, _, _ = socket.recv_fds(asking, 1 << 16, 3)
+            for pipe in pipes:
+                os.close(pipe)
+            # Process id and status come as one.
+            asking.sendall((1 << 22).to_bytes(python_launcher.PID_BYTES, "big") + bytes([7]))
+            _, aside = launcher.communicate(timeout=PATIENCE_S)
+    assert (launcher.returncode, aside) == (7, "")

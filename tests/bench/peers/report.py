@@ -120,7 +120,7 @@ the fullest bucket (target 2) and scaling (target 8)."""
 _METHOD = """## How it was measured
 
 - **Same rows.** Every engine reads the same generated rows, and Sluice is measured over each part of them
-  that a peer is given. Slow peers are given the beginning only, as much as they do in a minute or two; their
+  that a peer is given. Slow peers are given the beginning only, as much as they do in a few minutes; their
   windows fill less and their states are smaller for it, which favours them. Files are made smaller where
   fewer than four would be left, which favours nobody who has a cost per batch: `x5` takes them as one.
 - **In turn.** In each run one peer follows the other, Sluice before those that are given the same part. A run
@@ -143,7 +143,8 @@ _METHOD = """## How it was measured
   delay, a pool of the fair scheduler for each query; RocksDB with changelog checkpointing, no row counting,
   and state format 4. Flink: object reuse, counts in windows, one CSV file per stream so that no row is late;
   RocksDB with half of the memory, options for flash, Bloom filters, timers on the heap. Pathway: as many
-  threads as cores, a commit a second. Heaps of peers are 10 GB, Sluice has its defaults.
+  threads as cores, a commit a second. Heaps of peers are 10 GB, Sluice has its defaults. What Sluice sets for
+  its JVM, a quick compiler and the parallel collector, is not set for the peers', which have Java's defaults.
 - **Not comparable.** Flink and Pathway read CSV, for their packages read no Parquet (`flink-read` says what
   that costs). DuckDB's join sees all rows at once, and `spark-shuffle` joins nothing: they are limits.
 - **Joins per query** are run for twelve of a workload's queries at most, those with the smallest and largest
