@@ -26,7 +26,7 @@ from catalog.values.query import Query
 from operators.expressions import quoted
 from planner.families import family_id
 from service.result_sql import order_sql, pairs_sql, results_sql, text_literal
-from service.results import CorruptResults, FamilyFiles, family_files, query_sql
+from service.results import CorruptResults, family_files, query_sql
 
 #: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.
 _ROWS_PER_READ = 2_000_000
@@ -71,7 +71,7 @@ def export_query(store: Store, results_dir: Path, name: str, queries: Sequence[Q
     rows, parts = 0, 0
     try:
         for query in queries:
-            schema = _arrow_schema(connection, query_sql(connection, store, query, FamilyFiles(), ()))
+            schema = _arrow_schema(connection, query_sql(connection, store, query, (), ()))
             with _PartWriter(partial, schema, parts) as writer:
                 for batches in _groups(store, query.id):
                     _export_batches(connection, store, results_dir, query, batches, writer)
@@ -184,7 +184,7 @@ def _export_batches(
     writer: _PartWriter,
 ) -> None:
     family = family_id(query.a.stream_id, query.b.stream_id, query.key)
-    files = family_files(store, results_dir, family, [batch for batch, _ in batches])
+    files = [path for batch, _ in batches for path in family_files(store, results_dir, family, batch)]
     before, expected = writer.rows, sum(rows for _, rows in batches)
     numbers = [batch for batch, _ in batches]
     text = f"{query_sql(connection, store, query, files, numbers)} ORDER BY {order_sql()}"

@@ -31,15 +31,13 @@ PAIR_COLUMNS = {
 RESULT_ORDER = ("_batch", "_event_time", "_pos_a", "_pos_b")
 
 
-def pairs_sql(stream_a: Stream, stream_b: Stream, files: Sequence[str], *, alike: bool = False) -> str:
+def pairs_sql(stream_a: Stream, stream_b: Stream, files: Sequence[str]) -> str:
     """Return the text of a relation of joined pairs.
 
     Args:
         stream_a: Stream of side a.
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; none gives an empty relation.
-        alike: Whether all files are known to have the same columns: two of them are read in 3 ms then, and
-            in 8 where DuckDB has to find out.
 
     Returns:
         A SELECT with every column of both streams, whether or not a file has it.
@@ -52,8 +50,7 @@ def pairs_sql(stream_a: Stream, stream_b: Stream, files: Sequence[str], *, alike
     if not files:
         return empty
     paths = ", ".join(text_literal(path) for path in files)
-    by_name = "" if alike else ", union_by_name = true"
-    return f"{empty} UNION ALL BY NAME SELECT * FROM read_parquet([{paths}]{by_name})"
+    return f"{empty} UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true)"
 
 
 def results_sql(query: Query, pairs: str, routes: str) -> str:

@@ -15,7 +15,7 @@ others: the catalog knows how many results each batch gave the query.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -224,7 +224,7 @@ class ResultReader:
         """
         query = self._store.query_by_id(query_id).query
         family = family_id(query.a.stream_id, query.b.stream_id, query.key)
-        files = family_files(self._store, self._results_dir, family, (batch,))
+        files = family_files(self._store, self._results_dir, family, batch)
         found = 0
         cursor = self._connection.cursor()
         try:
@@ -298,13 +298,16 @@ class ResultReader:
     def _read(self, query: Query, spans: Sequence[Span]) -> pa.Table:
         """Read the rows of consecutive spans of a query: all but the last reach to the end of their batch."""
         family = family_id(query.a.stream_id, query.b.stream_id, query.key)
-        batches = [span.batch for span in spans]
-        files = family_files(self._store, self._results_dir, family, batches)
+        files = [
+            path
+            for span in spans
+            for path in family_files(self._store, self._results_dir, family, span.batch)
+        ]
         rows = sum(span.rows for span in spans)
         offset = spans[0].first if spans else 0
         cursor = self._connection.cursor()
         try:
-            text = query_sql(cursor, self._store, query, files, batches)
+            text = query_sql(cursor, self._store, query, files, [span.batch for span in spans])
             table = cursor.sql(f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}").to_arrow_table()
         finally:
             cursor.close()
@@ -329,42 +332,25 @@ def _of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Se
     return list(takewhile(lambda span: columns(span) == columns(spans[0]), spans))
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyFiles:
-    """Result files of a family in some batches.
-
-    Attributes:
-        paths: Their paths, by batch.
-        alike: Whether all have the same columns: they were written under one plan version.
-    """
-
-    paths: tuple[str, ...] = ()
-    alike: bool = True
-
-
-def family_files(store: Store, results_dir: Path, family: str, batches: Iterable[int]) -> FamilyFiles:
-    """Return one family's result files in batches that have results of the family.
+def family_files(store: Store, results_dir: Path, family: str, batch: int) -> list[str]:
+    """Return the paths of one family's result files in a batch that has results of the family.
 
     Raises:
-        CorruptResults: A batch has none.
+        CorruptResults: There are none.
     """
-    paths: list[str] = []
-    versions = set()
-    for batch in batches:
-        manifest = store.manifest(batch)
-        named = [] if manifest is None else [file.path for file in manifest.files if file.family == family]
-        if manifest is None or not named:
-            raise CorruptResults(f"batch {batch} has results but no files")
-        paths += [str(results_dir / path) for path in named]
-        versions.add(manifest.plan_version)
-    return FamilyFiles(tuple(paths), len(versions) < 2)
+    manifest = store.manifest(batch)
+    files = () if manifest is None else manifest.files
+    paths = [str(results_dir / file.path) for file in files if file.family == family]
+    if not paths:
+        raise CorruptResults(f"batch {batch} has results but no files")
+    return paths
 
 
 def query_sql(
     connection: duckdb.DuckDBPyConnection,
     store: Store,
     query: Query,
-    files: FamilyFiles,
+    files: Sequence[str],
     batches: Collection[int],
 ) -> str:
     """Return the text that reads a query's results, unordered, out of its family's files in some batches.
@@ -372,8 +358,7 @@ def query_sql(
     Its routes can be thousands: as literals of the text they took 28 of the 34 ms of a page. So they become a
     table of the connection, which the next call replaces.
     """
-    streams = store.stream_by_id(query.a.stream_id), store.stream_by_id(query.b.stream_id)
-    pairs = pairs_sql(*streams, files.paths, alike=files.alike)
+    pairs = pairs_sql(store.stream_by_id(query.a.stream_id), store.stream_by_id(query.b.stream_id), files)
     numbers = store.routes_of(query.id, batches) if batches else ()
     connection.register(_ROUTES, pa.table({"route": pa.array(numbers, pa.int64())}))
     return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w")

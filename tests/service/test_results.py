@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -133,19 +132,13 @@ def test_a_column_that_no_file_has_is_null(world: World) -> None:
     assert table.schema.field("x").type == pa.decimal128(12, 2)
 
 
-def test_files_of_different_plan_versions_may_have_different_columns(world: World) -> None:
-    world.batches.commit([{"route": ONLY_Q1, "t": 1, "pos": (0, 0), "a_k": 1}])
-    world.batches.version += 1
-    world.batches.commit([pair(ONLY_Q1, 2, 1, 1, 2)], [pair(ONLY_Q1, 3, 2, 2, 3)])
+def test_files_of_one_batch_may_have_different_columns(world: World) -> None:
+    world.batches.commit(
+        [{"route": ONLY_Q1, "t": 1, "pos": (0, 0), "a_k": 1}],
+        [pair(ONLY_Q1, 2, 1, 1, 2), pair(ONLY_Q1, 3, 2, 2, 3)],
+    )
     table = world.reader.page(world.q1.id, None, 10).table
     assert table["w"].to_pylist() == [None, 1.0, 1.5]
-
-
-def test_files_of_one_plan_version_with_different_columns_are_refused(world: World) -> None:
-    """They cannot be, for a plan names the columns: what is read as if they had the same must not pass."""
-    world.batches.commit([pair(ONLY_Q1, 2, 1, 1, 2)], [{"route": ONLY_Q1, "t": 1, "pos": (0, 0), "a_k": 1}])
-    with pytest.raises(duckdb.Error, match="union_by_name"):
-        world.reader.page(world.q1.id, None, 10)
 
 
 def test_a_query_that_reads_no_column_of_a_side_still_has_results(world: World) -> None:
