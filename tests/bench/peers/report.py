@@ -120,7 +120,7 @@ the fullest bucket (target 2) and scaling (target 8)."""
 _METHOD = """## How it was measured
 
 - **Same rows.** Every engine reads the same generated rows, and Sluice is measured over each part of them
-  that a peer is given. Slow peers are given the beginning only, as much as they do in a few minutes; their
+  that a peer is given. Slow peers are given the beginning only, as much as they do in a minute or two; their
   windows fill less and their states are smaller for it, which favours them. Files are made smaller where
   fewer than four would be left, which favours nobody who has a cost per batch: `x5` takes them as one.
 - **In turn.** In each run one peer follows the other, Sluice before those that are given the same part. A run

@@ -227,7 +227,7 @@ WORKLOADS = {
             streams=_MANY_KEYS,
             queries=_queries(30.0),
             small=125,
-            enough_s=175.0,
+            enough_s=160.0,
         ),
         Workload(
             name="few-keys",
