@@ -40,8 +40,8 @@ def _reported(routes: Mapping[int, tuple[int, ...]], order: Sequence[int]) -> li
 def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
-    # A store that keeps few numbers forgets them all now and then.
-    monkeypatch.setattr("catalog.routes._KEPT_NUMBERS", rng.choice([0, 40, 200, 1 << 20]))
+    # A store that keeps few of them forgets them all now and then.
+    monkeypatch.setattr("catalog.routes._KEPT_BYTES", rng.choice([0, 10_000, 50_000, 1 << 20]))
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
         epoch, known = store.new_epoch("engine"), KnownRoutes()
         version, queries, order = 1, 5, [1, 2, 3, 4, 5]
