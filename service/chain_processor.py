@@ -43,6 +43,7 @@ from operators.segment_cache import SegmentCache
 from operators.segment_files import SegmentFiles
 from service.chain_state import open_state
 from service.failpoints import reached
+from service.packets import joined
 from service.reported_routes import reported
 from service.sinks.result_files import ResultWriter
 
@@ -116,7 +117,8 @@ class ChainProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Process the payloads of one batch for one bucket and yield a report."""
         started_s = time.process_time()
-        payloads = [Payload.decode(bytes(data)) for frame in rows for data in frame["payload"]]
+        packets = [packet for frame in rows for packet in frame["packet"]]
+        payloads = [Payload.decode(payload) for payload in joined(packets)]
         batch = payloads[0].batch
         number = self._options.bucket_keys.index(int(key[0]))
         ids = SegmentIds(self._options.checkpoint_id, number, batch)

@@ -1,6 +1,6 @@
 """The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the commit of ROUTE.
 
-spark.readStream.format("sluice")          bucket, payload
+spark.readStream.format("sluice")          bucket, packet of a payload
   .groupBy("bucket")
   .transformWithStateInPandas(...)          result files on the side; one report per bucket
   .writeStream.foreachBatch(...)            one manifest

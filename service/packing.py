@@ -1,4 +1,4 @@
-"""The readers' tasks: a piece of input is read and packed, one row per bucket."""
+"""The readers' tasks: a piece of input is read and packed, a payload per bucket."""
 
 from __future__ import annotations
 
@@ -15,36 +15,60 @@ from catalog.errors import InternalError
 from operators.pack import Packer, control_payloads, packer
 from operators.payload import Payload
 from service.inputs.read import read_partition
+from service.packets import cut
 from service.reader_tasks import ControlPartition, PackPartition, decompressed
 
 #: Packers kept per worker: one per stream of the plan in force.
 PACKERS_KEPT = 16
+#: Bytes of payloads, about, that go to Spark as one batch of Arrow.
+BYTES_AT_ONCE = 1 << 20
 
 
 def read(partition: InputPartition, bucket_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Read one partition and yield one row per bucket, and one that says what CPU time that took.
+    """Read one partition and yield a payload per bucket, and one that says what CPU time that took.
 
     Args:
         partition: What to read.
         bucket_keys: Spark's key of each bucket.
     """
     started_s = time.process_time()
+    order = 0
     if isinstance(partition, ControlPartition):
         texts = decompressed(partition.records)
-        payloads = control_payloads(texts, 0, partition.batch, len(bucket_keys))
+        payloads = control_payloads(texts, order, partition.batch, len(bucket_keys))
     elif isinstance(partition, PackPartition):
+        order = partition.order
         payloads = _pack(partition)
     else:
         raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
     keys, encoded = list(bucket_keys), [payload.encode() for payload in payloads]
     if isinstance(partition, PackPartition):
         pack_us = round((time.process_time() - started_s) * 1_000_000)
-        counting = partition.order % len(keys)
-        keys.append(keys[counting])
-        encoded.append(Payload(partition.order, partition.batch, pack_us=pack_us).encode())
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(keys, type=pa.int32()), pa.array(encoded, type=pa.binary())],
-        names=["bucket", "payload"],
+        keys.append(keys[order % len(keys)])
+        encoded.append(Payload(order, partition.batch, pack_us=pack_us).encode())
+    yield from _rows(keys, encoded, order)
+
+
+def _rows(keys: Sequence[int], payloads: Sequence[bytes], order: int) -> Iterator[pa.RecordBatch]:
+    """Yield the source's rows: payloads in packets, each with its bucket's key."""
+    buckets: list[int] = []
+    packets: list[bytes] = []
+    waiting = 0
+    for number, (key, payload) in enumerate(zip(keys, payloads, strict=True)):
+        for packet in cut(payload, order, number):
+            if waiting + len(packet) > BYTES_AT_ONCE:
+                yield _batch(buckets, packets)
+                buckets, packets, waiting = [], [], 0
+            buckets.append(key)
+            packets.append(packet)
+            waiting += len(packet)
+    yield _batch(buckets, packets)
+
+
+def _batch(buckets: Sequence[int], packets: Sequence[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(buckets, type=pa.int32()), pa.array(packets, type=pa.binary())],
+        names=["bucket", "packet"],
     )
 
 

@@ -44,13 +44,15 @@ SPARK_CONFIGURATION = {
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,
     # The same for the executors of a cluster; without one there are none.
     "spark.executor.extraJavaOptions": _JVM_OPTIONS,
-    # A bucket's batch is a row or two for Spark, not worth code of their own. Without code for whole stages
+    # A bucket's batch is a few rows for Spark, not worth code of their own. Without code for whole stages
     # the thread that plans a batch took 5 to 8 of 70 ms less: fewer nodes, so our operator is copied less
-    # often, which analyses its encoders each time. Without the rest of it nothing was seen but noise.
+    # often, which analyses its encoders each time.
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
+    # What the JVM gathers for a chain before it sends it on; by default 64 MB, in memory that is new to it
+    # each time (``service.packets``).
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     # Payloads are packed columns: compressing them once more costs more than it saves on one machine.
     "spark.shuffle.compress": "false",
 }

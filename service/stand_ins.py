@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from service.chain_state import open_state
 
 FORMAT_NAME = "sluice"
-SCHEMA = "bucket int, payload binary"
+SCHEMA = "bucket int, packet binary"
 
 _READER = "service.source"
 _PACKING = "service.packing"
@@ -44,7 +44,7 @@ class SourceStandIn(DataSource):
         return FORMAT_NAME
 
     def schema(self) -> str:
-        """Return the columns: bucket key and payload."""
+        """Return the columns: bucket key and a packet of a payload."""
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name

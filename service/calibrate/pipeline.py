@@ -1,6 +1,6 @@
 """The job's pipeline in this process, without Spark: the workers' own code, its CPU time, its counters.
 
-    files ── packing.read ── payloads ── ChainProcessor.handleInputRows ── segments, result files
+    files ── packing.read ── packets ── ChainProcessor.handleInputRows ── segments, result files
              (read, PACK, encode)             (decode, join, store, write)
 
 What Spark adds stands still whatever the plan: planning a batch, the shuffle, the JVM's side of the state
@@ -186,9 +186,9 @@ class _Pipeline:
             partitions.append(PackPartition(order, number, asked, piece, late_bound_us))
         before = self._stored()
         started_s = time.process_time()
-        payloads = self._payloads(partitions)
+        packets = self._packets(partitions)
         packed_s = time.process_time()
-        texts = [text for bucket in payloads for text in self._joined(bucket, payloads[bucket])]
+        texts = [text for bucket in packets for text in self._joined(bucket, packets[bucket])]
         joined_s = time.process_time()
         reports: list[dict[str, Any]] = [json.loads(text) for text in texts]
         if into is not None:
@@ -207,20 +207,20 @@ class _Pipeline:
         """Let go of what the worker's cache holds."""
         forget_checkpoint(self.options.checkpoint_id)
 
-    def _payloads(self, partitions: list[ControlPartition | PackPartition]) -> dict[int, list[bytes]]:
+    def _packets(self, partitions: list[ControlPartition | PackPartition]) -> dict[int, list[bytes]]:
         """Read and pack: what a reader's tasks do."""
-        payloads: dict[int, list[bytes]] = defaultdict(list)
+        packets: dict[int, list[bytes]] = defaultdict(list)
         for partition in partitions:
             for rows in packing.read(partition, range(len(self.handles))):
-                for bucket, payload in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                    payloads[bucket].append(payload)
-        return payloads
+                for bucket, packet in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                    packets[bucket].append(packet)
+        return packets
 
-    def _joined(self, bucket: int, payloads: list[bytes]) -> Iterator[str]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> Iterator[str]:
         """Join, store and write: what the stateful operator's task does for a bucket."""
         processor = ChainProcessor(self.options)
         processor.init(self.handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
-        frame = pd.DataFrame({"payload": payloads})
+        frame = pd.DataFrame({"packet": packets})
         for output in processor.handleInputRows((bucket,), iter([frame]), None):
             yield from output["report"]
 

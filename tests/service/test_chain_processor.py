@@ -32,10 +32,10 @@ class Replayed(Pipeline):
 
     dropped: dict[int, set[str]] = field(default_factory=dict)
 
-    def _joined(self, bucket: int, payloads: list[bytes]) -> list[dict[str, Any]]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> list[dict[str, Any]]:
         handle = self._handles[bucket]
         before = handle.getValueState("manifest", "").get()
-        first = Pipeline._joined(self, bucket, payloads)
+        first = Pipeline._joined(self, bucket, packets)
         state = handle.getValueState("manifest", "")
         after, files = state.get(), self.files(bucket)
         if before is not None:
@@ -43,7 +43,7 @@ class Replayed(Pipeline):
         else:
             handle.value_states.clear()
         forget_checkpoint(self._options.checkpoint_id)
-        second = Pipeline._joined(self, bucket, payloads)
+        second = Pipeline._joined(self, bucket, packets)
         assert [_said(report) for report in second] == [_said(report) for report in first]
         assert handle.getValueState("manifest", "").get() == after
         assert self.files(bucket) == files

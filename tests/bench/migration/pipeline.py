@@ -1,6 +1,6 @@
 """The job's pipeline in this process, without Spark, through one plan version after another.
 
-    rows in memory ── packing.read ── payloads ── ChainProcessor.handleInputRows ── state in memory
+    rows in memory ── packing.read ── packets ── ChainProcessor.handleInputRows ── state in memory
 
 The workers' own code, phase by phase: what the driver does for a batch (what is asked of streams pickled),
 what reading and packing take, and what each bucket takes. So a batch that carries a migration can be
@@ -119,14 +119,14 @@ class Pipeline:
             piece = self._piece(stream)
             partitions.append(PackPartition(order, self.batch, asked, piece, self._watermark_us))
         driven_s = time.process_time()
-        payloads: Mapping[int, list[bytes]] = defaultdict(list)
+        packets: Mapping[int, list[bytes]] = defaultdict(list)
         for partition in partitions:
             for rows in packing.read(partition, range(self.buckets)):
-                for bucket, payload in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-                    payloads[bucket].append(payload)
+                for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+                    packets[bucket].append(packet)
         packed_s = time.process_time()
         with profiled():
-            reports = [r for bucket in range(self.buckets) for r in self._joined(bucket, payloads[bucket])]
+            reports = [r for bucket in range(self.buckets) for r in self._joined(bucket, packets[bucket])]
         joined_s = time.process_time()
         self.batch += 1
         self._watermark_us = min(s["watermark_us"] for s in reports[0]["streams"].values())
@@ -157,9 +157,9 @@ class Pipeline:
         rows = sum(p.rows for p in pieces)
         return ChunksPartition(stream.id, start << 32, max(times, default=None), rows, start, end)
 
-    def _joined(self, bucket: int, payloads: list[bytes]) -> list[dict[str, Any]]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> list[dict[str, Any]]:
         processor = ChainProcessor(self._options)
         processor.init(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
-        frame = pd.DataFrame({"payload": payloads})
+        frame = pd.DataFrame({"packet": packets})
         outputs = processor.handleInputRows((bucket,), iter([frame]), None)
         return [json.loads(text) for output in outputs for text in output["report"]]

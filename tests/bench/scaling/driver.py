@@ -34,6 +34,7 @@ from service.calibrate.runs import plans
 from service.chain_processor import batch_report
 from service.commit import BatchCommitter
 from service.inputs.files import list_files
+from service.packets import joined
 from service.reader_tasks import PackPartition, compressed
 from service.source import SluiceReader
 from tests.bench.scaling.load import Point, workload
@@ -112,7 +113,7 @@ def _reports() -> tuple[list[dict[str, Any]], Any]:
     load = workload(Point(_ROWS, _REPORTING, matches=1.0))
     (plan,) = plans(load, ["mem-opt"]).values()
     record = encode(ControlRecord(seq=1, plan=plan)).decode()
-    payloads: list[list[Payload]] = [[] for _ in range(_REPORTING)]
+    packets: list[list[bytes]] = [[] for _ in range(_REPORTING)]
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
         ((batch,),) = itertools.islice(load.batches(Path(root), at_once=1), 1)
         for order, (stream, piece) in enumerate(zip(plan.streams, batch.pieces, strict=True)):
@@ -120,12 +121,12 @@ def _reports() -> tuple[list[dict[str, Any]], Any]:
             texts = b"" if order else compressed([record])
             task = PackPartition(order, 0, asked, piece, None, texts)
             for rows in packing.read(task, range(_REPORTING)):
-                for bucket, data in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-                    payloads[bucket].append(Payload.decode(data))
+                for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+                    packets[bucket].append(packet)
     reports = []
-    for own in payloads:
+    for own in packets:
         bucket = Bucket()
-        output = bucket.process(own)
+        output = bucket.process([Payload.decode(payload) for payload in joined(own)])
         cpu = {"pack_us": output.pack_us, "chain_us": 1000}
         reports.append(batch_report(bucket, output, 0) | {"late_files": [], "cpu": cpu})
     return reports, plan
