@@ -11,55 +11,95 @@ of a chain's task 150-430 in one packet, 40-60 in packets.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
 
 from catalog.errors import InternalError
 
 #: Bytes of a payload in one packet; with 64 kB it took as long.
 PACKET_BYTES = 256 << 10
+#: Bytes of packets that the JVM is given as one batch of Arrow.
+BYTES_AT_ONCE = 1 << 20
 
 #: Partition, payload of the partition, packet of the payload, and of how many packets.
 _PLACE = struct.Struct("<IIII")
 
 
-class PacketMissing(InternalError):
-    """A bucket was not given all packets of a payload."""
+class BrokenPayload(InternalError):
+    """A bucket was not given each packet of a payload once."""
 
-    code = "packet-missing"
+    code = "broken-payload"
 
 
-def cut(payload: bytes, partition: int, number: int, packet_bytes: int = PACKET_BYTES) -> Iterator[bytes]:
-    """Yield the packets of a payload; one, of an empty payload too.
+def packets(
+    keys: Sequence[int],
+    payloads: Sequence[bytes],
+    partition: int,
+    *,
+    packet_bytes: int = PACKET_BYTES,
+    bytes_at_once: int = BYTES_AT_ONCE,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the packets of a partition's payloads, each with the key of its bucket.
 
     Args:
-        payload: What travels.
+        keys: Spark's key of the bucket that each payload is for.
+        payloads: What travels; an empty one is a packet, too.
         partition: Number of the partition in its batch.
-        number: Number of the payload among those of its partition.
-        packet_bytes: Bytes of the payload in a packet.
+        packet_bytes: Bytes of a payload in a packet.
+        bytes_at_once: Bytes of packets that come as one batch of Arrow; at least one packet does.
+
+    Yields:
+        ``bucket: int32, packet: binary``.
     """
-    packets = max(1, -(-len(payload) // packet_bytes))
+    buckets: list[int] = []
+    cut: list[bytes] = []
+    waiting = 0
+    for number, (key, payload) in enumerate(zip(keys, payloads, strict=True)):
+        for packet in _cut(payload, partition, number, packet_bytes):
+            if cut and waiting + len(packet) > bytes_at_once:
+                yield _rows(buckets, cut)
+                buckets, cut, waiting = [], [], 0
+            buckets.append(key)
+            cut.append(packet)
+            waiting += len(packet)
+    if cut:
+        yield _rows(buckets, cut)
+
+
+def _cut(payload: bytes, partition: int, number: int, packet_bytes: int) -> Iterator[bytes]:
+    """Yield the packets of one payload."""
+    count = max(1, -(-len(payload) // packet_bytes))
     whole = memoryview(payload)
-    for packet in range(packets):
-        place = _PLACE.pack(partition, number, packet, packets)
+    for packet in range(count):
+        place = _PLACE.pack(partition, number, packet, count)
         yield b"".join([place, whole[packet * packet_bytes : (packet + 1) * packet_bytes]])
 
 
+def _rows(buckets: Sequence[int], cut: Sequence[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(buckets, type=pa.int32()), pa.array(cut, type=pa.binary())], names=["bucket", "packet"]
+    )
+
+
 def joined(packets: Iterable[bytes]) -> list[bytes]:
-    """Return the payloads that packets make, whatever order these come in.
+    """Return the payloads that a bucket's packets make, whatever order these come in.
 
     Raises:
-        PacketMissing: A payload is not complete.
+        BrokenPayload: A packet is missing, or there are two of it.
     """
-    found: dict[tuple[int, int], dict[int, memoryview]] = {}
-    wanted: dict[tuple[int, int], int] = {}
+    parts: dict[tuple[int, int], dict[int, memoryview]] = {}
+    counts: dict[tuple[int, int], int] = {}
     for data in packets:
         partition, number, packet, count = _PLACE.unpack_from(data)
-        found.setdefault((partition, number), {})[packet] = memoryview(data)[_PLACE.size :]
-        wanted[partition, number] = count
-    for (partition, number), count in wanted.items():
-        if len(found[partition, number]) < count:
-            raise PacketMissing(
-                f"payload {number} of partition {partition} has {len(found[partition, number])} "
-                f"of {count} packets"
+        own = parts.setdefault((partition, number), {})
+        if packet in own:
+            raise BrokenPayload(f"payload {number} of partition {partition} has packet {packet} twice")
+        own[packet] = memoryview(data)[_PLACE.size :]
+        counts[partition, number] = count
+    for (partition, number), own in parts.items():
+        if len(own) < (count := counts[partition, number]):
+            raise BrokenPayload(
+                f"payload {number} of partition {partition} has {len(own)} of {count} packets"
             )
-    return [b"".join(parts[packet] for packet in sorted(parts)) for parts in found.values()]
+    return [b"".join(packet for _, packet in sorted(own.items())) for own in parts.values()]

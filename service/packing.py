@@ -15,13 +15,11 @@ from catalog.errors import InternalError
 from operators.pack import Packer, control_payloads, packer
 from operators.payload import Payload
 from service.inputs.read import read_partition
-from service.packets import cut
+from service.packets import packets
 from service.reader_tasks import ControlPartition, PackPartition, decompressed
 
 #: Packers kept per worker: one per stream of the plan in force.
 PACKERS_KEPT = 16
-#: Bytes of payloads, about, that go to Spark as one batch of Arrow.
-BYTES_AT_ONCE = 1 << 20
 
 
 def read(partition: InputPartition, bucket_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -46,30 +44,7 @@ def read(partition: InputPartition, bucket_keys: Sequence[int]) -> Iterator[pa.R
         pack_us = round((time.process_time() - started_s) * 1_000_000)
         keys.append(keys[order % len(keys)])
         encoded.append(Payload(order, partition.batch, pack_us=pack_us).encode())
-    yield from _rows(keys, encoded, order)
-
-
-def _rows(keys: Sequence[int], payloads: Sequence[bytes], order: int) -> Iterator[pa.RecordBatch]:
-    """Yield the source's rows: payloads in packets, each with its bucket's key."""
-    buckets: list[int] = []
-    packets: list[bytes] = []
-    waiting = 0
-    for number, (key, payload) in enumerate(zip(keys, payloads, strict=True)):
-        for packet in cut(payload, order, number):
-            if waiting + len(packet) > BYTES_AT_ONCE:
-                yield _batch(buckets, packets)
-                buckets, packets, waiting = [], [], 0
-            buckets.append(key)
-            packets.append(packet)
-            waiting += len(packet)
-    yield _batch(buckets, packets)
-
-
-def _batch(buckets: Sequence[int], packets: Sequence[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(buckets, type=pa.int32()), pa.array(packets, type=pa.binary())],
-        names=["bucket", "packet"],
-    )
+    yield from packets(keys, encoded, order)
 
 
 @lru_cache(maxsize=PACKERS_KEPT)
