@@ -39,8 +39,8 @@ SPARK_CONFIGURATION = {
     ),
     # The JVM moves bytes and plans small batches. Compiling that better than quickly never paid: many-keys
     # took a third less CPU time in the JVM without, and the first batch comes 1.5 s earlier.
-    # The parallel collector takes 2 to 4 ms of CPU time less per batch of 2,000 rows, and stops everything for
-    # 0.3 s twice a minute; G1 never stopped it for more than 24 ms.
+    # The parallel collector takes 2 to 4 ms of CPU time less per batch of 2,000 rows, and stops everything
+    # for 0.3 s once or twice a minute; G1 stopped it for 24 ms at most.
     # Once, under load, a stack of the default size overflowed in a regular expression of Spark's.
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,
     # The same for the executors of a cluster; without one there are none.

@@ -41,6 +41,18 @@ class Row:
         """What went wrong, each thing once."""
         return list(dict.fromkeys(m.error for m in self.runs if m.error))
 
+    def times_of(self, other: Row, kind: str, own: str = "") -> float | None:
+        """Return how many times faster this is than another row, the median over the runs that have both.
+
+        Args:
+            other: The other row.
+            kind: Which of its rates is compared.
+            own: With which of this row's; left out, the same one.
+        """
+        rates = {(m.bench, m.run): getattr(m.rates, kind) for m in other.good}
+        pairs = [(getattr(m.rates, own or kind), rates.get((m.bench, m.run))) for m in self.good]
+        return _median(mine / its for mine, its in pairs if mine and its)
+
     def median(self, value: Callable[[Measurement], float | None]) -> float | None:
         """Return the median of a value over the good runs, or None where a run has none."""
         return _median(value(m) for m in self.good)

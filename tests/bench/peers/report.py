@@ -143,8 +143,8 @@ _METHOD = """## How it was measured
   delay, a pool of the fair scheduler for each query; RocksDB with changelog checkpointing, no row counting,
   and state format 4. Flink: object reuse, counts in windows, one CSV file per stream so that no row is late;
   RocksDB with half of the memory, options for flash, Bloom filters, timers on the heap. Pathway: as many
-  threads as cores, a commit a second. Heaps of peers are 10 GB, Sluice has its defaults. What Sluice sets for
-  its JVM, a quick compiler and the parallel collector, is not set for the peers', which have Java's defaults.
+  threads as cores, a commit a second. Heaps of peers are 10 GB, Sluice has its defaults. The quick
+  compiler that Sluice sets for its JVM is not set for the peers', which have Java's defaults.
 - **Not comparable.** Flink and Pathway read CSV, for their packages read no Parquet (`flink-read` says what
   that costs). DuckDB's join sees all rows at once, and `spark-shuffle` joins nothing: they are limits.
 - **Joins per query** are run for twelve of a workload's queries at most, those with the smallest and largest

@@ -70,37 +70,26 @@ def _auto(says: str, bound: float, *peers: str) -> Target:
         if section is None or mine is None:
             return _NOTHING
         rows = [row for name in peers if (row := section.row(name, mine.first.share)) is not None]
-        return (
-            _least(mine.rates.job, [row.rates.job for row in rows]),
-            _least(mine.rates.steady, [row.rates.steady for row in rows]),
-        )
+        job = [times for row in rows if (times := mine.times_of(row, "job")) is not None]
+        steady = [times for row in rows if (times := mine.times_of(row, "steady")) is not None]
+        return (min(job, default=None), min(steady, default=None))
 
     return Target(1, _OWN, f"times faster than {says}", bound, True, found)
-
-
-def _least(mine: float | None, others: Sequence[float | None]) -> float | None:
-    known = [rate for rate in others if rate is not None]
-    return mine / max(known) if mine is not None and known else None
 
 
 def _longer(workload: str, says: str, number: int, bound: float, longer: str, other: str) -> Target:
     """How many times longer one form of Sluice takes than another, both taken in the same runs."""
 
     def found(sections: Found, _: Sequence[Live]) -> Pair:
-        if workload not in sections:
+        section = sections.get(workload)
+        if section is None:
             return _NOTHING
-        section = sections[workload]
-        slow, fast = (
-            (1.0, 1.0) if name == "sluice" else _times(section.row(name)) for name in (longer, other)
-        )
-        return (_over_each(slow[0], fast[0]), _over_each(slow[1], fast[1]))
+        slow, fast = section.row(longer), section.row(other)
+        if slow is None or fast is None:
+            return _NOTHING
+        return (fast.times_of(slow, "job"), fast.times_of(slow, "steady"))
 
     return Target(number, workload, says, bound, False, found)
-
-
-def _over_each(slow: float | None, fast: float | None) -> float | None:
-    """Return how many times one is the other, where both are known."""
-    return slow / fast if slow and fast else None
 
 
 def _rate(where: str, bound: float, form: str) -> Target:
@@ -120,8 +109,7 @@ def _limit(where: str, bound: float, form: str) -> Target:
         mine = section.row(form, row.first.share) if section is not None and row is not None else None
         if row is None or mine is None:
             return _NOTHING
-        limit = row.rates.job
-        return (_over_each(limit, mine.rates.job), _over_each(limit, mine.rates.steady))
+        return (row.times_of(mine, "job"), row.times_of(mine, "steady", "job"))
 
     return Target(1, where, "times slower than DuckDB's batch join", bound, False, found)
 

@@ -305,9 +305,30 @@ def test_the_report_is_written_of_medians_and_says_what_failed(tmp_path: Path) -
 def test_targets_speak_of_workloads_and_peers_that_there_are(tmp_path: Path) -> None:
     assert {t.where for t in TARGETS} <= {*WORKLOADS, "live", "many-keys, own batches"}
     assert "not measured" in write_report(tmp_path, Report())
-    one = sections([measured("many-keys", "sluice-one", 1, 1100.0, 1000.0)], list(WORKLOADS))[0]
+    both = [
+        measured("many-keys", *peer, 1000.0) for peer in (("sluice", 1, 1000.0), ("sluice-one", 1, 1100.0))
+    ]
     sharing = next(t for t in TARGETS if (t.where, t.number) == ("many-keys", 3))
+    (one,) = sections(both, list(WORKLOADS))
     assert sharing.found({"many-keys": one}, []) == (pytest.approx(1.1), pytest.approx(1.1))
+
+
+def test_ratios_are_medians_of_ratios_that_were_each_taken_within_a_run_of_a_bench() -> None:
+    runs = [(100.0, 100.0), (200.0, 50.0), (300.0, 200.0)]
+    found = [measured("many-keys", "sluice-auto", run, fast, fast) for run, (fast, _) in enumerate(runs, 1)]
+    found += [measured("many-keys", "sluice-one", run, slow, slow) for run, (_, slow) in enumerate(runs, 1)]
+    (section,) = sections(found, list(WORKLOADS))
+    fast, slow = section.row("sluice-auto"), section.row("sluice-one")
+    assert fast is not None
+    assert slow is not None
+    assert fast.rates.job == 2 * (slow.rates.job or 0.0)
+    assert fast.times_of(slow, "job") == 1.5
+    assert fast.times_of(slow, "job", "steady") == 3.0
+    (section,) = sections([replace(m, bench=m.peer) for m in found], list(WORKLOADS))
+    fast, slow = section.row("sluice-auto"), section.row("sluice-one")
+    assert fast is not None
+    assert slow is not None
+    assert fast.times_of(slow, "job") is None
 
 
 @pytest.mark.spark
