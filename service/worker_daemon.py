@@ -10,7 +10,7 @@ time that workers used in the many-keys benchmark. What is frozen before the for
 The C library gives freed memory back to the system, a page fault for every 4 kB of it that is used again:
 writing half a million rows as bytes took 7 to 13 ms, and takes 3 where workers keep what a batch needs.
 Arrow's own allocator gives back, too, and takes 2 MB at a time: over batches of four million rows the kernel
-zeroed pages for a quarter of all CPU time. So Arrow takes its memory from the C library.
+zeroed pages for workers in a sixth of all CPU time. So Arrow takes its memory from the C library.
 """
 
 from __future__ import annotations
