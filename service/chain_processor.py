@@ -117,7 +117,7 @@ class ChainProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Process the payloads of one batch for one bucket and yield a report."""
         started_s = time.process_time()
-        packets = [packet for frame in rows for packet in frame["packet"]]
+        packets = (packet for frame in rows for packet in frame["packet"])
         payloads = [Payload.decode(payload) for payload in joined(packets)]
         batch = payloads[0].batch
         number = self._options.bucket_keys.index(int(key[0]))
