@@ -146,10 +146,12 @@ def _compile_join(
         builder=PairBuilder(
             layouts["a"],
             layouts["b"],
-            family.columns_a,
-            family.columns_b,
+            family.carried("a"),
+            family.carried("b"),
             router(family, members, keys),
             residual_sets(family, members),
+            tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
+            tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
         ),
         slack_us=_slack_us(queries) if slack_us is None else slack_us,
     )

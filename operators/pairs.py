@@ -31,7 +31,9 @@ class PairBuilder:
         columns_a: Columns of a that results carry.
         columns_b: Columns of b that results carry.
         router: Routes.
-        residuals: Distinct residual predicates with the set of their queries and the columns they read.
+        residuals: Distinct residual predicates with the set of their queries.
+        residual_a: Columns of a among which those are that residuals read.
+        residual_b: The same of b.
     """
 
     layout_a: SideLayout
@@ -40,6 +42,8 @@ class PairBuilder:
     columns_b: tuple[str, ...]
     router: Router
     residuals: tuple[tuple[str, int], ...]
+    residual_a: tuple[str, ...]
+    residual_b: tuple[str, ...]
 
     def build(self, a: Matched, b: Matched) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
@@ -73,26 +77,21 @@ class PairBuilder:
             )
         if not len(codes):
             return None
-        columns_a = {name: a.read(self.layout_a, name) for name in self.columns_a}
-        columns_b = {name: b.read(self.layout_b, name) for name in self.columns_b}
         if self.residuals:
-            codes, sets = self._apply_residuals(codes, sets, columns_a, columns_b)
+            codes, sets = self._apply_residuals(codes, sets, a, b)
             keep = _serving(sets)[codes]
             if not keep.any():
                 return None
             if not keep.all():
                 choose(keep)
-                passing = pa.array(keep)
-                columns_a = {name: column.filter(passing) for name, column in columns_a.items()}
-                columns_b = {name: column.filter(passing) for name, column in columns_b.items()}
         numbers, known = self.router.numbered(sets)
         arrays: list[pa.Array] = [
             pa.array(numbers[codes]),
             timestamps(event_time),
             pa.array(a.pos()),
             pa.array(b.pos()),
-            *columns_a.values(),
-            *columns_b.values(),
+            *(a.read(self.layout_a, name) for name in self.columns_a),
+            *(b.read(self.layout_b, name) for name in self.columns_b),
         ]
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
@@ -100,9 +99,14 @@ class PairBuilder:
         return PairChunk(arrays, chosen, routes)
 
     def _apply_residuals(
-        self, codes: Int64s, sets: list[int], a: dict[str, pa.Array], b: dict[str, pa.Array]
+        self, codes: Int64s, sets: list[int], a: Matched, b: Matched
     ) -> tuple[Int64s, list[int]]:
-        answers = evaluate_residuals(a, b, len(codes), [text for text, _ in self.residuals])
+        answers = evaluate_residuals(
+            {name: a.read(self.layout_a, name) for name in self.residual_a},
+            {name: b.read(self.layout_b, name) for name in self.residual_b},
+            len(codes),
+            [text for text, _ in self.residuals],
+        )
         for (_, members), passes in zip(self.residuals, answers, strict=True):
             codes = codes * 2 + passes
             sets = [s for mask in sets for s in (mask & ~members, mask)]
@@ -156,8 +160,8 @@ class PairTable:
             pa.array(np.full(rows, plan_version, dtype=np.int32)),
             pa.array(np.full(rows, batch, dtype=np.int64)),
         ]
-        names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.columns_a)]
-        names += [f"b_{n}" for n in self.family.columns_b]
+        names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.carried("a"))]
+        names += [f"b_{n}" for n in self.family.carried("b")]
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
 
 

@@ -31,7 +31,7 @@ from planner.check_plan import check_plan
 from planner.costs.cost import CostModel
 from planner.costs.paper_model import PaperModel
 from planner.errors import InvalidPlan, UnknownStrategy, listed
-from planner.families import Family, families
+from planner.families import Family, families, result_columns
 from planner.filters import assign_bits, first_bit, kept_counts
 from planner.kept_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_left
 from planner.rates import FamilyRates, family_rates
@@ -221,6 +221,8 @@ def _family_plan(
         joins=joins,
         given=given,
         replication=replication,
+        result_columns_a=result_columns(family.queries, "a"),
+        result_columns_b=result_columns(family.queries, "b"),
     )
 
 

@@ -72,6 +72,8 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         stored = family.columns_a if side == "a" else family.columns_b
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
         _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
+        unstored = sorted(set(family.carried(side)) - needed)
+        _require(not unstored, f"{where}: pairs carry columns {unstored} of {side} that are not stored")
         key = {pair[0 if side == "a" else 1] for pair in family.key}
         read = {c for f in side_filters(family, side).values() for c in f.columns}
         unknown = sorted((needed | key | read) - {c.name for c in stream.columns})

@@ -104,6 +104,18 @@ def side_filter(query: PlannedQuery, side: SideName) -> int | None:
     return query.filter_a if side == "a" else query.filter_b
 
 
+def result_columns(queries: Iterable[PlannedQuery], side: SideName) -> tuple[str, ...]:
+    """Return the columns of a side that pairs of these queries carry, sorted: those that outputs read."""
+    carried: set[str] = set()
+    for query in queries:
+        for output in query.outputs:
+            if output.columns is None:
+                carried.update(query.columns_a if side == "a" else query.columns_b)
+            else:
+                carried.update(name for of, name in output.columns if of == side)
+    return tuple(sorted(carried))
+
+
 def side_stream(family: FamilyPlan, side: SideName) -> int:
     """Return the stream of one side."""
     return family.stream_a if side == "a" else family.stream_b

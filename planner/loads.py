@@ -30,6 +30,7 @@ from planner.families import (
     SideName,
     other_side,
     queries_of,
+    result_columns,
     side_chain,
     side_filter,
     side_filters,
@@ -288,11 +289,10 @@ def chain_loads(
 
 
 def _result_columns(family: Family | FamilyPlan) -> int:
-    """Return how many stored columns a pair has."""
+    """Return how many columns of its rows a pair carries."""
     if isinstance(family, FamilyPlan):  # knows them; without sharing it is asked once per query
-        return len(family.columns_a) + len(family.columns_b)
-    columns_a = {c for q in family.queries for c in q.columns_a}
-    return len(columns_a) + len({c for q in family.queries for c in q.columns_b})
+        return sum(len(family.carried(side)) for side in SIDES)
+    return sum(len(result_columns(family.queries, side)) for side in SIDES)
 
 
 def _filter_ends(queries: Sequence[PlannedQuery], of: SideName, side: SideName) -> dict[int | None, int]:

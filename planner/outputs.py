@@ -63,7 +63,10 @@ def bind_outputs(
                 location=item.location,
             )
         seen[folded] = item.name
-    outputs = tuple(Output(item.name, item.value.sql, item.value.type) for item in items)
+    outputs = tuple(
+        Output(item.name, item.value.sql, item.value.type, tuple(sorted(item.value.columns)))
+        for item in items
+    )
     return outputs, frozenset().union(*(item.value.columns for item in items))
 
 

@@ -196,6 +196,9 @@ class FamilyPlan:
         given: Its one chain has boundaries that its strategy did not choose: pinned ones, or those that
             departed queries left.
         replication: Keys whose rows several buckets share.
+        result_columns_a: Those of ``columns_a`` that joined pairs carry since an output reads them, sorted;
+            None, in a plan of a version that did not tell them apart: all of them.
+        result_columns_b: The same for b.
     """
 
     id: str
@@ -212,6 +215,17 @@ class FamilyPlan:
     joins: tuple[JoinPlan, ...]
     given: bool = False
     replication: Replication = Replication()
+    result_columns_a: tuple[str, ...] | None = None
+    result_columns_b: tuple[str, ...] | None = None
+
+    def carried(self, side: Literal["a", "b"]) -> tuple[str, ...]:
+        """Return the columns of a side that joined pairs carry."""
+        stored, carried = (
+            (self.columns_a, self.result_columns_a)
+            if side == "a"
+            else (self.columns_b, self.result_columns_b)
+        )
+        return stored if carried is None else carried
 
 
 @dataclass(frozen=True, slots=True)

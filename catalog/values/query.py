@@ -8,7 +8,7 @@ and outputs over ``a."column"`` and ``b."column"``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 #: Window of ``[RANGE UNBOUNDED]``: beyond every event time, and a sum with one still fits int64.
@@ -25,11 +25,14 @@ class Output:
         name: Result column name, unique in the query.
         sql: Expression over ``a."column"`` and ``b."column"``; fails to NULL, never raises.
         type: Canonical column type of the result (see ``catalog.values.stream``).
+        columns: Columns that ``sql`` reads as (side, column), sorted; None where it was stored by a version
+            that did not say. No part of what it is, so two that differ in it alone are equal.
     """
 
     name: str
     sql: str
     type: str
+    columns: tuple[tuple[Literal["a", "b"], str], ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def counted_work(workload: Workload, plan: Plan, measured: Measured) -> Work:
     work = input_work(join_input(family, family.joins, rates)) + Work(
         stored_segments=measured.stored_segments / seconds, stored_bytes=measured.stored_bytes / seconds
     )
-    columns = len(family.columns_a) + len(family.columns_b)
+    columns = sum(len(family.carried(side)) for side in SIDES)
     for join in family.joins:
         for side in SIDES:
             chain = side_chain(join, side)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ from catalog.values.query import Query
 from operators.candidates import Matched, Run
 from operators.compiled_family import CompiledFamily, compile_family
 from operators.keys import Int64s
-from operators.pairs import PairChunk, PairTable, residual_sets
+from operators.pairs import RESULT_COLUMNS, PairChunk, PairTable, residual_sets
 from operators.segment import Segment
 from tests.operators.queries import a_query
 from tests.operators.segments import STREAMS, a_family, a_segment
@@ -22,8 +23,11 @@ def compiled(*queries: Query) -> CompiledFamily:
 
 
 def rows(v: Sequence[int | None], w: Sequence[int | None], ts: Sequence[int]) -> Segment:
-    columns = {"v": pa.array(v, pa.int32()), "w": pa.array(w, pa.int32())}
-    return a_segment([(1, t) for t in ts], columns=columns)
+    return a_segment([(1, t) for t in ts], columns=values(v, w))
+
+
+def values(v: Sequence[int | None], w: Sequence[int | None]) -> dict[str, pa.Array]:
+    return {"v": pa.array(v, pa.int32()), "w": pa.array(w, pa.int32())}
 
 
 def build(family: CompiledFamily, a: Segment, b: Segment) -> PairChunk | None:
@@ -62,6 +66,21 @@ def test_each_residual_binds_its_own_queries_only() -> None:
     assert sets_of(chunk) == {0: (1, 2, 3, 4), 1: (2, 3), 2: (3,)}
     assert chunk.chosen.tolist() == [0, 1, 2]
     assert sum(chunk.routes.totals().values()) == len(chunk.chosen) == 3
+
+
+def test_a_pair_carries_what_outputs_read_though_residuals_and_filters_read_more() -> None:
+    query = a_query(1, 10, residual=V_LESS, filter_a='"w" = 1', columns_a=("w",), columns_b=("w",))
+    plan = replace(a_family(query), result_columns_a=(), result_columns_b=("w",))
+    family = compile_family(plan, 1, STREAMS, {"a": {}, "b": {}})
+    a = a_segment([(1, 0), (1, 0)], bits={0: [True, True]}, columns=values([1, 9], [1, 1]))
+    chunk = build(family, a, rows([5, 5], [7, 8], [0, 0]))
+    assert chunk is not None
+    table = PairTable(family.plan)
+    table.add(chunk)
+    found = table.finish(plan_version=1, batch=0)
+    assert found is not None
+    assert found.schema.names == [*RESULT_COLUMNS, "b_w"]
+    assert found.column("b_w").to_pylist() == [7]
 
 
 def test_pairs_that_serve_nobody_are_not_built() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import Plan, Slice, Strategy
-from catalog.values.query import UNBOUNDED_US, Query
+from catalog.values.query import UNBOUNDED_US, Output, Query
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from planner.build_plan import STRATEGIES, build_plan
 from planner.costs.paper_model import PaperModel
@@ -85,6 +85,22 @@ def test_a_family_stores_the_columns_of_all_its_queries() -> None:
     (family,) = build_plan(queries, STREAMS).families
     assert family.columns_a == ("k", "m", "v")
     assert [q.columns_a for q in family.queries] == [("m",), ("k", "v")]
+
+
+def test_pairs_carry_the_columns_that_outputs_read() -> None:
+    output = Output("m", 'a."m"', "string", (("a", "m"),))
+    told = replace(a_query(1, columns_a=("m",), filter_a=LOW), outputs=(output,))
+    (family,) = build_plan([told], STREAMS).families
+    assert (family.columns_a, family.carried("a"), family.carried("b")) == (("m", "v"), ("m",), ())
+
+
+def test_pairs_carry_all_columns_of_a_query_that_does_not_say_what_its_outputs_read() -> None:
+    stored_before = a_query(2, columns_a=("k",), filter_a=LOW)
+    told = replace(
+        a_query(1, columns_a=("ts",)), outputs=(Output("ts", 'a."ts"', "timestamp", (("a", "ts"),)),)
+    )
+    (family,) = build_plan([told, stored_before], STREAMS).families
+    assert family.carried("a") == ("k", "ts", "v")
 
 
 def test_queries_of_another_pair_or_key_are_another_family() -> None:

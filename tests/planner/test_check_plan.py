@@ -64,6 +64,7 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         r'stream "A" has no column \[\'k\', \'v\'\]',
     ),
     "columns": (lambda p: _family(p, columns_a=()), "columns of a are not what its queries need"),
+    "columns of pairs": (lambda p: _family(p, result_columns_a=("m",)), r"\['m'\] of a that are not stored"),
     "bit twice": (
         lambda p: _family(p, filters_a=_of(p).filters_a[:1] * 2),
         "filters of a: 0 stands before 0",
