@@ -106,12 +106,13 @@ class Chain:
         slices = self.slices[side]
         for index, state in enumerate(slices):
             end_of = partial(self._loses_us, side, index) if self.join.slack_us else None
-            leaving = purge(state, watermark_us, self.join.slack_us, end_of)
-            following = slices[index + 1] if index + 1 < len(slices) else None
-            for segment in leaving:
-                if following is None:
-                    state.counts.purged += len(segment)
-                    continue
+            if index + 1 == len(slices):
+                held = state.rows
+                purge(state, watermark_us, self.join.slack_us, end_of, drop=True)
+                state.counts.purged += held - state.rows
+                return
+            following = slices[index + 1]
+            for segment in purge(state, watermark_us, self.join.slack_us, end_of):
                 kept = self.reaching(side, segment, following.reach)
                 moved = 0 if kept is None else len(kept)
                 following.counts.moved_in += moved

@@ -71,7 +71,12 @@ class SliceState:
 
 
 def purge(
-    state: SliceState, watermark_us: int, slack_us: int, end_of: Callable[[Segment], int] | None = None
+    state: SliceState,
+    watermark_us: int,
+    slack_us: int,
+    end_of: Callable[[Segment], int] | None = None,
+    *,
+    drop: bool = False,
 ) -> list[Segment]:
     """Cross-purge: take out what the opposite watermark has passed by the slice's end.
 
@@ -81,9 +86,10 @@ def purge(
         slack_us: A segment that spans at most so much stays until all of it has been passed.
         end_of: Gives the window end at which a segment is split, the slice's or a later one; by default the
             slice's.
+        drop: Whether nobody takes what leaves; most of a segment mostly does at once, and is not copied then.
 
     Returns:
-        Segments whose rows all satisfy T + w_end <= watermark.
+        Segments whose rows all satisfy T + w_end <= watermark; none to ``drop``.
     """
     limit = watermark_us - state.w_end_us
     staying, leaving = [], []
@@ -96,11 +102,12 @@ def purge(
             continue
         passed = limit if end_of is None else watermark_us - end_of(segment)
         if segment.t_min <= passed:
-            leaving.append(segment.cut(segment.t_min, passed + 1))
+            if not drop:
+                leaving.append(segment.cut(segment.t_min, passed + 1))
             segment = segment.cut(passed + 1, segment.t_max + 1)
         staying.append(segment)
     state.segments = staying
-    return leaving
+    return [] if drop else leaving
 
 
 def compact(state: SliceState, slack_us: int, live: Collection[int] | None = None) -> None:

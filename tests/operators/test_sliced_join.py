@@ -38,6 +38,12 @@ def test_purge_splits_a_segment_that_spans_more_than_the_slack() -> None:
     assert staying.ts.tolist() == [5]
 
 
+def test_what_is_dropped_is_not_copied() -> None:
+    state = a_slice(a_segment([(1, 5), (2, 0), (3, 4)]), a_segment([(1, 1)]), a_segment([(1, 9)]))
+    assert purge(state, 14, 4, drop=True) == []
+    assert times(state.segments) == [[5], [9]]
+
+
 def test_purge_keeps_a_segment_within_the_slack_whole_until_its_newest_row_is_passed() -> None:
     state = a_slice(a_segment([(1, 0), (2, 4)]))
     assert purge(state, 13, 4) == []
