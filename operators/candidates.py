@@ -14,16 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from operators.key_filter import key_filter, rows_with_partners
-from operators.keys import Bools, Int64s, Words
+from operators.keys import Bools, Codes, Int64s, Words
 from operators.layout import SideLayout
 from operators.lineage import RowClasses
 from operators.merge_kernel import merge_pairs
 from operators.segment import Segment
+
+_Array = TypeVar("_Array", Int64s, Codes)
 
 #: Candidate pairs expanded at once; bounds memory when one key has very many rows.
 MAX_PAIRS_AT_ONCE = 2_000_000
@@ -70,13 +73,15 @@ class Matched:
     def classes(self) -> RowClasses:
         """Return the classes of the rows, n of them, under one numbering."""
         numbers: dict[int, int] = {}
-        codes = []
+        codes: list[Codes] = []
         for run in self.runs:
-            own = np.array([numbers.setdefault(m, len(numbers)) for m in run.classes.masks], dtype=np.int64)
+            own = [numbers.setdefault(mask, len(numbers)) for mask in run.classes.masks]
             if run.classes.codes is None:
                 codes.append(np.full(len(run.index), own[0], dtype=np.int64))
-            else:
-                codes.append(own[run.classes.codes[run.index]])
+                continue
+            found = run.classes.codes[run.index]
+            # Of most segments the classes come in the same order.
+            codes.append(found if own == list(range(len(own))) else np.array(own, dtype=np.int64)[found])
         return RowClasses(_joined(codes) if len(numbers) > 1 else None, tuple(numbers))
 
     def select(self, keep: Bools) -> Matched:
@@ -232,5 +237,5 @@ def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int6
     return keys[some], times[some], some
 
 
-def _joined(parts: list[Int64s]) -> Int64s:
+def _joined(parts: list[_Array]) -> _Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

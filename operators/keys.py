@@ -8,6 +8,7 @@ normalised before their bits are taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numba
 import numpy as np
@@ -21,6 +22,8 @@ from operators.kernel_types import INT64, INT64S, INT64S_READ, UINT64S, UINT64S_
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
+#: Numbers of a few kinds or classes, of whichever width.
+Codes = np.ndarray[tuple[int], np.dtype[np.integer[Any]]]
 
 #: Key types whose int64 form gives the column back, so that it need not be stored besides.
 RECOVERABLE = ("boolean", "int", "bigint", "date", "timestamp")

@@ -20,7 +20,7 @@ import numpy as np
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from operators.bounded import keep
 from operators.entitlement import Term, rows_of_terms
-from operators.keys import Bools, Int64s
+from operators.keys import Bools, Codes, Int64s
 from operators.row_kinds import Kind, kinds_of
 from operators.segment import WORD_BITS, Segment
 
@@ -35,11 +35,11 @@ class RowClasses:
     """Classes of a segment's rows.
 
     Attributes:
-        codes: int64[n], class of each row; None when all rows are of class 0.
+        codes: int64[n] or uint8[n], class of each row; None when all rows are of class 0.
         masks: Queries that the rows of each class may serve; classes may serve the same.
     """
 
-    codes: Int64s | None
+    codes: Codes | None
     masks: tuple[int, ...]
 
     def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
@@ -398,7 +398,7 @@ def _combine(one: RowClasses, other: RowClasses) -> RowClasses:
     if other.codes is None:
         return RowClasses(one.codes, tuple(mask & other.masks[0] for mask in one.masks))
     width = len(other.masks)
-    codes = one.codes * width + other.codes
+    codes = one.codes.astype(np.int64) * width + other.codes
     if len(one.masks) * width > MAX_CLASSES:
         present, codes = np.unique(codes, return_inverse=True)
         pairs = [divmod(int(code), width) for code in present]

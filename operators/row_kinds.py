@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from operators.distinct_kernel import numbered
-from operators.keys import Int64s, Words
+from operators.keys import Codes, Int64s, Words
 
 if TYPE_CHECKING:
     from operators.segment import Segment
@@ -33,12 +33,12 @@ class RowKinds:
 
     Attributes:
         lives: Live places of each lineage word; None before the first look.
-        codes: int64[n], kind of each row; None when all rows are of the same.
+        codes: int64[n], or uint8[n] of few kinds: kind of each row; None when all rows are of the same.
         kinds: The kinds that occur; one of version 0 without rows.
     """
 
     lives: tuple[int, ...] | None = None
-    codes: Int64s | None = None
+    codes: Codes | None = None
     kinds: tuple[Kind, ...] = ()
 
 
@@ -54,6 +54,7 @@ def kinds_of(segment: Segment, lives: tuple[int, ...]) -> RowKinds:
         live & ~before for live, before in zip(lives, known.lives, strict=True)
     ):
         return known
+    codes: Codes | None
     codes, kinds = _epochs(segment)
     for number, live in enumerate(lives):
         more, values = _alike(segment.lineage_word(number), live) if live else (None, (0,))
@@ -71,20 +72,22 @@ def _epochs(segment: Segment) -> tuple[Int64s | None, tuple[Kind, ...]]:
     return codes, tuple((epoch,) for epoch in distinct.tolist()) or ((0,),)
 
 
-def _alike(values: Words, live: int) -> tuple[Int64s | None, tuple[int, ...]]:
+def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
     """Number the values that rows have in the live places of a word; no codes if it is one value."""
     codes, distinct = numbered(values, live)
-    return codes if len(distinct) > 1 else None, tuple(distinct.tolist()) or (0,)
+    # They are kept as long as the segment, and looked up in no order.
+    narrow = codes.astype(np.uint8) if len(distinct) <= 1 << 8 else codes
+    return narrow if len(distinct) > 1 else None, tuple(distinct.tolist()) or (0,)
 
 
 def _combined(
-    codes: Int64s | None, kinds: tuple[Kind, ...], more: Int64s | None, values: tuple[int, ...]
-) -> tuple[Int64s | None, tuple[Kind, ...]]:
+    codes: Codes | None, kinds: tuple[Kind, ...], more: Codes | None, values: tuple[int, ...]
+) -> tuple[Codes | None, tuple[Kind, ...]]:
     """Tell the rows of each kind apart by one more word."""
     if more is None:
         return codes, tuple((*kind, values[0]) for kind in kinds)
     if codes is None:
         return more, tuple((*kinds[0], value) for value in values)
     width = len(values)
-    codes, present = numbered((codes * width + more).view(np.uint64))
+    codes, present = numbered((codes.astype(np.int64) * width + more).view(np.uint64))
     return codes, tuple((*kinds[pair // width], values[pair % width]) for pair in present.tolist())
