@@ -59,7 +59,9 @@ class Thresholds:
     whole: bool
 
     def answerable(self, table: pa.Table) -> bool:
-        """Tell whether ``count`` means of this table what the filters mean."""
+        """Tell whether ``count`` means of this table what the filters mean; what fails is left to DuckDB."""
+        if self.column not in table.schema.names:
+            return False
         column = table.column(self.column)
         known = pa.types.is_float64(column.type) or (self.whole and pa.types.is_signed_integer(column.type))
         return known and not column.null_count
