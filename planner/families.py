@@ -104,15 +104,15 @@ def side_filter(query: PlannedQuery, side: SideName) -> int | None:
     return query.filter_a if side == "a" else query.filter_b
 
 
-def result_columns(queries: Iterable[PlannedQuery], side: SideName) -> tuple[str, ...]:
+def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str, ...]:
     """Return the columns of a side that pairs of these queries carry, sorted: those that outputs read."""
-    carried: set[str] = set()
-    for query in queries:
-        for output in query.outputs:
-            if output.columns is None:
+    # Of a thousand queries most outputs read the same.
+    distinct = {output.columns for query in queries for output in query.outputs}
+    carried = {name for columns in distinct for of, name in columns or () if of == side}
+    if None in distinct:
+        for query in queries:
+            if any(output.columns is None for output in query.outputs):
                 carried.update(query.columns_a if side == "a" else query.columns_b)
-            else:
-                carried.update(name for of, name in output.columns if of == side)
     return tuple(sorted(carried))
 
 
