@@ -21,10 +21,10 @@ from operators.entitlement import MOST_TERMS, Term, settled
 from operators.family_joins import FamilyJoins
 from operators.layout import SIDES
 from operators.migration import Marks, migrated
-from operators.payload import Payload, merged_rows
+from operators.payload import Payload, arrivals
 from operators.route_counts import RouteCounts
 from operators.row_codec import TS
-from operators.segment import Segment, concat
+from operators.segment import Segment, concat, unlabelled
 from operators.watermark import Watermark
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
@@ -247,8 +247,10 @@ class Bucket:
         # Their places: PACK and CHAIN have the same plan, the one that the batch's offset names.
         bits = tuple(f.bit for f in filters)
         parts = []
-        for rows in merged_rows(payloads, family.plan.id, side):
-            segment = Segment(rows, version, bits)
+        for rows, file in arrivals(payloads, family.plan.id, side):
+            if file is not None:
+                rows = unlabelled(rows, file.name, version, bits)
+            segment = Segment(rows, version, bits, arrived=file)
             if limit is not None and len(segment) and segment.t_min < limit:
                 segment = segment.filter(segment.ts >= limit)
             if len(segment):

@@ -32,7 +32,7 @@ from operators.entitlement import Term
 from operators.family_joins import FamilyJoins
 from operators.layout import SIDES
 from operators.patch import PatchWriter
-from operators.segment import Origin, Segment
+from operators.segment import ArrivedFile, Origin, Segment
 from operators.sliced_join import SliceState
 from operators.view_names import KEPT, part_name, patched_name, steps, stored_id, stored_ids
 from operators.watermark import Watermark
@@ -83,14 +83,15 @@ Place = tuple[FamilyJoins, SliceState, int]
 
 
 def store_segments(
-    bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes, Segment | None], None]
+    bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes | ArrivedFile, Segment | None], None]
 ) -> set[str]:
     """Name the segments that are not stored yet, and write what of them is not.
 
     Args:
         bucket: Its joins' segments are replaced by their stored form.
         ids: Names to give, in a set order of families, joins, sides and slices.
-        put: Called with id, bytes and segment of every new one, and without a segment for a patch.
+        put: Called with id, bytes and segment of every new one, and without a segment for a patch; instead of
+            bytes with the file that has them, where there is one.
 
     Returns:
         Stored ids of all values that the bucket's segments are made of now.
@@ -115,8 +116,9 @@ def store_segments(
             # stores for itself, as the cost models say (``planner.costs``).
             which = segment.id or id(segment)
             if which not in written or (not segment.id and origin is None):
-                data = segment.encode()
-                written[which] = segment, segment.stored_as(next(names), len(data))
+                data = segment.arrived or segment.encode()
+                size = data.bytes if isinstance(data, ArrivedFile) else len(data)
+                written[which] = segment, segment.stored_as(next(names), size)
                 put(written[which][1].id, data, written[which][1])
             segment = written[which][1]
             joins.replace(state, index, segment)
@@ -130,10 +132,10 @@ def store_segments(
             number: _view_name(segment, origin, patch_id, writer)
             for number, (segment, origin, _) in views.items()
         }
-        data = writer.encode()
-        put(patch_id, data, None)
+        patch = writer.encode()
+        put(patch_id, patch, None)
         for number, (segment, _, places) in views.items():
-            stored = segment.stored_as_view(named[number], (patch_id, len(data)))
+            stored = segment.stored_as_view(named[number], (patch_id, len(patch)))
             stored = known.setdefault(stored.id, stored)
             held.update(value for value, _ in stored.values)
             for joins, state, index in places:

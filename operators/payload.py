@@ -2,6 +2,8 @@
 
     | length of header | header (JSON) | Arrow IPC of family side | Arrow IPC of ... | Arrow IPC of suspects |
 
+Rows of a family side may stay behind in a file that the header names (``operators.segment_files``).
+
 The header goes to every bucket, also to those that get no row: so every bucket learns of every stream's
 newest event time and of every control record at the same batch. What must be counted once travels to one
 bucket alone: suspects, which are rows that may be late, whole and once per stream, and PACK's own counters.
@@ -11,13 +13,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
 import pyarrow as pa
 
 from catalog.values.batch import FilterCounters
 from operators.row_codec import decode_rows, encode_rows
+from operators.segment import ArrivedFile
 
 _LENGTH = struct.Struct("<I")
 #: Rows begin at a multiple of so many bytes, as Arrow lays out its buffers: their columns are views of the
@@ -42,6 +45,10 @@ class StreamHeader:
     max_event_time_us: int | None
 
 
+#: Given family id, side and rows: writes these to a file, or returns None to have them in the payload.
+WriteRows = Callable[[str, str, pa.RecordBatch], ArrivedFile | None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
     """One partition's part for one bucket.
@@ -56,6 +63,7 @@ class Payload:
         filters: Counters per distinct filter of the partition, in one of its payloads.
         pack_us: CPU time that the partition took, µs, in one of its payloads.
         place: Number of the bucket and of all buckets, where PACK made the payload.
+        files: Files that rows came in, by family id and side; the others came with the payload.
     """
 
     order: int
@@ -67,14 +75,23 @@ class Payload:
     filters: tuple[FilterCounters, ...] = ()
     pack_us: int = 0
     place: tuple[int, int] | None = None
+    files: Mapping[tuple[str, str], ArrivedFile] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
-        """Return the payload as bytes."""
+    def encode(self, write: WriteRows | None = None) -> bytes:
+        """Return the payload as bytes.
+
+        Args:
+            write: Writes rows to files that whoever decodes the payload can read; None: they stay in it.
+        """
         bodies: list[bytes] = []
         parts: list[list[object]] = []
         for (family, side), rows in self.rows.items():
+            file = write(family, side, rows) if write is not None else None
+            if file is not None:
+                parts.append([family, side, file.bytes, file.name])
+                continue
             bodies.append(encode_rows(rows))
-            parts.append([family, side, len(bodies[-1])])
+            parts.append([family, side, len(bodies[-1]), ""])
         suspects: list[list[int]] = []
         for stream_id, rows in self.suspects.items():
             bodies.append(encode_rows(rows))
@@ -95,14 +112,25 @@ class Payload:
         return b"".join([_LENGTH.pack(len(text)), text, *bodies])
 
     @classmethod
-    def decode(cls, data: bytes) -> Payload:
-        """Read a payload; columns of its rows may be views of ``data``."""
+    def decode(cls, data: bytes, read: Callable[[str], pa.Buffer] | None = None) -> Payload:
+        """Read a payload; columns of its rows may be views of ``data``.
+
+        Args:
+            data: What ``encode`` returned.
+            read: Returns the bytes of a file; needed where rows came in one.
+        """
         (length,) = _LENGTH.unpack_from(data)
         start = _LENGTH.size + length
         header = json.loads(data[_LENGTH.size : start])
         buffer = pa.py_buffer(data)
         rows: dict[tuple[str, str], pa.RecordBatch] = {}
-        for family, side, size in header["rows"]:
+        files: dict[tuple[str, str], ArrivedFile] = {}
+        for family, side, size, name in header["rows"]:
+            if name:
+                assert read is not None, f'rows came in file "{name}", which nobody here can read'
+                rows[family, side] = decode_rows(read(name))
+                files[family, side] = ArrivedFile(name, size)
+                continue
             rows[family, side] = decode_rows(buffer.slice(start, size))
             start += size
         suspects: dict[int, pa.RecordBatch] = {}
@@ -119,9 +147,14 @@ class Payload:
             filters=tuple(FilterCounters(*facts) for facts in header["filters"]),
             pack_us=header["pack_us"],
             place=tuple(header["place"]) if header["place"] else None,
+            files=files,
         )
 
 
-def merged_rows(payloads: Sequence[Payload], family: str, side: str) -> list[pa.RecordBatch]:
-    """Return the rows of one family side from all payloads, in partition order."""
-    return [p.rows[family, side] for p in sorted(payloads, key=lambda p: p.order) if (family, side) in p.rows]
+def arrivals(
+    payloads: Sequence[Payload], family: str, side: str
+) -> list[tuple[pa.RecordBatch, ArrivedFile | None]]:
+    """Return the rows of one family side from all payloads and the files they came in, in partition order."""
+    part = family, side
+    ordered = sorted(payloads, key=lambda p: p.order)
+    return [(p.rows[part], p.files.get(part)) for p in ordered if part in p.rows]

@@ -28,7 +28,15 @@ _VALUE_BYTES = 20
 
 
 def encode_rows(rows: pa.RecordBatch) -> bytes:
-    """Write one record batch; its schema's metadata stays."""
+    """Return one record batch as bytes; its schema's metadata stays."""
+    sink = pa.BufferOutputStream()
+    write_rows(rows, sink)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def write_rows(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
+    """Write one record batch as ``encode_rows`` returns it."""
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if field.type in (pa.int64(), pa.uint64()) and len(column) and not column.null_count:
@@ -36,11 +44,8 @@ def encode_rows(rows: pa.RecordBatch) -> bytes:
         fields.append(field)
         columns.append(column)
     narrow = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
-    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, narrow.schema) as writer:
         writer.write_batch(narrow)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:

@@ -53,6 +53,19 @@ class CorruptSegment(InternalError):
     code = "corrupt-segment"
 
 
+@dataclass(frozen=True, slots=True)
+class ArrivedFile:
+    """A file in which rows came from PACK, in the stored form of a segment (``operators.segment_files``).
+
+    Attributes:
+        name: Its name.
+        bytes: Its length.
+    """
+
+    name: str
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """Where the rows of a segment that is not stored come from.
@@ -92,6 +105,7 @@ class Segment:
         values: Stored id and length of every stored value that it is made of, its rows' first.
         stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
         origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.
+        arrived: File that has these very rows already; None if there is none, and once it is stored.
         alike: Which rows answer filters alike, as far as anybody asked.
     """
 
@@ -102,6 +116,7 @@ class Segment:
     values: tuple[tuple[str, int], ...] = ()
     stored_rows: int = 0
     origin: Origin | None = None
+    arrived: ArrivedFile | None = None
     alike: RowKinds = field(default_factory=RowKinds, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
@@ -235,13 +250,20 @@ class Segment:
         elif origin is not None:
             origin = Origin(origin.segment, origin.index, True)
         return self._with(
-            rows=rows, filters=filters, alike=RowKinds(), id="", values=(), stored_rows=0, origin=origin
+            rows=rows,
+            filters=filters,
+            alike=RowKinds(),
+            id="",
+            values=(),
+            stored_rows=0,
+            origin=origin,
+            arrived=None,
         )
 
     def stored_as(self, segment_id: str, stored_bytes: int) -> Segment:
         """Return the same segment under the name and with the length of a stored value of its own."""
         values = ((segment_id, stored_bytes),)
-        return self._with(id=segment_id, values=values, stored_rows=len(self), origin=None)
+        return self._with(id=segment_id, values=values, stored_rows=len(self), origin=None, arrived=None)
 
     def stored_as_view(self, segment_id: str, patch: tuple[str, int] | None = None) -> Segment:
         """Return the same segment under the name of a view of its origin.
@@ -269,9 +291,7 @@ class Segment:
 
     def encode(self) -> bytes:
         """Return the stored form: one Arrow IPC stream with format, epoch and filters as metadata."""
-        facts = {"format": FORMAT, "epoch": self.epoch, "filters": self.filters}
-        schema = self.rows.schema.with_metadata({"sluice": json.dumps(facts)})
-        return encode_rows(self.rows.replace_schema_metadata(schema.metadata))
+        return encode_rows(labelled(self.rows, self.epoch, self.filters))
 
     @classmethod
     def decode(cls, data: bytes | pa.Buffer, segment_id: str = "") -> Segment:
@@ -294,6 +314,29 @@ class Segment:
             raise CorruptSegment(f'segment "{segment_id}" has format {version}, this version reads {FORMAT}')
         segment = cls(rows.replace_schema_metadata(None), facts["epoch"], tuple(facts["filters"]))
         return segment.stored_as(segment_id, len(data)) if segment_id else segment
+
+
+def labelled(rows: pa.RecordBatch, epoch: int | None, filters: tuple[int, ...]) -> pa.RecordBatch:
+    """Return rows as the stored form of a segment has them, with format, epoch and filters as metadata."""
+    return rows.replace_schema_metadata(_label(epoch, filters))
+
+
+def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, ...]) -> pa.RecordBatch:
+    """Return the rows of a file that was ``labelled`` so.
+
+    Raises:
+        CorruptSegment: It was labelled otherwise: linked to a slice it would answer other filters.
+    """
+    if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
+        raise CorruptSegment(
+            f'file "{name}" was packed for another plan version or other filters',
+            detail=f"It says {rows.schema.metadata}, asked for {_label(epoch, filters)}.",
+        )
+    return rows.replace_schema_metadata(None)
+
+
+def _label(epoch: int | None, filters: tuple[int, ...]) -> dict[str, str]:
+    return {"sluice": json.dumps({"format": FORMAT, "epoch": epoch, "filters": filters})}
 
 
 def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> Segment:

@@ -38,7 +38,7 @@ from operators.bucket_state import (
 from operators.compiled_family import CompiledFamily
 from operators.counters import slice_counters
 from operators.payload import Payload
-from operators.segment import Segment
+from operators.segment import ArrivedFile, Segment
 from operators.segment_cache import SegmentCache
 from operators.segment_files import SegmentFiles
 from service.chain_state import open_state
@@ -118,7 +118,7 @@ class ChainProcessor(StatefulProcessor):
         """Process the payloads of one batch for one bucket and yield a report."""
         started_s = time.process_time()
         packets = (packet for frame in rows for packet in frame["packet"])
-        payloads = [Payload.decode(payload) for payload in joined(packets)]
+        payloads = [Payload.decode(payload, self._files.read) for payload in joined(packets)]
         batch = payloads[0].batch
         number = self._options.bucket_keys.index(int(key[0]))
         ids = SegmentIds(self._options.checkpoint_id, number, batch)
@@ -130,7 +130,8 @@ class ChainProcessor(StatefulProcessor):
         if bucket.plan_changed and bucket.plan is not None:
             compiled = {family_id: joins.family for family_id, joins in bucket.families.items()}
             self._keep_plan(worker, bucket.plan, compiled)
-        self._save(worker, bucket, ids, manifest)
+        arrived = {file.name for payload in payloads for file in payload.files.values()}
+        self._save(worker, bucket, ids, manifest, arrived)
         reached("before-state-commit", batch, self._options.engine_lock)
         report = batch_report(bucket, output, batch) | self._write(output, batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
@@ -191,9 +192,14 @@ class ChainProcessor(StatefulProcessor):
         while len(worker.plans) > PLANS_KEPT:
             worker.plans.pop(next(iter(worker.plans)))
 
-    def _save(self, worker: _Worker, bucket: Bucket, ids: SegmentIds, manifest: bytes | None) -> None:
-        def put(stored_id: str, data: bytes, segment: Segment | None) -> None:
-            self._files.write(stored_id, data)
+    def _save(
+        self, worker: _Worker, bucket: Bucket, ids: SegmentIds, manifest: bytes | None, arrived: set[str]
+    ) -> None:
+        def put(stored_id: str, data: bytes | ArrivedFile, segment: Segment | None) -> None:
+            if isinstance(data, ArrivedFile):
+                self._files.link(data, stored_id)
+            else:
+                self._files.write(stored_id, data)
             if segment is not None:
                 worker.cache.put(segment)
 
@@ -210,7 +216,7 @@ class ChainProcessor(StatefulProcessor):
             former = segment_ids(manifest)
             if before := stored_plan_version(manifest):
                 former.add(ids.plan(before))
-        self._manifest.update((encode_manifest(bucket, sorted(former - held)),))
+        self._manifest.update((encode_manifest(bucket, sorted((former - held) | arrived)),))
         names = {segment.id for joins in bucket.families.values() for segment in joins.segments()}
         worker.cache.retain(ids.prefix, names)
         for joins in bucket.families.values():

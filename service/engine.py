@@ -307,6 +307,9 @@ class Engine:
                 "batch_bytes": str(int(self.settings.driver_memory_bytes * HEAP_PART)),
                 "rows_per_partition": str(self.settings.rows_per_partition),
                 "engine_lock": str(self.data_dir.engine_lock),
+                # On a cluster the directory is another machine's: rows had better go from worker to worker.
+                "rows_dir": str(self.data_dir.segments) if self.settings.one_machine else "",
+                "rows_file_bytes": str(self.settings.rows_file_kb << 10),
             },
             chain=ChainOptions(
                 checkpoint_id=checkpoint_id,

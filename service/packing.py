@@ -1,19 +1,26 @@
-"""The readers' tasks: a piece of input is read and packed, a payload per bucket."""
+"""The readers' tasks: a piece of input is read and packed, a payload per bucket.
+
+Where the chain runs on the same machine, rows go to it in files (``operators.segment_files``), and payloads,
+which go through Spark, say where they are. Few rows go with the payload: a file would take longer.
+"""
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from catalog.errors import InternalError
 from operators.pack import Packer, control_payloads, packer
-from operators.payload import Payload
+from operators.payload import Payload, WriteRows
+from operators.segment import ArrivedFile, labelled
+from operators.segment_files import SegmentFiles
 from service.inputs.read import read_partition
 from service.packets import packets
 from service.reader_tasks import ControlPartition, PackPartition, decompressed
@@ -22,24 +29,50 @@ from service.reader_tasks import ControlPartition, PackPartition, decompressed
 PACKERS_KEPT = 16
 
 
-def read(partition: InputPartition, bucket_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class RowFiles:
+    """Where rows go in files, and which.
+
+    Attributes:
+        files: Files that whoever joins the rows can map.
+        least_bytes: Bytes of a family side's rows for one bucket from which on they go in a file.
+    """
+
+    files: SegmentFiles
+    least_bytes: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> RowFiles | None:
+        """Return what the source's options say; None where all rows go through Spark."""
+        if not options["rows_dir"]:
+            return None
+        return cls(SegmentFiles(Path(options["rows_dir"])), int(options["rows_file_bytes"]))
+
+
+def read(
+    partition: InputPartition, bucket_keys: Sequence[int], row_files: RowFiles | None = None
+) -> Iterator[pa.RecordBatch]:
     """Read one partition and yield a payload per bucket, and one that says what CPU time that took.
 
     Args:
         partition: What to read.
         bucket_keys: Spark's key of each bucket.
+        row_files: Where rows go in files; None: all go with the payload.
     """
     started_s = time.process_time()
     order = 0
     if isinstance(partition, ControlPartition):
         texts = decompressed(partition.records)
-        payloads = control_payloads(texts, order, partition.batch, len(bucket_keys))
+        encoded = [p.encode() for p in control_payloads(texts, order, partition.batch, len(bucket_keys))]
     elif isinstance(partition, PackPartition):
         order = partition.order
-        payloads = _pack(partition)
+        encoded = [
+            payload.encode(_writer(partition, bucket, row_files) if row_files is not None else None)
+            for bucket, payload in enumerate(_pack(partition))
+        ]
     else:
         raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
-    keys, encoded = list(bucket_keys), [payload.encode() for payload in payloads]
+    keys = list(bucket_keys)
     if isinstance(partition, PackPartition):
         pack_us = round((time.process_time() - started_s) * 1_000_000)
         keys.append(keys[order % len(keys)])
@@ -50,6 +83,21 @@ def read(partition: InputPartition, bucket_keys: Sequence[int]) -> Iterator[pa.R
 @lru_cache(maxsize=PACKERS_KEPT)
 def _packer(asked: bytes) -> Packer:
     return packer(pickle.loads(asked))
+
+
+def _writer(partition: PackPartition, bucket: int, row_files: RowFiles) -> WriteRows:
+    """Return what writes the rows of a bucket's payload to files, where there are many."""
+    parts = {(part.family, part.side): part for part in _packer(partition.asked).sides}
+    numbers = {part: number for number, part in enumerate(parts)}
+
+    def write(family: str, side: str, rows: pa.RecordBatch) -> ArrivedFile | None:
+        if rows.nbytes < row_files.least_bytes:
+            return None
+        filters = tuple(f.bit for f in parts[family, side].filters)
+        rows = labelled(rows, partition.version, filters)
+        return row_files.files.send(partition.batch, partition.order, bucket, numbers[family, side], rows)
+
+    return write
 
 
 def _pack(partition: PackPartition) -> list[Payload]:

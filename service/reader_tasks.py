@@ -30,6 +30,7 @@ class PackPartition(InputPartition):
     Attributes:
         order: Number in the batch.
         batch: Batch number.
+        version: Plan version in force.
         asked: Pickled ``PackPlan`` (shared by the partitions of a stream).
         piece: What to read.
         late_bound_us: Watermark of the stream at the start of the batch, or None.
@@ -39,6 +40,7 @@ class PackPartition(InputPartition):
 
     order: int
     batch: int
+    version: int
     asked: bytes
     piece: Piece
     late_bound_us: int | None

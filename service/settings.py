@@ -49,6 +49,8 @@ class Settings(BaseSettings):
         target_batch_s: Seconds that a batch should take while more input waits than fits in: so many rows are
             admitted. 0 admits ``max_rows_per_batch`` always.
         rows_per_partition: Rows up to which small pieces of a batch share a reader task.
+        rows_file_kb: Rows of a family side that take so many kB go to their bucket in a file, fewer through
+            Spark; on a cluster all go through Spark.
         result_retention: How long results and late rows are kept after their batch, such as ``24h``;
             ``forever`` keeps all.
         cache_mb: Decoded segments kept per Python worker, MB; beyond that they are mapped from their files
@@ -89,6 +91,7 @@ class Settings(BaseSettings):
     max_rows_per_batch: int = Field(default=4_000_000, ge=1)
     target_batch_s: float = Field(default=2.0, ge=0, allow_inf_nan=False)
     rows_per_partition: int = Field(default=ROWS_PER_PARTITION, ge=1)
+    rows_file_kb: int = Field(default=256, ge=0)
     result_retention: str = "3d"
     cache_mb: int = Field(default=1024, ge=1)
     catalog_url: str | None = None
@@ -137,6 +140,11 @@ class Settings(BaseSettings):
     def first_batch_rows(self) -> int:
         """Rows admitted to a batch before any was timed, or where time must not decide."""
         return BatchSize.first(ceiling=self.max_rows_per_batch, target_s=self.target_batch_s).rows
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether Spark's workers are processes of this machine."""
+        return self.master.startswith("local[")
 
     @property
     def master(self) -> str:

@@ -53,7 +53,8 @@ class SluiceReader:
 
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
-            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition``, ``engine_lock``.
+            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition``, ``engine_lock``; for readers' tasks
+            ``rows_dir`` (empty: none) and ``rows_file_bytes`` (``service.packing.RowFiles``).
         clock_s: What batches are timed by; it never goes back.
     """
 
@@ -162,6 +163,7 @@ class SluiceReader:
                     PackPartition(
                         order=len(result),
                         batch=batch,
+                        version=plan.version,
                         asked=asked,
                         piece=piece,
                         late_bound_us=bounds.get(stream.id),

@@ -97,7 +97,8 @@ class ReaderStandIn(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one partition."""
         keys = [int(key) for key in self._options["bucket_keys"].split(",")]
-        rows: Iterator[Any] = importlib.import_module(_PACKING).read(partition, keys)
+        packing = importlib.import_module(_PACKING)
+        rows: Iterator[Any] = packing.read(partition, keys, packing.RowFiles.of(self._options))
         return rows
 
 

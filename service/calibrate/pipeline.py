@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-import os
 import pickle
 import random
 import tempfile
@@ -30,6 +29,7 @@ from catalog.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Plan, Strategy
 from operators.pack_plan import pack_plan
+from operators.segment_files import SegmentFiles
 from service import packing
 from service.calibrate.memory_state import MemoryHandle
 from service.calibrate.workload import Batch, Workload
@@ -38,6 +38,7 @@ from service.reader_tasks import ControlPartition, PackPartition, compressed
 from service.sinks.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
+_ROWS_FILE_BYTES = 256 << 10
 #: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
 _TURN = 4
 
@@ -152,19 +153,22 @@ class _Pipeline:
     plan: Plan
     directory: Path
     options: ChainOptions = field(init=False)
-    segments: Path = field(init=False)
+    segments: SegmentFiles = field(init=False)
+    row_files: packing.RowFiles = field(init=False)
     asked: dict[int, bytes] = field(init=False)
     handles: list[MemoryHandle] = field(init=False)
 
     def __post_init__(self) -> None:
         buckets = self.workload.buckets
         checkpoint_id = uuid.uuid4().hex
-        self.segments = self.directory / checkpoint_id
-        self.segments.mkdir()
+        segments_dir = self.directory / checkpoint_id
+        segments_dir.mkdir()
+        self.segments = SegmentFiles(segments_dir)
+        self.row_files = packing.RowFiles(self.segments, _ROWS_FILE_BYTES)
         self.options = ChainOptions(
             checkpoint_id=checkpoint_id,
             bucket_keys=tuple(range(buckets)),
-            segments_dir=str(self.segments),
+            segments_dir=str(segments_dir),
             cache_bytes=_CACHE_BYTES,
             engine_lock="",
             writer=ResultWriter(str(self.directory), None, 1),
@@ -183,7 +187,7 @@ class _Pipeline:
         ]
         for order, piece in enumerate(batch.pieces, 1):
             asked = self.asked[piece.stream_id]
-            partitions.append(PackPartition(order, number, asked, piece, late_bound_us))
+            partitions.append(PackPartition(order, number, self.plan.version, asked, piece, late_bound_us))
         before = self._stored()
         started_s = time.process_time()
         packets = self._packets(partitions)
@@ -211,7 +215,7 @@ class _Pipeline:
         """Read and pack: what a reader's tasks do."""
         packets: dict[int, list[bytes]] = defaultdict(list)
         for partition in partitions:
-            for rows in packing.read(partition, range(len(self.handles))):
+            for rows in packing.read(partition, range(len(self.handles)), self.row_files):
                 for bucket, packet in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                     packets[bucket].append(packet)
         return packets
@@ -226,8 +230,7 @@ class _Pipeline:
 
     def _stored(self) -> dict[str, int]:
         """Return the bytes of what is stored, by name."""
-        with os.scandir(self.segments) as files:
-            return {file.name: file.stat().st_size for file in files}
+        return self.segments.sizes()
 
     def _bound(self, number: int) -> int:
         """Watermark at the start of a batch: no later than the newest row of the one before."""

@@ -13,16 +13,23 @@ from tests.sluice_run import Mode, assert_equals_oracle, run
 from tests.workloads import make_workload
 
 SEED = 6
+#: Environments: all rows in files; those of these small batches in packets.
+ROWS_IN: tuple[dict[str, str], ...] = ({"SLUICE_ROWS_FILE_KB": "0"}, {})
 
 
 def die_then_finish(directory: Path, deaths: list[tuple[str, int]], mode: Mode, seed: int = SEED) -> None:
-    """Let a run die at each of ``deaths`` in turn, then let it finish and check it."""
+    """Let a run die at each of ``deaths`` in turn, then let it finish and check it.
+
+    In every second life all rows go to the buckets in files, in the others these few go through Spark: so
+    batches are replayed the other way, too.
+    """
     spec, files = make_workload(seed, directory, SIZE)
     workload, out = directory / "WORKLOAD.yaml", directory / "out"
-    for point, batch in deaths:
-        died = run(workload, out, mode=mode, environment=failpoint(point, batch))
+    for life, (point, batch) in enumerate(deaths):
+        died = run(workload, out, mode=mode, environment=failpoint(point, batch) | ROWS_IN[life % 2])
         assert died.returncode == -signal.SIGKILL, f"{point}@{batch}: {died.stderr[-4000:]}"
-    outcome = run(workload, out, mode=mode)
+    outcome = run(workload, out, mode=mode, environment=ROWS_IN[len(deaths) % 2])
+    assert not list((out / "_sluice/checkpoint/segments").glob(".*"))
     assert_equals_oracle(outcome, out, Oracle(spec, files), mode)
 
 

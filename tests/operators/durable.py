@@ -25,7 +25,7 @@ from operators.bucket_state import (
     store_segments,
 )
 from operators.payload import Payload
-from operators.segment import Segment
+from operators.segment import ArrivedFile, Segment
 from operators.views import read_segment
 from tests.operators.harness import Runner
 from tests.operators.reloaded import check_reloaded
@@ -78,9 +78,9 @@ class DurableRunner(Runner):
         output = bucket.process(payloads)
         segments = dict(stored.segments)
 
-        def put(segment_id: str, data: bytes, segment: Segment | None) -> None:
+        def put(segment_id: str, data: bytes | ArrivedFile, segment: Segment | None) -> None:
             assert segment_id not in segments, "a stored segment is rewritten"
-            segments[segment_id] = data
+            segments[segment_id] = self.files[data.name] if isinstance(data, ArrivedFile) else data
 
         held = store_segments(bucket, SegmentIds("checkpoint", number, self.batch), put)
         manifest = encode_manifest(bucket)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from catalog.values.batch import FilterCounters
-from operators.payload import Payload, StreamHeader, merged_rows
+from operators.payload import Payload, StreamHeader, arrivals
 from tests.operators.segments import a_segment
 
 
@@ -60,5 +60,5 @@ def test_rows_of_a_side_come_in_the_order_of_partitions(orders: tuple[int, int])
         for order in orders
     ]
     payloads.append(Payload(2, 0))
-    assert [rows.column("_ts").to_pylist() for rows in merged_rows(payloads, "f", "a")] == [[0], [1]]
-    assert merged_rows(payloads, "f", "b") == []
+    assert [rows.column("_ts").to_pylist() for rows, _ in arrivals(payloads, "f", "a")] == [[0], [1]]
+    assert arrivals(payloads, "f", "b") == []

@@ -24,7 +24,7 @@ from operators.bucket_state import (
     store_segments,
 )
 from operators.counters import slice_counters
-from operators.segment import CorruptSegment, Segment, concat, mergeable
+from operators.segment import ArrivedFile, CorruptSegment, Segment, concat, mergeable
 from operators.segment_cache import SegmentCache
 from operators.sliced_join import SliceState
 from operators.view_names import KEPT, steps, stored_id
@@ -59,8 +59,9 @@ class Stored:
         self.bucket.plan_changed = migrates
         written: set[str] = set()
 
-        def put(stored: str, data: bytes, segment: Segment | None) -> None:
+        def put(stored: str, data: bytes | ArrivedFile, segment: Segment | None) -> None:
             assert stored not in self.values
+            assert isinstance(data, bytes), "nothing here came in a file"
             assert segment is None or segment.encode() == data
             self.values[stored] = data
             written.add(stored)

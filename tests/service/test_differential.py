@@ -49,7 +49,8 @@ def check(
 ) -> None:
     spec, files = make_workload(seed, directory, size, strategies)
     print(f"seed {seed}, {buckets} buckets {partitioning}, {mode}, {' then '.join(strategies)}: {directory}")
-    environment = {"SLUICE_PARTITIONING": partitioning}
+    # Half of them send rows in files, however few.
+    environment = {"SLUICE_PARTITIONING": partitioning, "SLUICE_ROWS_FILE_KB": str(256 * (seed % 2))}
     outcome = run(
         directory / "WORKLOAD.yaml", directory / "out", mode=mode, buckets=buckets, environment=environment
     )

@@ -26,6 +26,7 @@ from catalog.codec import encode
 from catalog.values.plan import ControlRecord, Plan
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack_plan import pack_plan
+from operators.segment_files import SegmentFiles
 from service import packing
 from service.calibrate.memory_state import MemoryHandle
 from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
@@ -78,6 +79,7 @@ class Pipeline:
     batch_s: float
     directory: Path
     buckets: int = 2
+    rows_file_bytes: int = 256 << 10
     batch: int = 0
     plan: Plan | None = None
     _options: ChainOptions = field(init=False)
@@ -117,11 +119,13 @@ class Pipeline:
         for order, stream in enumerate(self.streams, 1):
             asked = pickle.dumps(pack_plan(self.plan, stream, self.buckets))
             piece = self._piece(stream)
-            partitions.append(PackPartition(order, self.batch, asked, piece, self._watermark_us))
+            version = self.plan.version
+            partitions.append(PackPartition(order, self.batch, version, asked, piece, self._watermark_us))
         driven_s = time.process_time()
         packets: Mapping[int, list[bytes]] = defaultdict(list)
+        row_files = packing.RowFiles(SegmentFiles(Path(self._options.segments_dir)), self.rows_file_bytes)
         for partition in partitions:
-            for rows in packing.read(partition, range(self.buckets)):
+            for rows in packing.read(partition, range(self.buckets), row_files):
                 for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
                     packets[bucket].append(packet)
         packed_s = time.process_time()

@@ -119,7 +119,7 @@ def _reports() -> tuple[list[dict[str, Any]], Any]:
         for order, (stream, piece) in enumerate(zip(plan.streams, batch.pieces, strict=True)):
             asked = pickle.dumps(pack_plan(plan, stream, _REPORTING))
             texts = b"" if order else compressed([record])
-            task = PackPartition(order, 0, asked, piece, None, texts)
+            task = PackPartition(order, 0, plan.version, asked, piece, None, texts)
             for rows in packing.read(task, range(_REPORTING)):
                 for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
                     packets[bucket].append(packet)
