@@ -98,7 +98,7 @@ class SegmentFiles:
                 return file.read_buffer()
         except (OSError, pa.ArrowInvalid) as error:
             raise CorruptSegment(
-                f'"{stored_id}" is in the manifest but cannot be read', detail=f"{error}."
+                f'"{stored_id}" was written but cannot be read', detail=f"{error}."
             ) from error
 
     def remove(self, stored_ids: Iterable[str]) -> None:

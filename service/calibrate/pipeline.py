@@ -38,7 +38,8 @@ from service.reader_tasks import ControlPartition, PackPartition, compressed
 from service.sinks.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
-_ROWS_FILE_BYTES = 256 << 10
+#: Bytes from which on rows come in files: as the settings have it.
+ROWS_FILE_BYTES = 256 << 10
 #: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
 _TURN = 4
 
@@ -94,7 +95,13 @@ class Measured:
                 self.slices[key] = counters if known is None else _sum(known, counters)
 
 
-def measure(workload: Workload, plans: Mapping[Strategy, Plan], *, batches: int) -> dict[Strategy, Measured]:
+def measure(
+    workload: Workload,
+    plans: Mapping[Strategy, Plan],
+    *,
+    batches: int,
+    rows_file_bytes: int = ROWS_FILE_BYTES,
+) -> dict[Strategy, Measured]:
     """Run several plans over the same rows, a few batches each in turn, and take their CPU time.
 
     In turn, so that whatever else the machine does meets all of them alike, in another order each time, so
@@ -104,12 +111,15 @@ def measure(workload: Workload, plans: Mapping[Strategy, Plan], *, batches: int)
         workload: Streams and queries.
         plans: Plans by strategy.
         batches: Batches to measure once the windows are full; rounded up to whole turns.
+        rows_file_bytes: Bytes of rows from which on they come in files.
 
     Returns:
         What each plan cost.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-calibrate-") as directory:
-        pipelines = {name: _Pipeline(workload, plan, Path(directory)) for name, plan in plans.items()}
+        pipelines = {
+            name: _Pipeline(workload, plan, Path(directory), rows_file_bytes) for name, plan in plans.items()
+        }
         measured = {name: Measured() for name in plans}
         fill, turns = (-(-n // _TURN) for n in (workload.batches_to_fill, batches))
         names, order = list(plans), random.Random(len(plans))
@@ -152,6 +162,7 @@ class _Pipeline:
     workload: Workload
     plan: Plan
     directory: Path
+    rows_file_bytes: int
     options: ChainOptions = field(init=False)
     segments: SegmentFiles = field(init=False)
     row_files: packing.RowFiles = field(init=False)
@@ -164,7 +175,7 @@ class _Pipeline:
         segments_dir = self.directory / checkpoint_id
         segments_dir.mkdir()
         self.segments = SegmentFiles(segments_dir)
-        self.row_files = packing.RowFiles(self.segments, _ROWS_FILE_BYTES)
+        self.row_files = packing.RowFiles(self.segments, self.rows_file_bytes)
         self.options = ChainOptions(
             checkpoint_id=checkpoint_id,
             bucket_keys=tuple(range(buckets)),

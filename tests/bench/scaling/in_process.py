@@ -16,7 +16,7 @@ from service.calibrate.runs import plans, warm_up
 from tests.bench.migration.changes import Step, steps
 from tests.bench.migration.load import Load
 from tests.bench.migration.pipeline import Pipeline
-from tests.bench.scaling.load import Point, workload
+from tests.bench.scaling.load import NO_FILES, Point, workload
 
 #: Batches measured of a point: three turns of ``service.calibrate.pipeline``.
 BATCHES = 12
@@ -50,7 +50,8 @@ def measure_points(points: Sequence[Point], batches: int = BATCHES) -> Iterator[
     warm_up(workload(points[0]))
     for point in points:
         load = workload(point)
-        (found,) = measure(load, plans(load, ["mem-opt"]), batches=batches).values()
+        planned = plans(load, ["mem-opt"])
+        (found,) = measure(load, planned, batches=batches, rows_file_bytes=NO_FILES).values()
         slices = found.slices.values()
         yield Own(
             point,

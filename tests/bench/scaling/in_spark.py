@@ -35,7 +35,7 @@ from catalog.store import Store
 from catalog.values.batch import BatchManifest
 from service.spark_home import link_home, packaged_home
 from tests.bench.batch_budget import log_files
-from tests.bench.scaling.load import BATCH_S, Point, workload
+from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
 from tests.bench.start import cpu_times
 
 FILES = 8
@@ -293,6 +293,7 @@ def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) ->
         "SLUICE_ROWS_PER_PARTITION": str(SHARED_ROWS),
         "SLUICE_SPARK_CONF": json.dumps(conf),
         "SLUICE_PARTITIONING": "hash",
+        "SLUICE_ROWS_FILE_KB": str(NO_FILES >> 10),
         "SLUICE_LOG_LEVEL": "WARNING",
     }
     if run.master.startswith("local-cluster"):  # its executors work below Spark's home

@@ -16,6 +16,8 @@ from service.calibrate.workload import Batch, WindowQuery, Workload
 
 #: Event time of a batch, seconds.
 BATCH_S = 1.0
+#: Bytes that no rows take: all of them go through Spark, as they do on a cluster.
+NO_FILES = 1 << 50
 QUERIES = 12
 
 
