@@ -305,7 +305,8 @@ class Engine:
                 "max_rows": str(self.settings.max_rows_per_batch),
                 "target_batch_s": str(self.settings.target_batch_s),
                 "batch_bytes": str(int(self.settings.driver_memory_bytes * HEAP_PART)),
-                "rows_per_partition": str(self.settings.rows_per_partition),
+                "rows_per_partition": str(self.settings.rows_per_partition or ""),
+                "tasks": str(self.settings.cores),
                 "engine_lock": str(self.data_dir.engine_lock),
                 # On a cluster the directory is another machine's: rows had better go from worker to worker.
                 "rows_dir": str(self.data_dir.segments) if self.settings.one_machine else "",

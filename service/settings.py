@@ -17,7 +17,6 @@ from catalog.errors import InvalidInput
 from catalog.values.plan import Partitioning, Strategy
 from service.durations import InvalidDuration, parse_duration_us
 from service.inputs.batch_size import BatchSize
-from service.inputs.partitions import ROWS_PER_PARTITION
 
 #: Leaves room for Python workers on a 4 GB machine; state lives in files and in workers.
 DRIVER_MEMORY = "1g"
@@ -48,7 +47,8 @@ class Settings(BaseSettings):
         max_rows_per_batch: Most rows admitted to one micro-batch, over all streams.
         target_batch_s: Seconds that a batch should take while more input waits than fits in: so many rows are
             admitted. 0 admits ``max_rows_per_batch`` always.
-        rows_per_partition: Rows up to which small pieces of a batch share a reader task.
+        rows_per_partition: Rows up to which small pieces of a batch share a reader task; None: half a
+            million, or a core's share of the batch if that is more.
         rows_file_kb: Rows of a family side that take so many kB go to their bucket in a file, fewer through
             Spark; on a cluster all go through Spark.
         result_retention: How long results and late rows are kept after their batch, such as ``24h``;
@@ -90,7 +90,7 @@ class Settings(BaseSettings):
     driver_memory: str = Field(default=DRIVER_MEMORY, pattern=r"^\d+[kmgt]$")
     max_rows_per_batch: int = Field(default=4_000_000, ge=1)
     target_batch_s: float = Field(default=2.0, ge=0, allow_inf_nan=False)
-    rows_per_partition: int = Field(default=ROWS_PER_PARTITION, ge=1)
+    rows_per_partition: int | None = Field(default=None, ge=1)
     rows_file_kb: int = Field(default=256, ge=0)
     result_retention: str = "3d"
     cache_mb: int = Field(default=1024, ge=1)

@@ -37,7 +37,6 @@ from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
 from service.inputs.news import News
 from service.inputs.packed_bytes import packed_bytes
-from service.inputs.partitions import ROWS_PER_PARTITION
 from service.reader_tasks import ControlPartition, PackPartition, compressed
 
 #: How long Spark is kept waiting for news before it asks again.
@@ -53,8 +52,8 @@ class SluiceReader:
 
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
-            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition``, ``engine_lock``; for readers' tasks
-            ``rows_dir`` (empty: none) and ``rows_file_bytes`` (``service.packing.RowFiles``).
+            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: by itself), ``tasks``,
+            ``engine_lock``; for readers' tasks ``rows_dir`` (empty: none) and ``rows_file_bytes``.
         clock_s: What batches are timed by; it never goes back.
     """
 
@@ -156,9 +155,10 @@ class SluiceReader:
         result: list[InputPartition] = []
         bounds = self._late_bounds(batch)
         before, after = _positions(plan, start), _positions(plan, end)
-        for stream in plan.streams:
+        ranges = [(stream, before[stream.id], after[stream.id]) for stream in plan.streams]
+        for stream, pieces in zip(plan.streams, inputs.partitions(ranges), strict=True):
             asked = self._asked_of(plan, stream)
-            for piece in inputs.partitions(stream, before[stream.id], after[stream.id]):
+            for piece in pieces:
                 result.append(
                     PackPartition(
                         order=len(result),
@@ -175,9 +175,10 @@ class SluiceReader:
     def _open(self) -> tuple[Store, Inputs]:
         if self._store is None or self._inputs is None:
             self._store = Store.open(self._options["catalog_url"], migrate=False)
-            rows = int(self._options.get("rows_per_partition", ROWS_PER_PARTITION))
-            self._inputs = Inputs(self._store, EventLog(self._options["events_db"]), rows_per_partition=rows)
             options = self._options
+            rows = int(options["rows_per_partition"]) if options.get("rows_per_partition") else None
+            events, tasks = EventLog(options["events_db"]), int(options.get("tasks", 1))
+            self._inputs = Inputs(self._store, events, rows_per_partition=rows, tasks=tasks)
             self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
         return self._store, self._inputs
 

@@ -1,12 +1,18 @@
 """What is there to read, for Spark's source process: pieces to admit, partitions to hand out.
 
-Nothing here has side effects, and `Inputs.partitions` of a range gives the same partitions whenever it is
+Nothing here has side effects, and `Inputs.partitions` of ranges gives the same partitions whenever it is
 asked, also on replay: it reads only what the catalog and the event log hold durably.
+
+A stream's part of a batch is cut for the tasks that run at a time, and no further. What comes to a bucket
+from one task is sorted and can be stored as it is; what comes from several is merged and written again.
+Measured over many-keys with batches of four million rows, two cores: 8.5 s in tasks of half a million rows,
+6.5 s in one for each stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from catalog.clock import wall_clock_us
@@ -33,6 +39,25 @@ ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
 
+#: A stream and its positions [start, end).
+Range = tuple[Stream, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Rows of a file and the newest event time that they may have."""
+
+    file: FileRows
+    t_max_us: int | None
+
+    @property
+    def rows(self) -> int:
+        return self.file.rows
+
+
+#: What is not cut any further.
+_Unit = _Run | Piece
+
 
 class Inputs:
     """The sources of all streams, seen from Spark's source process.
@@ -41,7 +66,9 @@ class Inputs:
         store: Catalog with the listed files.
         events: Event log of ``http`` streams; None if there are none.
         clock_us: Wall clock that endless generators keep in step with, µs UTC.
-        rows_per_partition: Rows up to which small pieces share a partition.
+        rows_per_partition: Rows up to which small pieces share a partition; None: a task's share, or
+            ``ROWS_PER_PARTITION`` where that is less.
+        tasks: Tasks that run at a time.
         rows_per_file_partition: Rows above which a Parquet file is cut.
     """
 
@@ -51,13 +78,15 @@ class Inputs:
         events: EventLog | None,
         *,
         clock_us: Callable[[], int] = wall_clock_us,
-        rows_per_partition: int = ROWS_PER_PARTITION,
+        rows_per_partition: int | None = None,
+        tasks: int = 1,
         rows_per_file_partition: int = ROWS_PER_FILE_PARTITION,
     ) -> None:
         self._store = store
         self._events = events
         self._clock_us = clock_us
         self._rows_per_partition = rows_per_partition
+        self._tasks = tasks
         self._rows_per_file_partition = rows_per_file_partition
 
     def end(self, stream: Stream) -> int:
@@ -80,30 +109,57 @@ class Inputs:
             for f in self._store.inputs(stream.id, position, limit)
         )
 
-    def partitions(self, stream: Stream, start: int, end: int) -> tuple[InputPartition, ...]:
-        """Return what reader tasks read of positions [start, end); none for an empty range.
+    def partitions(self, ranges: Sequence[Range]) -> list[tuple[InputPartition, ...]]:
+        """Return what reader tasks read of each stream's positions [start, end); none of an empty range.
 
         Files set aside are left out.
         """
-        if isinstance(stream.source, FilesSource):
-            return tuple(self._files(stream, stream.source, start, end))
-        return tuple(self._ranges(stream, start, end))
+        found = [
+            list(self._runs(stream, stream.source, start, end))
+            if isinstance(stream.source, FilesSource)
+            else list(self._pieces(stream, start, end))
+            for stream, start, end in ranges
+        ]
+        rows = sum(unit.rows for units in found for unit in units)
+        share = rows / self._tasks if self._rows_per_partition is None else 0.0
+        return [
+            tuple(self._partition(stream, group) for group in self._groups(units, share))
+            for (stream, _, _), units in zip(ranges, found, strict=True)
+        ]
 
-    def _files(self, stream: Stream, source: FilesSource, start: int, end: int) -> Iterator[FilesPartition]:
-        group: list[FileRows] = []
-        newest: int | None = None
-        for runs, t_max_us in self._file_runs(stream, source, start, end):
-            if group and sum(f.rows for f in group) + runs.rows > self._rows_per_partition:
-                yield _files_partition(stream, group, newest)
-                group, newest = [], None
-            group.append(runs)
-            newest = _newest(newest, t_max_us)
+    def _groups(self, units: Sequence[_Unit], share: float) -> Iterator[Sequence[_Unit]]:
+        """Put a stream's units together, so that groups have about as many rows as a task's share, if any."""
+        rows = sum(unit.rows for unit in units)
+        most = self._rows_per_partition or ROWS_PER_PARTITION
+        if rows > most and share > most:
+            count = max(1, round(rows / share))
+            # With half a unit to spare uneven units seldom make one group more.
+            most = -(-rows // count) + max(unit.rows for unit in units) // 2
+        group: list[_Unit] = []
+        held = 0
+        for unit in units:
+            if group and held + unit.rows > most:
+                yield group
+                group, held = [], 0
+            group.append(unit)
+            held += unit.rows
         if group:
-            yield _files_partition(stream, group, newest)
+            yield group
 
-    def _file_runs(
-        self, stream: Stream, source: FilesSource, start: int, end: int
-    ) -> Iterator[tuple[FileRows, int | None]]:
+    def _partition(self, stream: Stream, group: Sequence[_Unit]) -> InputPartition:
+        newest = max((unit.t_max_us for unit in group if unit.t_max_us is not None), default=None)
+        rows = sum(unit.rows for unit in group)
+        files = tuple(unit.file for unit in group if isinstance(unit, _Run))
+        if files:
+            first_pos = (files[0].position << ROW_BITS) + files[0].first_row
+            return FilesPartition(stream.id, first_pos, newest, rows, files)
+        pieces = [unit for unit in group if isinstance(unit, Piece)]
+        start, end = pieces[0].position, pieces[-1].end
+        if isinstance(stream.source, GeneratorSource):
+            return ChunksPartition(stream.id, start << ROW_BITS, newest, rows, start, end)
+        return EventsPartition(stream.id, start, newest, rows, self._log(stream).path, start, end)
+
+    def _runs(self, stream: Stream, source: FilesSource, start: int, end: int) -> Iterator[_Run]:
         position = start
         while position < end:
             listed = self._store.inputs(stream.id, position, min(_PAGE, end - position))
@@ -120,22 +176,15 @@ class Inputs:
                 step = self._rows_per_file_partition if source.format == "parquet" else max(f.rows, 1)
                 for first in range(0, f.rows, step):
                     rows = min(step, f.rows - first)
-                    yield FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows), f.t_max_us
+                    yield _Run(FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows), f.t_max_us)
             position = listed[-1].position + 1
 
-    def _ranges(self, stream: Stream, start: int, end: int) -> Iterator[InputPartition]:
-        group: list[Piece] = []
+    def _pieces(self, stream: Stream, start: int, end: int) -> Iterator[Piece]:
         position = start
         while position < end:
             pieces = self._between(stream, position, min(end, position + _PAGE))
-            for piece in pieces:
-                if group and sum(p.rows for p in group) + piece.rows > self._rows_per_partition:
-                    yield self._range_partition(stream, group)
-                    group = []
-                group.append(piece)
+            yield from pieces
             position = pieces[-1].end
-        if group:
-            yield self._range_partition(stream, group)
 
     def _between(self, stream: Stream, start: int, end: int) -> tuple[Piece, ...]:
         """Pieces that cover [start, end), the last one cut there; whatever the clock says now."""
@@ -155,26 +204,7 @@ class Inputs:
             Piece(last.stream_id, last.position, count, last.t_min_us, last.t_max_us, count),
         )
 
-    def _range_partition(self, stream: Stream, group: list[Piece]) -> InputPartition:
-        start, end = group[0].position, group[-1].end
-        rows = sum(p.rows for p in group)
-        newest: int | None = None
-        for piece in group:
-            newest = _newest(newest, piece.t_max_us)
-        if isinstance(stream.source, GeneratorSource):
-            return ChunksPartition(stream.id, start << ROW_BITS, newest, rows, start, end)
-        return EventsPartition(stream.id, start, newest, rows, self._log(stream).path, start, end)
-
     def _log(self, stream: Stream) -> EventLog:
         if self._events is None:
             raise InternalError(f'stream "{stream.name}" takes events, but no event log is open')
         return self._events
-
-
-def _files_partition(stream: Stream, group: list[FileRows], newest: int | None) -> FilesPartition:
-    first_pos = (group[0].position << ROW_BITS) + group[0].first_row
-    return FilesPartition(stream.id, first_pos, newest, sum(f.rows for f in group), tuple(group))
-
-
-def _newest(one: int | None, other: int | None) -> int | None:
-    return max((t for t in (one, other) if t is not None), default=None)

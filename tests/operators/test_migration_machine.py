@@ -291,6 +291,7 @@ def test_any_history_gives_what_the_oracles_say() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_any_new_history_gives_what_the_oracles_say() -> None:
     """New cases every time; a failure prints its steps."""
     run_state_machine_as_test(

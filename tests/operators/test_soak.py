@@ -13,6 +13,7 @@ RANDOM = settings(REPEATABLE, derandomize=False, max_examples=10_000)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(RANDOM)
 @given(st.one_of(cases(activations=True, max_rows=150), handovers()))
 def test_results_are_those_of_nested_loops_on_new_cases(case: Case) -> None:

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 def read_all(store: Store, stream: Stream, columns: list[str] | None = None) -> pa.Table:
     inputs = Inputs(store, None)
-    parts = inputs.partitions(stream, 0, inputs.end(stream))
+    (parts,) = inputs.partitions([(stream, 0, inputs.end(stream))])
     return pa.concat_tables([read_partition(stream, p, columns) for p in parts])
 
 
@@ -343,7 +343,7 @@ def test_any_cut_of_the_positions_and_any_partition_size_give_the_same_rows(
         bounds = [0, *cuts, len(sizes)]
         found: list[tuple[int, int]] = []
         for start, end in itertools.pairwise(bounds):
-            for partition in inputs.partitions(stream, start, end):
+            for partition in inputs.partitions([(stream, start, end)])[0]:
                 table = read_partition(stream, pickle.loads(pickle.dumps(partition)))
                 assert table.num_rows == partition.rows > 0
                 assert table.column("_pos")[0].as_py() == partition.first_pos
@@ -449,4 +449,4 @@ def test_a_text_file_without_rows_is_sound(store: Store, folder: Path, file_form
     (folder / "x").write_text(text)
     list_files(store, stream)
     assert reasons(store, stream) == {}
-    assert Inputs(store, None).partitions(stream, 0, 1) == ()
+    assert Inputs(store, None).partitions([(stream, 0, 1)]) == [()]

@@ -29,7 +29,7 @@ def generated(source: GeneratorSource, columns: tuple[Column, ...] = EVERY_TYPE)
 
 
 def read_chunks(store: Store, stream: Stream, start: int, end: int, **options: int) -> pa.Table:
-    parts = Inputs(store, None, **options).partitions(stream, start, end)
+    (parts,) = Inputs(store, None, **options).partitions([(stream, start, end)])
     return pa.concat_tables([read_partition(stream, pickle.loads(pickle.dumps(p))) for p in parts])
 
 
@@ -84,7 +84,7 @@ def test_any_split_of_the_chunks_gives_the_same_rows(
 def test_a_column_does_not_depend_on_the_others_nor_on_what_is_read(store: Store) -> None:
     source = GeneratorSource(1000.0, 3, ALL_SPECS, rows=5000, start_us=START_US)
     stream = generated(source)
-    (partition,) = Inputs(store, None).partitions(stream, 0, 1)
+    ((partition,),) = Inputs(store, None).partitions([(stream, 0, 1)])
     whole = read_partition(stream, partition)
     assert read_partition(stream, partition, ["s"]).equals(whole.select(["ts", "s", "_pos"]))
     fewer = replace(stream, columns=tuple(c for c in EVERY_TYPE if c.name in ("ts", "s")))
@@ -140,9 +140,9 @@ def test_an_endless_stream_keeps_in_step_with_the_clock(store: Store) -> None:
     assert inputs.end(stream) == 0
     now[0] = START_US + 3_999_999
     assert [p.position for p in inputs.pending(stream, 1, 10)] == [1, 2]
-    partitions = inputs.partitions(stream, 0, 3)
+    (partitions,) = inputs.partitions([(stream, 0, 3)])
     now[0] = START_US  # a replay does not ask the clock
-    assert inputs.partitions(stream, 0, 3) == partitions
+    assert inputs.partitions([(stream, 0, 3)]) == [partitions]
 
 
 @pytest.mark.parametrize("column", EVERY_TYPE[1:], ids=lambda c: c.type)

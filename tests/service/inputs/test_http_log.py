@@ -227,7 +227,7 @@ def test_any_cut_of_the_offsets_gives_the_same_rows(
         pieces = inputs.pending(STREAM, start, 100)
         assert [p.position for p in pieces[1:]] == [p.end for p in pieces[:-1]]
         assert (pieces[0].position, pieces[-1].end) == (start, total)
-        for partition in inputs.partitions(STREAM, start, end):
+        for partition in inputs.partitions([(STREAM, start, end)])[0]:
             table = read_partition(STREAM, pickle.loads(pickle.dumps(partition)), ["k"])
             assert table.schema.names == ["ts", "k", "_pos"]
             assert table.num_rows == partition.rows
