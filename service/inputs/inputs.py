@@ -67,7 +67,7 @@ class Inputs:
         events: Event log of ``http`` streams; None if there are none.
         clock_us: Wall clock that endless generators keep in step with, µs UTC.
         rows_per_partition: Rows up to which small pieces share a partition; None: a task's share, or
-            ``ROWS_PER_PARTITION`` where that is less.
+            ``ROWS_PER_PARTITION`` where that is more.
         tasks: Tasks that run at a time.
         rows_per_file_partition: Rows above which a Parquet file is cut.
     """
