@@ -58,6 +58,7 @@ class BatchOutput:
         filters: What PACK counted per distinct filter and partition, in the bucket that was told.
         keys: Keys of this bucket's rows.
         pack_us: CPU time of the partitions that told this bucket, µs.
+        began_us: Wall clock when the first of them began, µs UTC; None where none told.
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class BatchOutput:
     filters: list[FilterCounters] = field(default_factory=list)
     keys: list[KeyCounters] = field(default_factory=list)
     pack_us: int = 0
+    began_us: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +114,7 @@ class Bucket:
             late=self._late_rows(ordered, start),
             filters=[counters for p in ordered for counters in p.filters],
             pack_us=sum(p.pack_us for p in ordered),
+            began_us=min((p.began_us for p in ordered if p.began_us is not None), default=None),
         )
         version = self.plan.version if self.plan else 0
         # Whoever brings rows says so.

@@ -62,6 +62,7 @@ class Payload:
         suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
         filters: Counters per distinct filter of the partition, in one of its payloads.
         pack_us: CPU time that the partition took, µs, in one of its payloads.
+        began_us: Wall clock when its task began, µs UTC, in the same one.
         place: Number of the bucket and of all buckets, where PACK made the payload.
         files: Files that rows came in, by family id and side; the others came with the payload.
     """
@@ -74,6 +75,7 @@ class Payload:
     suspects: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
     filters: tuple[FilterCounters, ...] = ()
     pack_us: int = 0
+    began_us: int | None = None
     place: tuple[int, int] | None = None
     files: Mapping[tuple[str, str], ArrivedFile] = field(default_factory=dict)
 
@@ -105,6 +107,7 @@ class Payload:
             "suspects": suspects,
             "filters": [astuple(counters) for counters in self.filters],
             "pack_us": self.pack_us,
+            "began_us": self.began_us,
             "place": self.place,
         }
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -146,6 +149,7 @@ class Payload:
             suspects=suspects,
             filters=tuple(FilterCounters(*facts) for facts in header["filters"]),
             pack_us=header["pack_us"],
+            began_us=header["began_us"],
             place=tuple(header["place"]) if header["place"] else None,
             files=files,
         )

@@ -1,13 +1,12 @@
 """CHAIN: the one stateful operator of the job. It moves bytes between stored state and ``operators.bucket``.
 
-Spark makes a fresh processor for every task (``service.stand_ins``) and hands a bucket to any of its workers,
-so what lives longer than a batch lives in this module: the bounded segment cache and the compiled plans of
-the last versions.
+There is a fresh processor for every task (``service.stand_ins``), and Spark hands a bucket to any of its
+workers, so what lives longer than a batch lives in this module: the bounded segment cache and the compiled
+plans of the last versions.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pyspark.sql.streaming.stateful_processor import (
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    ValueState,
-)
+from pyspark.sql.streaming.stateful_processor import ValueState
 
 from catalog.values.batch import FilterCounters, KeyCounters, SliceCounters
 from catalog.values.plan import Plan
@@ -41,13 +36,10 @@ from operators.payload import Payload
 from operators.segment import ArrivedFile, Segment
 from operators.segment_cache import SegmentCache
 from operators.segment_files import SegmentFiles
-from service.chain_state import open_state
 from service.failpoints import reached
 from service.packets import joined
 from service.reported_routes import reported
 from service.sinks.result_files import ResultWriter
-
-OUTPUT_SCHEMA = "report string"
 
 #: Compiled plan versions kept per worker: the one in force and the one before, for replays.
 PLANS_KEPT = 2
@@ -90,37 +82,31 @@ def forget_checkpoint(checkpoint_id: str) -> None:
     _workers.pop(checkpoint_id, None)
 
 
-class ChainProcessor(StatefulProcessor):
+class ChainProcessor:
     """Runs one bucket's batch.
 
     Args:
         options: See ``ChainOptions``.
+        manifest: State of the buckets; Spark has set whose.
     """
 
-    def __init__(self, options: ChainOptions) -> None:
+    def __init__(self, options: ChainOptions, manifest: ValueState) -> None:
         self._options = options
         self._files = SegmentFiles(Path(options.segments_dir))
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the bucket's state."""
-        self.use(open_state(handle))
-
-    def use(self, manifest: ValueState) -> None:
-        """Take the bucket's state, opened."""
         self._manifest = manifest
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802  # Spark's base also allows Rows
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        """Process the payloads of one batch for one bucket and yield a report."""
+    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> dict[str, Any]:
+        """Process the payloads of one batch for one bucket and return a report (``service.reports``).
+
+        Args:
+            key: Spark's key of the bucket.
+            rows: Frames with packets of payloads (``service.packets``).
+        """
         started_s = time.process_time()
         packets = (packet for frame in rows for packet in frame["packet"])
         payloads = [Payload.decode(payload, self._files.read) for payload in joined(packets)]
         batch = payloads[0].batch
-        number = self._options.bucket_keys.index(int(key[0]))
+        number = self._options.bucket_keys.index(key)
         ids = SegmentIds(self._options.checkpoint_id, number, batch)
         worker = self._worker()
         stored = self._manifest.get()
@@ -135,8 +121,11 @@ class ChainProcessor(StatefulProcessor):
         reached("before-state-commit", batch, self._options.engine_lock)
         report = batch_report(bucket, output, batch) | self._write(output, batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
-        report["cpu"] = {"pack_us": output.pack_us, "chain_us": chain_us}
-        yield pd.DataFrame({"report": [json.dumps(report)]})
+        return report | {
+            "bucket": number,
+            "began_us": output.began_us,
+            "cpu": {"pack_us": output.pack_us, "chain_us": chain_us},
+        }
 
     def _write(self, output: BatchOutput, batch: int) -> dict[str, list[dict[str, Any]]]:
         """Write results and late rows and return what the report says of the files."""
@@ -147,9 +136,6 @@ class ChainProcessor(StatefulProcessor):
             "files": [asdict(file) for file in files],
             "late_files": [asdict(file) for file in late if file is not None],
         }
-
-    def close(self) -> None:
-        """Nothing to close: what lives longer belongs to the worker."""
 
     def _worker(self) -> _Worker:
         checkpoint = self._options.checkpoint_id

@@ -1,21 +1,17 @@
 """The commit of a batch: result files first, then one manifest that makes them visible.
 
-Spark calls back at least once per batch, and a replayed batch gives the same rows. So the first manifest
-of a batch stays, later ones are dropped with their files, and files that no manifest names are swept at
-the next start.
+The buckets report at least once per batch (``service.reports``), and a replayed batch gives the same rows. So
+the first manifest of a batch stays, later ones are dropped with their files, and files that no manifest names
+are swept at the next start.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import DataFrame
 
 from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
@@ -33,6 +29,7 @@ from catalog.values.batch import (
 from service.failpoints import reached
 from service.known_routes import KnownRoutes
 from service.reported_routes import ReportedRoutes, read_routes
+from service.reports import Report
 from service.sweep import sweep
 
 log = logging.getLogger(__name__)
@@ -74,26 +71,18 @@ class BatchCommitter:
     tell: Callable[[], None]
     _routes: KnownRoutes = field(default_factory=KnownRoutes)
 
-    def __call__(self, output: DataFrame, spark_batch: int) -> None:
-        """Write and commit one batch.
+    def __call__(self, reports: Sequence[Report]) -> None:
+        """Commit one batch.
 
         Args:
-            output: Rows of ``service.chain_processor``.
-            spark_batch: Spark's batch id. Not our number: Spark runs its first batch even without input, and
-                such a batch is none of ours.
+            reports: What ``service.chain_processor`` says of each bucket.
 
         Raises:
             FencedOut: Another engine has taken over.
             InvariantBroken: Buckets disagree.
         """
-        started_at_us = wall_clock_us()
-        reports = [json.loads(row.report) for row in output.collect()]
-        if not reports:
-            log.debug("empty batch", extra={"spark_batch": spark_batch})
-            return
-        manifest = self._manifest(reports, started_at_us)
+        manifest = self._manifest(reports)
         batch = manifest.batch
-        reached("after-state-commit", batch, self.engine_lock)
         reached("before-result-commit", batch, self.engine_lock)
         if self.store.commit_batch(manifest):
             self._routes.committed(manifest)
@@ -116,7 +105,7 @@ class BatchCommitter:
                 if file.path not in named:
                     (directory / file.path).unlink(missing_ok=True)
 
-    def _manifest(self, reports: list[dict[str, Any]], started_at_us: int) -> BatchManifest:
+    def _manifest(self, reports: Sequence[Report]) -> BatchManifest:
         numbers = {report["batch"] for report in reports}
         if len(numbers) != 1:
             raise InvariantBroken(f"buckets disagree about the batch: {sorted(numbers)}")
@@ -126,6 +115,8 @@ class BatchCommitter:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
         version = versions.pop()
         routes = [facts for report in reports for facts in report["routes"]]
+        began_us = min(report["began_us"] for report in reports if report["began_us"] is not None)
+        now_us = wall_clock_us()
         manifest = BatchManifest(
             batch=batch,
             epoch=self.epoch,
@@ -136,8 +127,8 @@ class BatchCommitter:
             streams=_stream_counters(reports, batch),
             slices=_slice_counters(reports),
             query_rows=_query_rows(routes),
-            started_at_us=started_at_us,
-            committed_at_us=wall_clock_us(),
+            started_at_us=min(began_us, now_us),  # clocks of workers elsewhere may be ahead
+            committed_at_us=now_us,
             filters=_filter_counters(reports),
             keys=_key_counters(reports),
             cpu=CpuCounters(
@@ -148,7 +139,7 @@ class BatchCommitter:
         )
         return self._routes.with_routes(manifest, map(read_routes, routes), self.store.plan_version)
 
-    def _late_files(self, reports: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
+    def _late_files(self, reports: Sequence[Report]) -> tuple[ResultFile, ...]:
         files = _files(reports, "late_files")
         return tuple(
             ResultFile(file.path, self.store.stream_by_id(int(file.family)).name, file.rows) for file in files
@@ -164,12 +155,12 @@ def _query_rows(routes: Iterable[ReportedRoutes]) -> tuple[tuple[int, int], ...]
     return tuple(sorted((query_id, rows) for query_id, rows in sums.items() if rows))
 
 
-def _files(reports: list[dict[str, Any]], kind: str) -> tuple[ResultFile, ...]:
+def _files(reports: Sequence[Report], kind: str) -> tuple[ResultFile, ...]:
     found = [ResultFile(**facts) for report in reports for facts in report[kind]]
     return tuple(sorted(found, key=lambda file: (file.family, file.path)))
 
 
-def _stream_counters(reports: list[dict[str, Any]], batch: int) -> tuple[StreamCounters, ...]:
+def _stream_counters(reports: Sequence[Report], batch: int) -> tuple[StreamCounters, ...]:
     """Every bucket saw every header, so they must agree; late rows were counted in one bucket each."""
     counters = []
     for stream_id in sorted(reports[0]["streams"], key=int):
@@ -189,7 +180,7 @@ def _stream_counters(reports: list[dict[str, Any]], batch: int) -> tuple[StreamC
     return tuple(counters)
 
 
-def _slice_counters(reports: list[dict[str, Any]]) -> tuple[SliceCounters, ...]:
+def _slice_counters(reports: Sequence[Report]) -> tuple[SliceCounters, ...]:
     sums: dict[tuple[str, str, str, int], dict[str, int]] = {}
     for report in reports:
         for facts in report["slices"]:
@@ -203,7 +194,7 @@ def _slice_counters(reports: list[dict[str, Any]]) -> tuple[SliceCounters, ...]:
     )
 
 
-def _filter_counters(reports: list[dict[str, Any]]) -> tuple[FilterCounters, ...]:
+def _filter_counters(reports: Sequence[Report]) -> tuple[FilterCounters, ...]:
     """Each partition of the input told one bucket."""
     sums: dict[tuple[str, str, int], list[int]] = {}
     for report in reports:
@@ -214,7 +205,7 @@ def _filter_counters(reports: list[dict[str, Any]]) -> tuple[FilterCounters, ...
     return tuple(FilterCounters(*name, *total) for name, total in sorted(sums.items()))
 
 
-def _bucket_counters(reports: list[dict[str, Any]]) -> BucketCounters:
+def _bucket_counters(reports: Sequence[Report]) -> BucketCounters:
     work = [
         sum(keys["copies"] for keys in report["keys"]) + sum(piece["results"] for piece in report["slices"])
         for report in reports
@@ -223,7 +214,7 @@ def _bucket_counters(reports: list[dict[str, Any]]) -> BucketCounters:
     return BucketCounters(len(reports), sum(work), max(work), hottest_us)
 
 
-def _key_counters(reports: list[dict[str, Any]]) -> tuple[KeyCounters, ...]:
+def _key_counters(reports: Sequence[Report]) -> tuple[KeyCounters, ...]:
     """A key is counted in one bucket, so all but the largest add up."""
     sums: dict[tuple[str, str], KeyCounters] = {}
     for report in reports:

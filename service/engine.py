@@ -34,12 +34,16 @@ from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
 from service.inputs.packed_bytes import HEAP_PART
 from service.jvm import Jvm, launch
+from service.reports import Reports
 from service.settings import Settings
 from service.sinks.result_files import ResultWriter
+from service.spark_configuration import spark_configuration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from service.commit import BatchCommitter
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +118,7 @@ class Engine:
     _epoch: int = 0
     _session: SparkSession | None = None
     _query: StreamingQuery | None = None
+    _reports: Reports | None = None
     _run_id: str = ""
     _state: EngineState = "stopped"
     _since_us: int = 0
@@ -292,6 +297,7 @@ class Engine:
             tell=self.commits.tell,
         )
         commit.sweep()
+        reports = self._reports = self._take_reports(len(keys), commit)
         SegmentFiles(self.data_dir.segments).sweep()
         session = self._session = start_session(self.settings, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
@@ -320,14 +326,24 @@ class Engine:
                 engine_lock=str(self.data_dir.engine_lock),
                 writer=self._writer(),
             ),
+            reports=reports.address,
             partitions=partitions,
             bounded=self.bounded,
         )
-        self._query = start_job(session, options, commit)
+        self._query = start_job(session, options)
         self._run_id = str(self._query.runId)
         if not self._stopping:
             self._set_state("running")
         log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
+
+    def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
+        """Take the reports of this machine's workers, or of a cluster's where Spark's driver is reached."""
+        if self.settings.one_machine:
+            return Reports(buckets, commit)
+        spark = spark_configuration(self.settings)
+        return Reports(
+            buckets, commit, host=spark["spark.driver.host"], bind=spark["spark.driver.bindAddress"]
+        )
 
     def _writer(self) -> ResultWriter:
         late = str(self.data_dir.late) if self.settings.keep_late_rows else None
@@ -353,6 +369,9 @@ class Engine:
     def _end_session(self) -> None:
         """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
         session, self._session, self._query = self._session, None, None
+        reports, self._reports = self._reports, None
+        if reports is not None:
+            reports.close()
         jvm, self.jvm = self.jvm, None
         if sys.modules.get("pyspark") is None:  # not loaded yet, or it cannot be
             if jvm is not None:

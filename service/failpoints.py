@@ -19,7 +19,6 @@ POINTS = (
     "before-offset-log",
     "after-offset-log",
     "before-state-commit",
-    "after-state-commit",
     "before-result-commit",
     "after-result-commit",
     "after-commit-log",

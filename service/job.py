@@ -2,27 +2,27 @@
 
 spark.readStream.format("sluice")          bucket, packet of a payload
   .groupBy("bucket")
-  .transformWithStateInPandas(...)          result files on the side; one report per bucket
-  .writeStream.foreachBatch(...)            one manifest
+  .transformWithStateInPandas(...)          result files, and one report per bucket, on the side
+  .writeStream.format("noop")               the last report is one manifest (``service.reports``)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from service.chain_processor import OUTPUT_SCHEMA, ChainOptions
+from service.chain_processor import ChainOptions
 from service.jvm import Jvm
+from service.reports import ReportAddress
 from service.settings import Settings
 from service.spark_configuration import spark_configuration
-from service.stand_ins import FORMAT_NAME, ChainStandIn, SourceStandIn
+from service.stand_ins import FORMAT_NAME, OUTPUT_SCHEMA, ChainStandIn, SourceStandIn
 
 SOURCE_NAME = "sluice"
 
@@ -35,6 +35,7 @@ class JobOptions:
         checkpoint: Directory of Spark's checkpoint.
         source: Options of ``service.source``.
         chain: Options of ``service.chain_processor``.
+        reports: Where the engine takes the buckets' reports.
         partitions: Shuffle partitions, fixed by the checkpoint's first batch.
         bounded: Whether the job ends once everything available is processed.
     """
@@ -42,6 +43,7 @@ class JobOptions:
     checkpoint: str
     source: dict[str, str]
     chain: ChainOptions
+    reports: ReportAddress
     partitions: int
     bounded: bool
 
@@ -99,15 +101,12 @@ def jvm_pid(session: SparkSession) -> int:
     return int(session._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
 
 
-def start_job(
-    session: SparkSession, options: JobOptions, commit: Callable[[DataFrame, int], None]
-) -> StreamingQuery:
+def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
     """Start the streaming query.
 
     Args:
         session: Running session.
         options: See ``JobOptions``.
-        commit: Called with every batch's output and Spark's batch id.
     """
     session.dataSource.register(SourceStandIn)
     reader = session.readStream.format(FORMAT_NAME).name(SOURCE_NAME)
@@ -117,13 +116,13 @@ def start_job(
         reader.load()
         .groupBy("bucket")
         .transformWithStateInPandas(
-            statefulProcessor=ChainStandIn(options.chain),
+            statefulProcessor=ChainStandIn(options.chain, options.reports),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="Append",
             timeMode="None",
         )
     )
-    writer: Any = chained.writeStream.foreachBatch(commit).option("checkpointLocation", options.checkpoint)
+    writer = chained.writeStream.format("noop").option("checkpointLocation", options.checkpoint)
     writer = (
         writer.trigger(availableNow=True) if options.bounded else writer.trigger(processingTime="0 seconds")
     )

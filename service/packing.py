@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
 from operators.pack import Packer, control_payloads, packer
 from operators.payload import Payload, WriteRows
@@ -52,14 +53,14 @@ class RowFiles:
 def read(
     partition: InputPartition, bucket_keys: Sequence[int], row_files: RowFiles | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read one partition and yield a payload per bucket, and one that says what CPU time that took.
+    """Read one partition and yield a payload per bucket, and one that says when that began and what it took.
 
     Args:
         partition: What to read.
         bucket_keys: Spark's key of each bucket.
         row_files: Where rows go in files; None: all go with the payload.
     """
-    started_s = time.process_time()
+    started_s, began_us = time.process_time(), wall_clock_us()
     order = 0
     if isinstance(partition, ControlPartition):
         texts = decompressed(partition.records)
@@ -72,11 +73,9 @@ def read(
         ]
     else:
         raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
-    keys = list(bucket_keys)
-    if isinstance(partition, PackPartition):
-        pack_us = round((time.process_time() - started_s) * 1_000_000)
-        keys.append(keys[order % len(keys)])
-        encoded.append(Payload(order, partition.batch, pack_us=pack_us).encode())
+    pack_us = round((time.process_time() - started_s) * 1_000_000)
+    keys = [*bucket_keys, bucket_keys[order % len(bucket_keys)]]
+    encoded.append(Payload(order, partition.batch, pack_us=pack_us, began_us=began_us).encode())
     yield from packets(keys, encoded, order)
 
 

@@ -24,9 +24,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from service.chain_state import open_state
+from service.reports import ReportAddress, send_report
 
 FORMAT_NAME = "sluice"
 SCHEMA = "bucket int, packet binary"
+#: Of the rows that the chain gives to Spark, of which there are none.
+OUTPUT_SCHEMA = "none boolean"
 
 _READER = "service.source"
 _PACKING = "service.packing"
@@ -107,11 +110,13 @@ class ChainStandIn(StatefulProcessor):
 
     Args:
         options: Its ``ChainOptions``.
+        reports: Where the engine takes reports.
     """
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Any, reports: ReportAddress) -> None:
         # In a pickle of their own, for their classes are the chain's.
         self._options = pickle.dumps(options)
+        self._reports = reports
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the bucket's state."""
@@ -119,9 +124,7 @@ class ChainStandIn(StatefulProcessor):
 
     @cached_property
     def _processor(self) -> Any:
-        processor = importlib.import_module(_PROCESSOR).ChainProcessor(pickle.loads(self._options))
-        processor.use(self._state)
-        return processor
+        return importlib.import_module(_PROCESSOR).ChainProcessor(pickle.loads(self._options), self._state)
 
     def handleInputRows(  # noqa: N802
         self,
@@ -129,9 +132,9 @@ class ChainStandIn(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Any]:
-        """Process the payloads of one batch for one bucket and yield a report."""
-        reports: Iterator[Any] = self._processor.handleInputRows(key, rows, timerValues)
-        return reports
+        """Process the payloads of one batch for one bucket and report to the engine; Spark gets no rows."""
+        send_report(self._reports, self._processor.process(int(key[0]), rows))
+        return iter(())
 
     def close(self) -> None:
         """Nothing to close: what lives longer than a batch belongs to the worker."""

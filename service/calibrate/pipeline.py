@@ -1,6 +1,6 @@
 """The job's pipeline in this process, without Spark: the workers' own code, its CPU time, its counters.
 
-    files ── packing.read ── packets ── ChainProcessor.handleInputRows ── segments, result files
+    files ── packing.read ── packets ── ChainProcessor.process ── segments, result files
              (read, PACK, encode)             (decode, join, store, write)
 
 What Spark adds stands still whatever the plan: planning a batch, the shuffle, the JVM's side of the state
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 import pickle
 import random
 import tempfile
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from service import packing
 from service.calibrate.memory_state import MemoryHandle
 from service.calibrate.workload import Batch, Workload
 from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
+from service.chain_state import open_state
 from service.reader_tasks import ControlPartition, PackPartition, compressed
 from service.sinks.result_files import ResultWriter
 
@@ -203,9 +203,8 @@ class _Pipeline:
         started_s = time.process_time()
         packets = self._packets(partitions)
         packed_s = time.process_time()
-        texts = [text for bucket in packets for text in self._joined(bucket, packets[bucket])]
+        reports = [self._joined(bucket, packets[bucket]) for bucket in packets]
         joined_s = time.process_time()
-        reports: list[dict[str, Any]] = [json.loads(text) for text in texts]
         if into is not None:
             into.batches += 1
             into.pack_turns_s[-1] += packed_s - started_s
@@ -231,13 +230,10 @@ class _Pipeline:
                     packets[bucket].append(packet)
         return packets
 
-    def _joined(self, bucket: int, packets: list[bytes]) -> Iterator[str]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> dict[str, Any]:
         """Join, store and write: what the stateful operator's task does for a bucket."""
-        processor = ChainProcessor(self.options)
-        processor.init(self.handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
-        frame = pd.DataFrame({"packet": packets})
-        for output in processor.handleInputRows((bucket,), iter([frame]), None):
-            yield from output["report"]
+        state = open_state(self.handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
+        return ChainProcessor(self.options, state).process(bucket, iter([pd.DataFrame({"packet": packets})]))
 
     def _stored(self) -> dict[str, int]:
         """Return the bytes of what is stored, by name."""

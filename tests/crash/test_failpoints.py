@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import POINTS, SIZE, failpoint
+from tests.crash.killing import POINTS, SIZE, dead, failpoint
 from tests.oracle import Oracle
 from tests.sluice_run import Mode, assert_equals_oracle, run
 from tests.workloads import make_workload
@@ -28,6 +28,7 @@ def die_then_finish(directory: Path, deaths: list[tuple[str, int]], mode: Mode, 
     for life, (point, batch) in enumerate(deaths):
         died = run(workload, out, mode=mode, environment=failpoint(point, batch) | ROWS_IN[life % 2])
         assert died.returncode == -signal.SIGKILL, f"{point}@{batch}: {died.stderr[-4000:]}"
+        dead(point, out)
     outcome = run(workload, out, mode=mode, environment=ROWS_IN[len(deaths) % 2])
     assert not list((out / "_sluice/checkpoint/segments").glob(".*"))
     assert_equals_oracle(outcome, out, Oracle(spec, files), mode)
@@ -35,7 +36,7 @@ def die_then_finish(directory: Path, deaths: list[tuple[str, int]], mode: Mode, 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(("point", "batch", "mode"), [("after-state-commit", 3, "per-query")])
+@pytest.mark.parametrize(("point", "batch", "mode"), [("before-commit-log", 3, "per-query")])
 def test_killed_run_ends_with_the_same_results(point: str, batch: int, mode: Mode, tmp_path: Path) -> None:
     die_then_finish(tmp_path, [(point, batch)], mode)
 

@@ -21,6 +21,7 @@ def a_payload(order: int = 3) -> Payload:
         suspects={2: pa.RecordBatch.from_pydict({"ts": [1], "v": [None]})},
         filters=(FilterCounters("f1", "a", 3, 10, 4),),
         pack_us=1234,
+        began_us=5678,
     )
 
 
@@ -28,7 +29,7 @@ def test_the_bytes_give_the_payload_back() -> None:
     sent = a_payload()
     got = Payload.decode(sent.encode())
     assert (got.order, got.batch, got.streams, got.control) == (3, 9, sent.streams, sent.control)
-    assert (got.filters, got.pack_us) == (sent.filters, 1234)
+    assert (got.filters, got.pack_us, got.began_us) == (sent.filters, 1234, 5678)
     assert list(got.rows) == [("f1", "a"), ("f1", "b")]
     for name, rows in sent.rows.items():
         assert got.rows[name].equals(rows)

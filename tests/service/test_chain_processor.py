@@ -38,7 +38,7 @@ class Replayed(Pipeline):
 
     dropped: dict[int, set[str]] = field(default_factory=dict)
 
-    def _joined(self, bucket: int, packets: list[bytes]) -> list[dict[str, Any]]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> dict[str, Any]:
         handle = self._handles[bucket]
         before = handle.getValueState("manifest", "").get()
         first = Pipeline._joined(self, bucket, packets)
@@ -50,12 +50,11 @@ class Replayed(Pipeline):
             handle.value_states.clear()
         forget_checkpoint(self._options.checkpoint_id)
         second = Pipeline._joined(self, bucket, packets)
-        assert [_said(report) for report in second] == [_said(report) for report in first]
+        assert _said(second) == _said(first)
         assert handle.getValueState("manifest", "").get() == after
         assert self.files(bucket) == files
-        for report in first:
-            for file in report["files"]:
-                (self.directory / file["path"]).unlink()
+        for file in first["files"]:
+            (self.directory / file["path"]).unlink()
         assert after is not None
         self._check(bucket, after[0], set(files))
         return second

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
 from catalog.errors import InvariantBroken
 from catalog.store import Store
@@ -23,24 +20,6 @@ from tests.operators.queries import Row, a_query, a_stream, a_table
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 LOW = '"v" < 5'
-
-
-@dataclass(frozen=True)
-class Report:
-    """A row of the job's output."""
-
-    report: str
-
-
-@dataclass(frozen=True)
-class Output:
-    """What Spark hands to the committer, as far as it asks: the rows, one per bucket."""
-
-    rows: Sequence[Report]
-
-    def collect(self) -> Sequence[Report]:
-        """Return the rows."""
-        return self.rows
 
 
 @pytest.fixture
@@ -58,8 +37,7 @@ def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) 
     """Commit a batch and read its manifest back."""
     epoch = store.new_epoch("engine")
     committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), lambda: None)
-    output = Output([Report(json.dumps(report)) for report in reports])
-    committer(cast("DataFrame", output), spark_batch=0)
+    committer(reports)
     manifest = store.last_manifest()
     assert manifest is not None
     return manifest
@@ -74,6 +52,7 @@ def reports_of_a_batch() -> list[dict[str, Any]]:
     reports = []
     for number, (bucket, output) in enumerate(zip(runner.state, outputs, strict=True), 1):
         report = batch_report(bucket, output, 0) | {"files": [], "late_files": []}
+        report["began_us"] = None if number == 1 else 1_000 * number
         reports.append(report | {"cpu": {"pack_us": number, "chain_us": 10 * number}})
     return reports
 
@@ -99,6 +78,8 @@ def test_counters_of_the_buckets_add_up_in_the_manifest(store: Store, tmp_path: 
         KeyCounters(family, "b", rows=2, keys=1, largest=2, squares=4, copies=2),
     )
     assert manifest.cpu == CpuCounters(pack_us=6, chain_us=60)
+    # The first bucket was not told.
+    assert manifest.started_at_us == 2_000
     # Eleven rows came and ten pairs were made, all pairs and five rows or more in the bucket of key 1.
     assert (manifest.buckets.buckets, manifest.buckets.work, manifest.buckets.hottest_us) == (3, 21, 30)
     assert 15 <= manifest.buckets.hottest_work <= 21

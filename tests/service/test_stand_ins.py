@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from service.chain_processor import ChainOptions
+from service.reports import ReportAddress
 from service.sinks.result_files import ResultWriter
 from service.stand_ins import ChainStandIn, SourceStandIn
 
@@ -19,7 +20,10 @@ OPTIONS = {"bucket_keys": "0,1", "max_rows": "7", "catalog_url": "sqlite:///none
     [
         SourceStandIn(OPTIONS),
         SourceStandIn(OPTIONS).streamReader(None),
-        ChainStandIn(ChainOptions("c", (0, 1), None, 1, "lock", ResultWriter("results", None, 1))),
+        ChainStandIn(
+            ChainOptions("c", (0, 1), "segments", 1, "lock", ResultWriter("results", None, 1)),
+            ReportAddress("name", None, b"key"),
+        ),
     ],
 )
 def test_unpickling_a_stand_in_loads_nothing_of_what_does_the_work(stand_in: object) -> None:

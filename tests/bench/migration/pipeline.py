@@ -1,6 +1,6 @@
 """The job's pipeline in this process, without Spark, through one plan version after another.
 
-    rows in memory ── packing.read ── packets ── ChainProcessor.handleInputRows ── state in memory
+    rows in memory ── packing.read ── packets ── ChainProcessor.process ── state in memory
 
 The workers' own code, phase by phase: what the driver does for a batch (what is asked of streams pickled),
 what reading and packing take, and what each bucket takes. So a batch that carries a migration can be
@@ -9,7 +9,6 @@ profiled; what Spark adds to a batch is the same whatever it carries.
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 import uuid
@@ -30,6 +29,7 @@ from operators.segment_files import SegmentFiles
 from service import packing
 from service.calibrate.memory_state import MemoryHandle
 from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
+from service.chain_state import open_state
 from service.inputs.generator import chunk_us, generator_pieces
 from service.inputs.partitions import ChunksPartition
 from service.reader_tasks import ControlPartition, PackPartition, compressed
@@ -130,7 +130,7 @@ class Pipeline:
                     packets[bucket].append(packet)
         packed_s = time.process_time()
         with profiled():
-            reports = [r for bucket in range(self.buckets) for r in self._joined(bucket, packets[bucket])]
+            reports = [self._joined(bucket, packets[bucket]) for bucket in range(self.buckets)]
         joined_s = time.process_time()
         self.batch += 1
         self._watermark_us = min(s["watermark_us"] for s in reports[0]["streams"].values())
@@ -161,9 +161,7 @@ class Pipeline:
         rows = sum(p.rows for p in pieces)
         return ChunksPartition(stream.id, start << 32, max(times, default=None), rows, start, end)
 
-    def _joined(self, bucket: int, packets: list[bytes]) -> list[dict[str, Any]]:
-        processor = ChainProcessor(self._options)
-        processor.init(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
+    def _joined(self, bucket: int, packets: list[bytes]) -> dict[str, Any]:
+        state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
         frame = pd.DataFrame({"packet": packets})
-        outputs = processor.handleInputRows((bucket,), iter([frame]), None)
-        return [json.loads(text) for output in outputs for text in output["report"]]
+        return ChainProcessor(self._options, state).process(bucket, iter([frame]))

@@ -15,11 +15,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from catalog.codec import encode
 from catalog.store import Store
@@ -63,21 +62,6 @@ class Serial:
     bytes: int
 
 
-@dataclass(frozen=True)
-class _Report:
-    report: str
-
-
-@dataclass(frozen=True)
-class _Output:
-    """What Spark hands to the committer, as far as it asks."""
-
-    rows: Sequence[_Report]
-
-    def collect(self) -> Sequence[_Report]:
-        return self.rows
-
-
 def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
     """Measure the commit of batches whose buckets report."""
     few, plan = _reports()
@@ -94,9 +78,8 @@ def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
             for batch in range(REPEATS + 1):
                 texts = [_text(few[n % len(few)], batch, n) for n in range(count)]
                 size = sum(map(len, texts))
-                output = cast("DataFrame", _Output([_Report(text) for text in texts]))
                 began_s = time.process_time()
-                committer(output, batch)
+                committer([json.loads(text) for text in texts])
                 times.append(time.process_time() - began_s)
             measured.append(Serial(count, statistics.median(times[1:]), size))
     return measured
@@ -128,7 +111,8 @@ def _reports() -> tuple[list[dict[str, Any]], Any]:
         bucket = Bucket()
         output = bucket.process([Payload.decode(payload) for payload in joined(own)])
         cpu = {"pack_us": output.pack_us, "chain_us": 1000}
-        reports.append(batch_report(bucket, output, 0) | {"late_files": [], "cpu": cpu})
+        report = batch_report(bucket, output, 0) | {"began_us": output.began_us, "cpu": cpu}
+        reports.append(report | {"late_files": []})
     return reports, plan
 
 
