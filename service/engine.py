@@ -32,11 +32,9 @@ from service.commits import Commits
 from service.data_dir import DataDir
 from service.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
-from service.inputs.packed_bytes import HEAP_PART
 from service.jvm import Jvm, launch
 from service.reports import Reports
 from service.settings import Settings
-from service.sinks.result_files import ResultWriter
 from service.spark_configuration import spark_configuration
 
 if TYPE_CHECKING:
@@ -278,9 +276,9 @@ class Engine:
         assert self.jvm is not None
         self.jvm.start_fork_server()
         from operators.segment_files import SegmentFiles
-        from service.chain_processor import ChainOptions
         from service.commit import BatchCommitter
-        from service.job import JobOptions, jvm_pid, start_job, start_session
+        from service.job import jvm_pid, start_job, start_session
+        from service.job_options import job_options
 
         if not self._epoch:
             # What was loaded stays; the collector need not look at it while the API serves.
@@ -302,32 +300,14 @@ class Engine:
         session = self._session = start_session(self.settings, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
-        options = JobOptions(
-            checkpoint=str(self.data_dir.checkpoint),
-            source={
-                "catalog_url": self.settings.catalog_url or self.data_dir.catalog_url,
-                "events_db": str(self.data_dir.events_db),
-                "bucket_keys": ",".join(str(key) for key in keys),
-                "max_rows": str(self.settings.max_rows_per_batch),
-                "target_batch_s": str(self.settings.target_batch_s),
-                "batch_bytes": str(int(self.settings.driver_memory_bytes * HEAP_PART)),
-                "rows_per_partition": str(self.settings.rows_per_partition or ""),
-                "tasks": str(self.settings.cores),
-                "engine_lock": str(self.data_dir.engine_lock),
-                # On a cluster the directory is another machine's: rows had better go from worker to worker.
-                "rows_dir": str(self.data_dir.segments) if self.settings.one_machine else "",
-                "rows_file_bytes": str(self.settings.rows_file_kb << 10),
-            },
-            chain=ChainOptions(
-                checkpoint_id=checkpoint_id,
-                bucket_keys=keys,
-                segments_dir=str(self.data_dir.segments),
-                cache_bytes=self.settings.cache_mb << 20,
-                engine_lock=str(self.data_dir.engine_lock),
-                writer=self._writer(),
-            ),
-            reports=reports.address,
+        options = job_options(
+            self.settings,
+            self.data_dir,
+            checkpoint_id=checkpoint_id,
+            bucket_keys=keys,
             partitions=partitions,
+            epoch=self._epoch,
+            reports=reports.address,
             bounded=self.bounded,
         )
         self._query = start_job(session, options)
@@ -341,13 +321,8 @@ class Engine:
         if self.settings.one_machine:
             return Reports(buckets, commit)
         spark = spark_configuration(self.settings)
-        return Reports(
-            buckets, commit, host=spark["spark.driver.host"], bind=spark["spark.driver.bindAddress"]
-        )
-
-    def _writer(self) -> ResultWriter:
-        late = str(self.data_dir.late) if self.settings.keep_late_rows else None
-        return ResultWriter(str(self.data_dir.results), late, self._epoch)
+        bind = (spark["spark.driver.bindAddress"], self.settings.reports_port)
+        return Reports(buckets, commit, host=spark["spark.driver.host"], bind=bind)
 
     def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
         """Return checkpoint id, bucket keys and shuffle partitions; the first start fixes them."""

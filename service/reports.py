@@ -108,7 +108,7 @@ class Reports:
         buckets: How many report in every batch.
         commit: Commits a batch, given all its reports.
         host: Name that workers on other machines reach this one by; None: all are on this machine.
-        bind: Address to listen on, where there is a host.
+        bind: Address and port to listen on, where there is a host; port 0 is any that is free.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Reports:
         commit: Callable[[Sequence[Report]], None],
         *,
         host: str | None = None,
-        bind: str = "127.0.0.1",
+        bind: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self._buckets = buckets
         self._commit = commit
@@ -127,7 +127,7 @@ class Reports:
             self._listener = Listener(path, family="AF_UNIX", backlog=socket.SOMAXCONN)
             self.address = ReportAddress(path, None, key)
         else:
-            self._listener = Listener((bind, 0), family="AF_INET", backlog=socket.SOMAXCONN)
+            self._listener = Listener(bind, family="AF_INET", backlog=socket.SOMAXCONN)
             address: Any = self._listener.address
             self.address = ReportAddress(None, (host, int(address[1])), key)
         # Held while a batch is committed: by then all its tasks but one have ended.

@@ -157,15 +157,6 @@ class ResultReader:
         totals = self._store.query_totals()
         return sum(totals.get(query_id, 0) for query_id in self._store.series_ids(series))
 
-    def has_more(self, series: int, after: str | None) -> bool:
-        """Return whether a series has results after a cursor; asks the catalog alone.
-
-        Raises:
-            InvalidCursor: ``after`` is no cursor of this series.
-            ResultsExpired: Results that follow it are not kept any more.
-        """
-        return bool(self._spans(series, after, 1)[0])
-
     def page(self, series: int, after: str | None, limit: int) -> ResultPage:
         """Read the results that follow a cursor.
 
@@ -180,10 +171,21 @@ class ResultReader:
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say.
         """
+        page = self._look(series, after, limit, though_empty=True)
+        assert page is not None
+        return page
+
+    def page_if_any(self, series: int, after: str | None, limit: int) -> ResultPage | None:
+        """Read the results that follow a cursor, as ``page`` does; None if there are none yet."""
+        return self._look(series, after, limit, though_empty=False)
+
+    def _look(self, series: int, after: str | None, limit: int, *, though_empty: bool) -> ResultPage | None:
         if not 1 <= limit <= MAX_PAGE_ROWS:
             raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
         while True:
             found, has_more, dropped = self._spans(series, after, limit)
+            if not found and not though_empty:
+                return None
             try:
                 page = self._page(series, after, found, has_more)
             except (CorruptResults, duckdb.IOException):
@@ -280,9 +282,12 @@ class ResultReader:
 
     def _batches(self, series: int, from_batch: int) -> Iterator[tuple[int, int, int]]:
         """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
-        while found := self._store.series_batches(series, from_batch, _BATCHES_PER_LOOKUP):
+        more = True
+        while more:
+            found = self._store.series_batches(series, from_batch, _BATCHES_PER_LOOKUP)
             yield from found
-            from_batch = found[-1][0] + 1
+            more = len(found) == _BATCHES_PER_LOOKUP
+            from_batch = found[-1][0] + 1 if found else from_batch
 
     def _given(self, series: int, batch: int) -> int:
         """Return how many results a batch gave a series, as far as they are kept."""

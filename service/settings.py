@@ -58,6 +58,7 @@ class Settings(BaseSettings):
         catalog_url: SQLAlchemy URL of the catalog; by default SQLite in the data directory.
         spark_master: Spark master; by default ``local[cores]``.
         spark_conf: More Spark configuration, such as a cluster's; a JSON object in the environment.
+        reports_port: Port that workers of a cluster report their batches to; 0: any that is free.
         spark_ui: Whether Spark serves its own web page.
         list_interval_ms: How often source directories are looked through for new files.
         export_dir: Directory of the files that queries are exported to, of this service alone; by default
@@ -97,6 +98,7 @@ class Settings(BaseSettings):
     catalog_url: str | None = None
     spark_master: str | None = None
     spark_conf: dict[str, str] = Field(default_factory=dict)
+    reports_port: int = Field(default=0, ge=0, le=65535)
     spark_ui: bool = False
     list_interval_ms: int = Field(default=500, ge=10)
     export_dir: Path | None = None

@@ -196,24 +196,31 @@ class Workspace:
             if keep is not None:
                 keep()
 
-    def append_events(
-        self, name: str, events: Sequence[object], *, sending: Sending | None = None
-    ) -> AppendReceipt:
-        """Keep posted events, all or none.
-
-        Args:
-            name: Name of the stream.
-            events: Objects as they come out of JSON.
-            sending: The request, if it may be sent again.
+    def http_stream(self, name: str) -> Stream:
+        """Return a stream that takes posted events.
 
         Raises:
             StreamNotFound: There is no stream of that name.
             NotAnHttpStream: Its rows come from elsewhere.
-            EventRejected: An event does not fit the stream.
         """
         stream = self.store.stream(name)
         if not isinstance(stream.source, HttpSource):
             raise NotAnHttpStream(stream.name, stream.source.type)
+        return stream
+
+    def append_events(
+        self, stream: Stream, events: Sequence[object], *, sending: Sending | None = None
+    ) -> AppendReceipt:
+        """Keep posted events, all or none.
+
+        Args:
+            stream: What ``http_stream`` returned.
+            events: Objects as they come out of JSON.
+            sending: The request, if it may be sent again.
+
+        Raises:
+            EventRejected: An event does not fit the stream.
+        """
         first, last = self.events.append(stream, events, sending)
         return AppendReceipt(last - first + 1, first, last)
 

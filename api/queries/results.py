@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, TypeVar
 
 import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -21,6 +21,8 @@ from service.kept_results import ResultsExpired
 from service.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
 from service.results import MAX_PAGE_ROWS, InvalidCursor, ResultPage
 from service.workspace import Workspace
+
+Answer = TypeVar("Answer")
 
 router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
 
@@ -93,16 +95,16 @@ async def read_results(
     """
     kind = negotiation.negotiate(accept)
     series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
-    awaited: ResultPage | None = None
-    if wait:
-        with anyio.move_on_after(wait):
-            awaited = await _next_page(workspace, series, after, limit)
 
-    def answer() -> Response:
-        page = awaited or workspace.results.page(series, after, limit)
+    def answer(page: ResultPage) -> Response:
         return Response(_body(kind, page), media_type=kind, headers=_headers(request, page, limit))
 
-    return await anyio.to_thread.run_sync(answer)
+    if wait:
+        with anyio.move_on_after(wait):
+            awaited = await _next_page(workspace, series, after, limit, answer)
+            if awaited is not None:
+                return awaited
+    return await anyio.to_thread.run_sync(lambda: answer(workspace.results.page(series, after, limit)))
 
 
 async def open_stream(
@@ -150,7 +152,7 @@ async def follow_results(
             yield ServerSentEvent(raw_data=json_line(row), event="result", id=cursor)
         reached = page.next_cursor
         try:
-            following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE)
+            following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE, lambda found: found)
         except (ResultsExpired, QueryNotFound) as error:
             document = problem(error, request.url.path).model_dump(mode="json", exclude_none=True)
             yield ServerSentEvent(raw_data=json_line(document), event="gone")
@@ -190,21 +192,32 @@ def _body(kind: str, page: ResultPage) -> bytes:
     return json_line(document).encode()
 
 
-async def _next_page(workspace: Workspace, series: int, after: str | None, limit: int) -> ResultPage | None:
-    """Wait for results after a cursor and return a page of them; None if there will never be any."""
+async def _next_page(
+    workspace: Workspace, series: int, after: str | None, limit: int, answer: Callable[[ResultPage], Answer]
+) -> Answer | None:
+    """Wait for results after a cursor and return the answer with a page of them; None if none will come.
 
-    def look() -> tuple[ResultPage | None, bool]:
-        # In this order: once the removal is in force, what is not there will not come.
-        over = _is_over(workspace, series)
-        there = workspace.results.has_more(series, after)
-        return workspace.results.page(series, after, limit) if there else None, over
+    The answer is made by the thread that reads the page: each change of threads waits for Python's lock.
+    """
+
+    def look() -> tuple[Answer | None, bool]:
+        over = False
+        try:
+            page = workspace.results.page_if_any(series, after, limit)
+        except InvalidCursor:
+            _is_over(workspace, series)  # raises if the query is gone: then there is no cursor to speak of
+            raise
+        if page is None and (over := _is_over(workspace, series)):
+            # Once the removal is in force, what is not there now will not come.
+            page = workspace.results.page_if_any(series, after, limit)
+        return None if page is None else answer(page), over
 
     with workspace.commits.heard() as heard:
         while True:
             heard.clear()
-            page, over = await anyio.to_thread.run_sync(look)
-            if page is not None or over:
-                return page
+            found, over = await anyio.to_thread.run_sync(look)
+            if found is not None or over:
+                return found
             with anyio.move_on_after(_LOOK_S):
                 await heard.wait()
 

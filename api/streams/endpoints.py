@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 import anyio
@@ -124,16 +123,19 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     an `Idempotency-Key` a request that is sent again within a day is not appended again.
     """
     workspace = get_workspace(request)
-    # Before the body, which may be of any kind where there is no stream to take it.
-    await anyio.to_thread.run_sync(workspace.store.stream, name)
     body = await request.body()
-    events = await anyio.to_thread.run_sync(parse_events, body, request.headers.get("content-type", ""))
-    try:
+
+    def append() -> AppendOut:
+        # Before the body is looked at, which may be of any kind where there is no stream to take it.
+        stream = workspace.http_stream(name)
+        events = parse_events(body, request.headers.get("content-type", ""))
         sending = None if once is None else Sending(once.key, once.fingerprint)
-        append = partial(workspace.append_events, name, events, sending=sending)
-        receipt = await anyio.to_thread.run_sync(append)
-    except EventRejected as error:
-        # The event log speaks of "events"; the body is that list itself.
-        error.path = error.path[1:]
-        raise
-    return AppendOut(**dataclasses.asdict(receipt))
+        try:
+            return AppendOut(**dataclasses.asdict(workspace.append_events(stream, events, sending=sending)))
+        except EventRejected as error:
+            # The event log speaks of "events"; the body is that list itself.
+            error.path = error.path[1:]
+            raise
+
+    # By one thread: each change of threads waits for Python's lock.
+    return await anyio.to_thread.run_sync(append)

@@ -9,8 +9,8 @@ after the windows have filled.
     plan      what is there to read, Spark's planning             on the driver
     offsets   the offset log
     read      reader tasks: read, filter, PACK                    on the workers, then the shuffle
-    join      chain tasks: decode, join, write, store, commit     on the workers
-    manifest  reports collected, manifest committed
+    join      chain tasks: decode, join, write, report, store     on the workers; with the batch's commit
+    job       what Spark does about the two stages                on the driver
     commits   the commit log, and what is left of the trigger
 """
 
@@ -51,7 +51,7 @@ class Batch:
     offsets: float
     read: float
     join: float
-    manifest: float
+    job: float
     commits: float
     whole: float
     pack_cpu: float
@@ -87,7 +87,7 @@ def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
             offsets=took["walCommit"],
             read=read_to - read_from,
             join=join_to - join_from,
-            manifest=took["addBatch"] - (read_to - read_from) - (join_to - join_from),
+            job=took["addBatch"] - (read_to - read_from) - (join_to - join_from),
             commits=rest,
             whole=took["triggerExecution"],
             pack_cpu=cpu.pack_us / 1000 if cpu else 0.0,
@@ -142,8 +142,8 @@ def table(measured: dict[str, dict[str, float]]) -> str:
         ("plan: what to read, Spark's planning", "plan"),
         ("offset log", "offsets"),
         ("read stage: read, filter, PACK, shuffle", "read"),
-        ("join stage: shuffle, chain, results, state", "join"),
-        ("manifest: reports collected, committed", "manifest"),
+        ("join stage: shuffle, chain, results, manifest, state", "join"),
+        ("the job about the stages", "job"),
         ("commit log and the rest", "commits"),
         ("**whole batch**", "whole"),
         ("CPU of reading and packing, all tasks", "pack_cpu"),

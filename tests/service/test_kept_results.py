@@ -46,7 +46,7 @@ def test_a_cursor_before_what_was_dropped_is_refused(world: World) -> None:
         with pytest.raises(ResultsExpired) as caught:
             world.reader.page(world.q.id, cursor, 10)
         with pytest.raises(ResultsExpired):
-            world.reader.has_more(world.q.id, cursor)
+            world.reader.page_if_any(world.q.id, cursor, 10)
     assert str(caught.value) == (
         'results after cursor "6.1" are not kept any more\n'
         "  detail: Of this query 14 results were dropped; those of batches since 1970-01-01 00:00:07 UTC are "

@@ -178,8 +178,7 @@ def test_results_of_a_name_are_those_of_its_whole_series(world: World) -> None:
     assert world.reader.count(world.q1.id) == 5
     for limit in range(1, 6):
         values, after = [], None
-        while world.reader.has_more(world.q1.id, after):
-            page = world.reader.page(world.q1.id, after, limit)
+        while (page := world.reader.page_if_any(world.q1.id, after, limit)) is not None:
             values += page.table.column(0).to_pylist()
             assert page.has_more == (len(values) < 5)
             after = page.next_cursor
