@@ -86,7 +86,13 @@ class RouteStore(StorePart):
                 for row in connection.execute(_ROWS, {"rows": new[start : start + _ROWS_AT_A_TIME]}):
                     found[row.batch] = _numbers_of(row, query_id)
         self._keep({(row, query_id): found[row] for row in new if row in found})
-        return tuple(np.unique(np.concatenate(list(found.values()))).tolist()) if found else ()
+        if not found:
+            return ()
+        # Not np.unique, which hashes them first: 0.4 ms for 4,400 routes. Each row is in order, or nearly.
+        numbers = np.sort(np.concatenate(list(found.values())), kind="stable")
+        first = np.ones(len(numbers), dtype=np.bool_)
+        first[1:] = numbers[1:] != numbers[:-1]
+        return tuple(numbers[first].tolist())
 
     def _keep(self, numbers: Mapping[tuple[int, int], Int64s]) -> None:
         """Keep numbers of rows; all others are forgotten when there are too many."""

@@ -119,7 +119,7 @@ class EventLog:
         if not table.num_rows:
             head = self.end(stream.id)
             return head, head - 1
-        extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
+        extremes = pc.min_max(table.column(stream.event_time))
         data = _encode(table)
         with self._lock, _translated(self.path):
             execute = self._connection.execute
@@ -137,8 +137,8 @@ class EventLog:
                         stream.id,
                         first,
                         table.num_rows,
-                        extremes["min"].as_py(),
-                        extremes["max"].as_py(),
+                        extremes["min"].value,
+                        extremes["max"].value,
                         data,
                     ),
                 )

@@ -161,7 +161,7 @@ def _json_times(values: Sequence[object], kinds: set[type]) -> pa.Array:
     for value in values:
         if isinstance(value, int) and not MIN_TIME_US <= value <= MAX_TIME_US:
             raise ValueError(value)
-    return pa.array(values, pa.int64()).cast(_TIMES[0])
+    return pa.array(values, pa.int64()).view(_TIMES[0])
 
 
 def _double(value: object) -> float | None:

@@ -2,13 +2,15 @@
 
     sluice serve | first answer | a stream, a query, two events: first result       a cold start
                  | 100 queries | 10,000 events a second                             windows fill, then latency
-                 | an event every 25 ms                                             the floor of a micro-batch
+                 |             | an event every 25 ms                               the floor of a micro-batch
+                 |             | ... both twice again, once windows are full
                  | nothing                                                          an idle service
 
 Latency is from an event being written (just before its request) to the result being read over HTTP, by
-requests that wait for it, of the later of a result's two events. The floor is measured last, when everything
-is warm: batches follow each other with one event or two in each, the same queries and what is left of the
-state. The counts of all queries are compared with DuckDB's over what was posted.
+requests that wait for it, of the later of a result's two events. The floor is measured in between, with the
+same queries and what is left of the state: batches follow each other with one event or two in each. Both are
+measured in turn, since the speed of a shared machine changes by a fifth within a minute. The counts of all
+queries are compared with DuckDB's over what was posted.
 """
 
 from __future__ import annotations
@@ -52,10 +54,11 @@ class Stretches:
     trickle: float
     settle: float
     idle: float
+    rounds: int
 
 
-_WHOLE = Stretches(fill=35.0, load=40.0, trickle=15.0, settle=5.0, idle=20.0)
-_QUICK = Stretches(fill=8.0, load=5.0, trickle=4.0, settle=2.0, idle=3.0)
+_WHOLE = Stretches(fill=35.0, load=15.0, trickle=6.0, settle=5.0, idle=20.0, rounds=3)
+_QUICK = Stretches(fill=8.0, load=5.0, trickle=4.0, settle=2.0, idle=3.0, rounds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Live:
 def seconds(*, quick: bool) -> float:
     """Return roughly how long a run takes."""
     s = _QUICK if quick else _WHOLE
-    return 40.0 + s.fill + s.load + s.trickle + s.settle + s.idle
+    return 40.0 + s.rounds * (s.fill + s.load + s.trickle) + s.settle + s.idle
 
 
 def observe(setting: Setting, run: int) -> Live:
@@ -138,8 +141,12 @@ def _observe(begun: Live, scratch: Path, stretches: Stretches) -> Live:
         service.ok("POST", f"/changes?wait={_WAIT_S:.0f}", 200, json={"changes": changes})
         store = stack.enter_context(Store.open(f"sqlite:///{service.data_dir / 'catalog.db'}", migrate=False))
         feeders: list[Feeder] = []
-        found = _under_load(found, service, store, stretches, feeders)
-        found = replace(found, floor_s=_floor_s(service, store, stretches, feeders))
+        rounds = []
+        for number in range(stretches.rounds):
+            loaded = _under_load(service, stretches, feeders, seed=found.run * stretches.rounds + number)
+            floor = _floor(service, stretches, feeders)
+            rounds.append(_Round(loaded, floor))
+        found = _measured(found, rounds, store)
         time.sleep(stretches.settle)
         found = replace(found, idle_cores=_idle_cores(service.process.pid, stretches.idle))
         return _checked(found, service, scratch / "posted", feeders)
@@ -172,11 +179,19 @@ def _first_result(service: RunningService) -> None:
     service.http.delete(f"/queries/first?wait={_WAIT_S:.0f}").raise_for_status()
 
 
-def _under_load(
-    found: Live, service: RunningService, store: Store, stretches: Stretches, feeders: list[Feeder]
-) -> Live:
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A stretch of events at their full rate: when it was, what was sent, and latencies of what was read."""
+
+    from_s: float
+    to_s: float
+    sent: int
+    latencies_s: np.ndarray
+
+
+def _under_load(service: RunningService, stretches: Stretches, feeders: list[Feeder], seed: int) -> _Loaded:
     root = f"{service.root}/api/v1"
-    feeder = Feeder(root, round(RATE_PER_S * _EVERY_S), _EVERY_S, _KEYS, seed=found.run)
+    feeder = Feeder(root, round(RATE_PER_S * _EVERY_S), _EVERY_S, _KEYS, seed=seed)
     feeders.append(feeder)
     with feeder:
         time.sleep(stretches.fill)
@@ -189,21 +204,35 @@ def _under_load(
     latencies_s = reader.between(from_s, to_s)
     if not len(latencies_s):
         raise TimeoutError(f"no results of {_READ.name} within {stretches.load:.0f} s")
+    return _Loaded(from_s, to_s, sent, latencies_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Events at their full rate, then single ones: when these were."""
+
+    loaded: _Loaded
+    single: tuple[float, float]
+
+
+def _measured(found: Live, rounds: list[_Round], store: Store) -> Live:
+    """Return the run with what all rounds together gave."""
+    loaded = [r.loaded for r in rounds]
+    latencies_s = np.concatenate([stretch.latencies_s for stretch in loaded])
     p50_s, p99_s = np.quantile(latencies_s, (0.5, 0.99))
     return replace(
         found,
         latency_p50_s=float(p50_s),
         latency_p99_s=float(p99_s),
         read=len(latencies_s),
-        rows_per_s=sent / (to_s - from_s),
-        batch_s=_median_batch_s(store, from_s, to_s),
+        rows_per_s=sum(s.sent for s in loaded) / sum(s.to_s - s.from_s for s in loaded),
+        batch_s=_median_batch_s(store, [(s.from_s, s.to_s) for s in loaded]),
+        floor_s=_median_batch_s(store, [r.single for r in rounds]),
     )
 
 
-def _floor_s(
-    service: RunningService, store: Store, stretches: Stretches, feeders: list[Feeder]
-) -> float | None:
-    """Return the median batch while single events come, once what was there before is worked off."""
+def _floor(service: RunningService, stretches: Stretches, feeders: list[Feeder]) -> tuple[float, float]:
+    """Let single events come, once what was there before is worked off; return from when to when."""
     _wait_for_all(service, feeders)
     feeder = Feeder(f"{service.root}/api/v1", 1, _TRICKLE_EVERY_S, _KEYS, seed=0)
     feeders.append(feeder)
@@ -212,7 +241,7 @@ def _floor_s(
         from_s = time.time()
         time.sleep(stretches.trickle)
         to_s = time.time()
-    return _median_batch_s(store, from_s, to_s)
+    return from_s, to_s
 
 
 def _wait_for_all(service: RunningService, feeders: list[Feeder]) -> None:
@@ -222,10 +251,14 @@ def _wait_for_all(service: RunningService, feeders: list[Feeder]) -> None:
     )
 
 
-def _median_batch_s(store: Store, from_s: float, to_s: float) -> float | None:
-    """Return the median time from one commit to the next."""
+def _median_batch_s(store: Store, stretches: list[tuple[float, float]]) -> float | None:
+    """Return the median time from one commit to the next within stretches of time."""
     ends_s = [m.committed_at_us / 1e6 for m in store.manifests(0, 10**9)]
-    gaps = [b - a for a, b in itertools.pairwise(ends_s) if from_s <= a and b < to_s]
+    gaps = [
+        b - a
+        for a, b in itertools.pairwise(ends_s)
+        if any(from_s <= a and b < to_s for from_s, to_s in stretches)
+    ]
     return float(np.median(gaps)) if gaps else None
 
 
