@@ -115,14 +115,17 @@ class Reader(_Worker):
     Args:
         root: Address of the API.
         query: Name of the query.
+        after: Cursor to start at; None: the first result of all.
 
     Attributes:
         latencies_s: With the clock of reading each, latency of every result read.
+        after: Cursor after the last one.
     """
 
-    def __init__(self, root: str, query: str) -> None:
+    def __init__(self, root: str, query: str, after: str | None = None) -> None:
         super().__init__()
         self.latencies_s: list[tuple[float, np.ndarray]] = []
+        self.after = after
         self._root, self._query = root, query
 
     def between(self, from_s: float, to_s: float) -> np.ndarray:
@@ -131,13 +134,13 @@ class Reader(_Worker):
         return np.sort(np.concatenate(found)) if found else np.empty(0)
 
     def _work(self) -> None:
-        after: str | None = None
         with httpx.Client(base_url=self._root, timeout=_TIMEOUT_S, headers={"Accept": ARROW}) as http:
             while not self._stopped.is_set():
-                asked = {"limit": "10000", "wait": str(_WAIT_S)} | ({} if after is None else {"after": after})
+                asked = {"limit": "10000", "wait": str(_WAIT_S)}
+                asked |= {} if self.after is None else {"after": self.after}
                 answer = http.get(f"/queries/{self._query}/results", params=asked)
                 answer.raise_for_status()
-                after = answer.headers.get("Sluice-Next-Cursor", after)
+                self.after = answer.headers.get("Sluice-Next-Cursor", self.after)
                 table = pa.ipc.open_stream(answer.content).read_all()
                 read_s = time.time()
                 if table.num_rows:

@@ -141,11 +141,12 @@ def _observe(begun: Live, scratch: Path, stretches: Stretches) -> Live:
         service.ok("POST", f"/changes?wait={_WAIT_S:.0f}", 200, json={"changes": changes})
         store = stack.enter_context(Store.open(f"sqlite:///{service.data_dir / 'catalog.db'}", migrate=False))
         feeders: list[Feeder] = []
-        rounds = []
+        rounds: list[_Round] = []
         for number in range(stretches.rounds):
-            loaded = _under_load(service, stretches, feeders, seed=found.run * stretches.rounds + number)
-            floor = _floor(service, stretches, feeders)
-            rounds.append(_Round(loaded, floor))
+            read = rounds[-1].loaded.read_to if rounds else None
+            seed = found.run * stretches.rounds + number
+            loaded = _under_load(service, stretches, feeders, seed, read)
+            rounds.append(_Round(loaded, _floor(service, stretches, feeders)))
         found = _measured(found, rounds, store)
         time.sleep(stretches.settle)
         found = replace(found, idle_cores=_idle_cores(service.process.pid, stretches.idle))
@@ -181,21 +182,25 @@ def _first_result(service: RunningService) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A stretch of events at their full rate: when it was, what was sent, and latencies of what was read."""
+    """A stretch of events at their full rate: when it was, what was sent and read, and how late that was."""
 
     from_s: float
     to_s: float
     sent: int
     latencies_s: np.ndarray
+    read_to: str | None
 
 
-def _under_load(service: RunningService, stretches: Stretches, feeders: list[Feeder], seed: int) -> _Loaded:
+def _under_load(
+    service: RunningService, stretches: Stretches, feeders: list[Feeder], seed: int, read: str | None
+) -> _Loaded:
+    """Let windows fill, then read results as they come, those after cursor ``read``."""
     root = f"{service.root}/api/v1"
     feeder = Feeder(root, round(RATE_PER_S * _EVERY_S), _EVERY_S, _KEYS, seed=seed)
     feeders.append(feeder)
     with feeder:
         time.sleep(stretches.fill)
-        with Reader(root, _READ.name) as reader:
+        with Reader(root, _READ.name, read) as reader:
             # The first look finds what has piled up.
             time.sleep(2.0)
             from_s, sent = time.time(), feeder.sent
@@ -204,7 +209,7 @@ def _under_load(service: RunningService, stretches: Stretches, feeders: list[Fee
     latencies_s = reader.between(from_s, to_s)
     if not len(latencies_s):
         raise TimeoutError(f"no results of {_READ.name} within {stretches.load:.0f} s")
-    return _Loaded(from_s, to_s, sent, latencies_s)
+    return _Loaded(from_s, to_s, sent, latencies_s, reader.after)
 
 
 @dataclass(frozen=True, slots=True)

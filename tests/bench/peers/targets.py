@@ -77,6 +77,20 @@ def _auto(says: str, bound: float, *peers: str) -> Target:
     return Target(1, _OWN, f"times faster than {says}", bound, True, found)
 
 
+def _other_rows(says: str, bound: float, *peers: str) -> Target:
+    """How many times the rate of the best of some peers, over what it can be given, Sluice's is over all."""
+
+    def found(sections: Found, _: Sequence[Live]) -> Pair:
+        section = sections.get("many-keys")
+        mine = section.row("sluice-auto") if section is not None else None
+        if section is None or mine is None:
+            return _NOTHING
+        rows = [row for name in peers if (row := section.row(name)) is not None]
+        return (min((t for row in rows if (t := mine.times_of(row, "job")) is not None), default=None), None)
+
+    return Target(1, _OWN, f"rows/s of all rows, times {says} of its part (other rows)", bound, True, found)
+
+
 def _longer(workload: str, says: str, number: int, bound: float, longer: str, other: str) -> Target:
     """How many times longer one form of Sluice takes than another, both taken in the same runs."""
 
@@ -138,6 +152,7 @@ TARGETS = (
     _over("many-keys", "the best unshared peer", 1, 60.0, *_UNSHARED),
     _limit("many-keys", 8.0, "sluice"),
     _rate("many-keys", 2_000_000, "sluice"),
+    _other_rows("the best unshared peer's", 60.0, *_UNSHARED),
     _auto("one native Spark join", 15.0, *_ONE),
     _auto("the best sharing by hand", 20.0, *_HAND),
     _limit(_OWN, 8.0, "sluice-auto"),
