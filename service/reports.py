@@ -19,6 +19,7 @@ import json
 import logging
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ Report = Mapping[str, Any]
 
 #: Answer to a report that was taken; any other is what went wrong, as text.
 _TAKEN = b""
+#: Pause after a caller could not be heard.
+_AGAIN_S = 0.1
 
 
 class CommitFailed(Exception):
@@ -155,15 +158,20 @@ class Reports:
                     connection = self._listener.accept()
                 except OSError as error:  # who called has gone, or there are too many open files
                     log.warning("a caller was lost: %s", error)
+                    time.sleep(_AGAIN_S)
                     continue
                 # A caller that proves nothing keeps no other waiting.
                 Thread(target=self._serve, args=(connection,), name="report", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         # A worker goes whenever Spark wants it to.
-        with connection, suppress(OSError, EOFError, AuthenticationError):
-            deliver_challenge(connection, self.address.key)
-            answer_challenge(connection, self.address.key)
+        with connection, suppress(OSError, EOFError):
+            try:
+                deliver_challenge(connection, self.address.key)
+                answer_challenge(connection, self.address.key)
+            except AuthenticationError:
+                log.warning("a caller does not know the secret of this engine")
+                return
             if self.address.host is not None:
                 _send_at_once(connection)
             while True:
