@@ -1,4 +1,4 @@
-"""A run whose commit is refused: it ends with the reason, and what Spark did without a commit is done again."""
+"""A run whose commit is refused ends with the reason; what Spark did without a commit is done again."""
 
 from __future__ import annotations
 
