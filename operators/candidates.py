@@ -70,18 +70,27 @@ class Matched:
         """Return the positions in the source, int64[n]."""
         return _joined([run.rows.pos[run.index] for run in self.runs])
 
+    def _key(self) -> Int64s:
+        """Return the keys, int64[n]."""
+        return _joined([run.rows.key[run.index] for run in self.runs])
+
     def classes(self) -> RowClasses:
         """Return the classes of the rows, n of them, under one numbering."""
         numbers: dict[int, int] = {}
+        # Most segments have the same classes, in the same order: then there is nothing to renumber.
+        renumbered: dict[tuple[int, ...], Int64s | None] = {}
         codes: list[Codes] = []
         for run in self.runs:
-            own = [numbers.setdefault(mask, len(numbers)) for mask in run.classes.masks]
+            masks = run.classes.masks
+            if masks not in renumbered:
+                own = [numbers.setdefault(mask, len(numbers)) for mask in masks]
+                same = own == list(range(len(own)))
+                renumbered[masks] = None if same else np.array(own, dtype=np.int64)
             if run.classes.codes is None:
-                codes.append(np.full(len(run.index), own[0], dtype=np.int64))
+                codes.append(np.full(len(run.index), numbers[masks[0]], dtype=np.int64))
                 continue
-            found = run.classes.codes[run.index]
-            # Of most segments the classes come in the same order.
-            codes.append(found if own == list(range(len(own))) else np.array(own, dtype=np.int64)[found])
+            found, to = run.classes.codes[run.index], renumbered[masks]
+            codes.append(found if to is None else to[found])
         return RowClasses(_joined(codes) if len(numbers) > 1 else None, tuple(numbers))
 
     def select(self, keep: Bools) -> Matched:
@@ -96,6 +105,9 @@ class Matched:
 
     def read(self, layout: SideLayout, name: str) -> pa.Array:
         """Return a stream column, n values."""
+        derived = layout.derived(name, self.ts, self._key)
+        if derived is not None:
+            return derived
         parts = [layout.read(run.rows, name, run.index) for run in self.runs]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 

@@ -102,7 +102,7 @@ def recover_column(key: Int64s, kind: str) -> pa.Array:
         return pc.not_equal(values, 0)
     if kind == "date":
         return values.cast(pa.int32()).cast(pa.date32())
-    return values.cast(arrow_type(kind))
+    return values if kind == "bigint" else values.cast(arrow_type(kind))
 
 
 @numba.njit(nogil=True, cache=True)

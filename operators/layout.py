@@ -6,6 +6,7 @@ twice. Keys that are hashed are stored beside the hash, for the verification of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -54,12 +55,27 @@ class SideLayout:
             kept = self._kept[segment.columns] = segment.columns | derived
         return kept
 
+    def derived(self, name: str, ts: Callable[[], Int64s], key: Callable[[], Int64s]) -> pa.Array | None:
+        """Return a column that event times or keys give, None for any other.
+
+        Args:
+            name: Name of the column.
+            ts: Gives the event times of the rows, int64[n], µs UTC.
+            key: Gives their keys, int64[n].
+        """
+        if name == self.event_time:
+            return timestamps(ts())
+        return recover_column(key(), self.types[name]) if name == self.derived_key else None
+
     def read(self, segment: Segment, name: str, index: Int64s | None = None) -> pa.Array:
         """Return a stream column of the rows at ``index`` (all rows without); NULLs where it was not kept."""
-        if name == self.event_time:
-            return timestamps(segment.ts if index is None else segment.ts[index])
-        if name == self.derived_key:
-            return recover_column(segment.key if index is None else segment.key[index], self.types[name])
+        derived = self.derived(
+            name,
+            lambda: segment.ts if index is None else segment.ts[index],
+            lambda: segment.key if index is None else segment.key[index],
+        )
+        if derived is not None:
+            return derived
         column = segment.column(name)
         if column is None:
             count = len(segment) if index is None else len(index)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -105,7 +105,8 @@ class Payload:
             "control": list(self.control),
             "rows": parts,
             "suspects": suspects,
-            "filters": [astuple(counters) for counters in self.filters],
+            # Not dataclasses.astuple, which copies each number: 1 ms of a small batch with 40 filters.
+            "filters": [[c.family, c.side, c.bit, c.rows, c.passed] for c in self.filters],
             "pack_us": self.pack_us,
             "began_us": self.began_us,
             "place": self.place,
