@@ -225,7 +225,7 @@ def _live(runs: Sequence[Live]) -> str:
 `sluice serve` with the 100 queries of selective, 10,000 events a second posted in requests of 500, and one
 query's results read over HTTP, by requests that wait for some. Latency is from an event being written, just
 before its request, to the result being read. The floor is the median batch of the same process with an event
-every 25 ms.{small}
+every 25 ms. Both are measured in turn, in whole runs three times, each time with windows full.{small}
 
 {_table(("", "median", "runs"), rows)}{failed}"""
 
