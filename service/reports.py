@@ -180,6 +180,9 @@ class Reports:
     def _answer(self, text: bytes) -> bytes:
         try:
             self._take(json.loads(text))
+        except CommitFailed as refused:
+            log.warning("a report was refused: %s", refused)
+            return str(refused).encode()
         except Exception as error:  # the task that waits for it fails, and with it the query
             log.exception("a batch was not committed")
             return str(error).encode() or type(error).__name__.encode()
