@@ -38,6 +38,8 @@ Report = Mapping[str, Any]
 _TAKEN = b""
 #: Pause after a caller could not be heard.
 _AGAIN_S = 0.1
+#: How long closing waits for the thread that listens, which nothing else waits for.
+_CLOSING_S = 10.0
 
 
 class CommitFailed(Exception):
@@ -147,9 +149,11 @@ class Reports:
             if self._closed:
                 return
             self._closed = True
-        with suppress(OSError, EOFError):  # closing a socket does not wake who waits for its next caller
-            self.address.connect().close()
-        self._thread.join()
+        # Closing a socket does not wake who waits for its next caller. By the address that it is bound to: the
+        # name that others reach it by may not lead back here.
+        with suppress(OSError, EOFError):
+            Client(self._listener.address, authkey=self.address.key).close()
+        self._thread.join(_CLOSING_S)
 
     def _accept(self) -> None:
         with closing(self._listener):

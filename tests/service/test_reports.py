@@ -162,6 +162,12 @@ def test_closing_waits_for_the_commit_in_hand_and_refuses_what_comes_later() -> 
         reports.address.connect()
 
 
+def test_closing_needs_no_name_that_leads_back_here() -> None:
+    reports = Reports(1, lambda _: None, host="sluice.invalid")
+    reports.close()
+    assert not reports._thread.is_alive()
+
+
 def test_who_does_not_know_the_secret_is_not_heard_and_keeps_nobody_waiting() -> None:
     committed: list[int] = []
     with taking(1, lambda found: committed.append(found[0]["batch"]), host="127.0.0.1") as reports:
