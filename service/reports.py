@@ -149,8 +149,8 @@ class Reports:
             if self._closed:
                 return
             self._closed = True
-        # Closing a socket does not wake who waits for its next caller. By the address that it is bound to, for
-        # the name that others reach it by may not lead back here.
+        # Closing a socket does not wake who waits for its next caller. A call by the address that it is bound
+        # to does, and the name that others reach it by may not lead back here.
         with suppress(OSError, EOFError):
             Client(self._listener.address, authkey=self.address.key).close()
         self._thread.join(_CLOSING_S)
