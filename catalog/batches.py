@@ -1,8 +1,6 @@
 """Committed batches in the catalog: one manifest each, written once, by the engine that owns the data.
 
-Fencing: every start of an engine takes a new epoch, and a manifest of an older one is refused, so an engine
-that was thought dead cannot make anything visible. Totals are kept as batches are committed and cost one row
-to read, however long the job has run.
+Totals are kept as batches are committed and cost one row to read, however long the job has run.
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from catalog import tables
 from catalog.codec import decode, encode
 from catalog.database import Database
-from catalog.errors import FencedOut, InvariantBroken
-from catalog.part import StorePart, next_id
+from catalog.epochs import check_epoch
+from catalog.errors import InvariantBroken
+from catalog.part import StorePart
 from catalog.routes import add_routes
 from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters
 from catalog.values.totals import Totals
@@ -32,7 +31,6 @@ _bq = tables.batch_queries.c
 #: Batches of which a process knows by heart how far they came.
 PROGRESS_KEPT = 256
 
-_EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 _EXISTS = select(_b.batch).where(_b.batch == bindparam("batch"))
 _NEXT = select(func.coalesce(func.max(_b.batch) + 1, 0))
 _MANIFEST = select(_b.document).where(_b.batch == bindparam("batch"))
@@ -64,33 +62,12 @@ _QUERY_BATCHES = (
 
 
 class BatchStore(StorePart):
-    """Epochs, manifests and totals."""
+    """Manifests and totals."""
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
         self._progress: OrderedDict[int, BatchProgress] = OrderedDict()
         self._progress_lock = threading.Lock()
-
-    def new_epoch(self, owner: str) -> int:
-        """Take over: fence out every engine before.
-
-        Args:
-            owner: Who takes over, for people.
-
-        Returns:
-            The epoch: 1, 2, ...
-        """
-        with self._database.write() as connection:
-            epoch = next_id(connection, "epoch")
-            connection.execute(
-                insert(tables.epochs).values(epoch=epoch, owner=owner, started_at_us=self._now_us())
-            )
-        return epoch
-
-    def current_epoch(self) -> int:
-        """Return the newest epoch, 0 before the first."""
-        with self._database.read() as connection:
-            return int(connection.execute(_EPOCH).scalar_one())
 
     def commit_batch(self, manifest: BatchManifest) -> bool:
         """Make a batch visible: files, routes, late rows and counters, all at once.
@@ -107,12 +84,7 @@ class BatchStore(StorePart):
             InvariantBroken: The batch before is missing.
         """
         with self._database.write() as connection:
-            epoch = connection.execute(_EPOCH).scalar_one()
-            if manifest.epoch != epoch or epoch == 0:
-                raise FencedOut(
-                    f"batch {manifest.batch} comes from epoch {manifest.epoch}, the current one is {epoch}",
-                    detail="Another engine owns the data directory.",
-                )
+            check_epoch(connection, manifest.epoch, manifest.batch)
             if connection.execute(_EXISTS, {"batch": manifest.batch}).first() is not None:
                 return False
             expected = connection.execute(_NEXT).scalar_one()

@@ -1,7 +1,7 @@
 """The catalog: one object per process that stores and finds everything Sluice must remember.
 
-    Store = streams + queries + control log + listed inputs + epochs and batches + sinks + idempotency keys
-            + settings
+    Store = streams + queries + control log + listed inputs + epochs + batches and where their input ends
+            + sinks + idempotency keys + settings
 
 Each part lives in the module of its name; here they share one database. A method is one transaction of its
 own, or part of the ``transaction()`` it is called in: then all of them take effect, or none.
@@ -20,8 +20,10 @@ from catalog.batches import BatchStore
 from catalog.clock import wall_clock_us
 from catalog.control_log import ControlLogStore
 from catalog.database import BUSY_TIMEOUT_S, Database
+from catalog.epochs import EpochStore
 from catalog.errors import CatalogDown, CatalogVersionMismatch
 from catalog.idempotency import IdempotencyStore
+from catalog.input_ends import InputEndStore
 from catalog.inputs import InputStore
 from catalog.migration_records import MigrationStore
 from catalog.plan_history import PlanHistoryStore
@@ -44,6 +46,8 @@ class Store(
     PruningStore,
     RetentionStore,
     InputStore,
+    InputEndStore,
+    EpochStore,
     BatchStore,
     RouteStore,
     SinkStore,

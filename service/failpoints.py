@@ -18,6 +18,7 @@ VARIABLE = "SLUICE_FAILPOINT"
 POINTS = (
     "before-offset-log",
     "after-offset-log",
+    "after-input-end",
     "before-state-commit",
     "before-result-commit",
     "after-result-commit",

@@ -40,7 +40,12 @@ class Admission:
 
 
 def admit(
-    streams: Sequence[Stream], positions: Mapping[int, int], inputs: Inputs, *, max_rows: int
+    streams: Sequence[Stream],
+    positions: Mapping[int, int],
+    inputs: Inputs,
+    *,
+    max_rows: int,
+    rows: int = 0,
 ) -> Admission:
     """Return how far every stream advances in the next batch.
 
@@ -49,9 +54,10 @@ def admit(
         positions: Where each stands, by stream id; absent is its initial position.
         inputs: What is available.
         max_rows: Rows of the batch, over all aligned streams; exceeded only by a batch of one piece.
+        rows: Rows of them that the batch has already.
 
     Returns:
-        The batch. If any stream has something to read, at least one advances.
+        The batch. If any stream has something to read and the batch has no rows yet, at least one advances.
     """
     admitted = {stream.id: positions.get(stream.id, stream.initial_position) for stream in streams}
     aligned: list[Stream] = []
@@ -68,7 +74,7 @@ def admit(
     heap: list[tuple[int, int, int, Piece]] = []
     for index, stream_pieces in enumerate(upcoming):
         _push(heap, index, stream_pieces)
-    rows, full = 0, False
+    full = False
     while heap:
         *_, index, piece = heapq.heappop(heap)
         if rows and rows + piece.rows > max_rows:

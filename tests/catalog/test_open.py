@@ -189,7 +189,8 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
-    """Take off what migrations 0003 to 0006 put on."""
+    """Take off what migrations 0003 to 0007 put on."""
+    connection.execute("DROP TABLE input_ends")
     _undo_batch_routes(connection)
     connection.execute("DROP TABLE sinks")
     connection.execute("DROP INDEX ix_batches_plan_version_batch")
