@@ -80,9 +80,13 @@ class Section:
         return next((r for r in found if share is None or r.first.share == share), None)
 
     def best(self, peers: Iterable[str]) -> Row | None:
-        """Return the good row of the fastest of some peers: the one that Sluice beats by least."""
+        """Return the good row of the fastest of some peers, each over the largest part that it was given.
+
+        That is not the one that Sluice beats by least: over the few rows that a slow peer is given, Sluice's
+        own time is mostly its start.
+        """
         rows = [r for name in peers if (r := self.row(name)) is not None and r.times.job is not None]
-        return min(rows, key=lambda r: r.times.job or 0.0, default=None)
+        return max(rows, key=lambda r: r.rates.job or 0.0, default=None)
 
 
 def sections(measured: Sequence[Measurement], workloads: Sequence[str]) -> list[Section]:

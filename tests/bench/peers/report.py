@@ -114,8 +114,9 @@ within one run.{small}"""
 
 
 _TARGETS = """Steady state leaves out the rows of two batches. Each rate is compared with that of Sluice over
-the same part of the rows in the same run; the parts are in the tables below. Not measured here: the work of
-the fullest bucket (target 2) and scaling (target 8)."""
+the same part of the rows in the same run; the parts are in the tables below. The best of some peers is the
+one with the highest rate of the whole job, each over its own part. Not measured here: the work of the fullest
+bucket (target 2) and scaling (target 8)."""
 
 _METHOD = """## How it was measured
 

@@ -313,6 +313,20 @@ def test_targets_speak_of_workloads_and_peers_that_there_are(tmp_path: Path) -> 
     assert sharing.found({"many-keys": one}, []) == (pytest.approx(1.1), pytest.approx(1.1))
 
 
+def test_the_best_peer_is_the_fastest_not_the_one_over_so_few_rows_that_sluice_mostly_starts() -> None:
+    found = [
+        measured("many-keys", "flink-heap", 1, 8_000.0, 100_000.0, share=0.01),
+        measured("many-keys", "pathway", 1, 40_000.0, 800_000.0, share=0.1),
+        # More over fewer rows says less: a peer counts with the largest part that it was given.
+        measured("many-keys", "pathway", 1, 50_000.0, 100_000.0, share=0.01),
+        measured("many-keys", "spark-each", 1, 90_000.0, 90_000.0, share=0.1, error="results differ"),
+    ]
+    (section,) = sections(found, list(WORKLOADS))
+    best = section.best(["flink-heap", "pathway", "spark-each"])
+    assert best is not None
+    assert (best.first.peer, best.first.share, best.times.job) == ("pathway", 0.1, 20.0)
+
+
 def test_ratios_are_medians_of_ratios_that_were_each_taken_within_a_run_of_a_bench() -> None:
     runs = [(100.0, 100.0), (200.0, 50.0), (300.0, 200.0)]
     found = [measured("many-keys", "sluice-auto", run, fast, fast) for run, (fast, _) in enumerate(runs, 1)]
