@@ -8,7 +8,8 @@ partitions. So a batch that is not full is moved on then, and the catalog says h
 
 Invariant: what a batch reads is settled once. Who replays it finds the entry, or none, and then it ends at
 its offset: for nobody moves it on but the process that was asked for that end, when it is asked for
-partitions the first time. The next batch starts where this one really ended.
+partitions the first time, and that of an engine before, held up somewhere, is fenced out. The next batch
+starts where this one really ended.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catalog.store import Store
-from catalog.values.stream import FilesSource, Stream
-from service.inputs.admission import admit
+from catalog.values.stream import Stream
+from service.inputs.admission import admit, is_aligned
 from service.inputs.inputs import Inputs
 
 Offset = dict[str, int]
@@ -72,9 +73,7 @@ class InputEnds:
         """
         if self._of(room.batch):
             return
-        aligned = [
-            s for s in streams if not (isinstance(s.source, FilesSource) and s.source.max_files_per_batch)
-        ]
+        aligned = [stream for stream in streams if is_aligned(stream)]
         before = positions(aligned, end)
         found = admit(aligned, before, inputs, max_rows=room.max_rows, rows=room.rows).positions
         ends = {stream_id: position for stream_id, position in found.items() if position != before[stream_id]}

@@ -62,13 +62,11 @@ def admit(
     admitted = {stream.id: positions.get(stream.id, stream.initial_position) for stream in streams}
     aligned: list[Stream] = []
     for stream in streams:
-        source = stream.source
-        if isinstance(source, FilesSource) and source.max_files_per_batch is not None:
-            pieces = inputs.pending(stream, admitted[stream.id], source.max_files_per_batch)
-            if pieces:
-                admitted[stream.id] = pieces[-1].end
-        else:
+        files = _files_per_batch(stream)
+        if files is None:
             aligned.append(stream)
+        elif pieces := inputs.pending(stream, admitted[stream.id], files):
+            admitted[stream.id] = pieces[-1].end
 
     upcoming = [pieces_from(stream, admitted[stream.id], inputs) for stream in aligned]
     heap: list[tuple[int, int, int, Piece]] = []
@@ -84,6 +82,15 @@ def admit(
         admitted[piece.stream_id] = piece.end
         _push(heap, index, upcoming[index])
     return Admission(admitted, rows, full)
+
+
+def is_aligned(stream: Stream) -> bool:
+    """Return whether a stream is admitted by event time, beside others, and not by so many files."""
+    return _files_per_batch(stream) is None
+
+
+def _files_per_batch(stream: Stream) -> int | None:
+    return stream.source.max_files_per_batch if isinstance(stream.source, FilesSource) else None
 
 
 def _push(heap: list[tuple[int, int, int, Piece]], index: int, pieces: Iterator[Piece]) -> None:
