@@ -12,17 +12,17 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from operators.distinct_kernel import numbered
+from operators.distinct_kernel import numbered, numbered_if_few
 from operators.expressions import select_values
-from operators.keys import Int64s, Words
+from operators.keys import Bools, Codes, Words
 from operators.segment import WORD_BITS
 from operators.threshold_filters import Thresholds, thresholds
 
-#: Words below it are counted without being numbered first.
-_SMALL_WORD = 1 << 12
+#: Words of at most so many values are given by number, a byte each.
+_MOST_VALUES = 1 << 8
 
 
-def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[str]]) -> list[list[Words]]:
+def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[str]]) -> list[list[pa.Array]]:
     """Evaluate several lists of predicates over the bare columns of a table, each distinct one once.
 
     What compares a number with a constant is counted (``operators.threshold_filters``). Of the others DuckDB
@@ -33,7 +33,9 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[str]]) -> list[
         filters: Lists of DuckDB texts.
 
     Returns:
-        For each list uint64[n] for every ``WORD_BITS`` predicates, by place; NULL counts as False.
+        For each list a column uint64[n] for every ``WORD_BITS`` predicates, by place; NULL counts as False.
+        Rows answer many filters in few ways: such a column is a dictionary of these with a byte for each row,
+        which is sorted and written sooner than a word is.
     """
     counted = [[t for t in thresholds(tuple(group)) if t.answerable(table)] for group in filters]
     texts = [_word_texts(group, known) for group, known in zip(filters, counted, strict=True)]
@@ -55,37 +57,53 @@ def _word_texts(predicates: Sequence[str], counted: Sequence[Thresholds]) -> lis
 
 def _with_counted(
     table: pa.Table, words: Sequence[Words | None], counted: Sequence[Thresholds]
-) -> list[Words]:
-    """Return the words with the places that are counted."""
+) -> list[pa.Array]:
+    """Return the words with the places that are counted, as columns."""
     counts = [some.count(table) for some in counted]
     complete = []
     for number, word in enumerate(words):
-        parts = [
-            some.words(count, number * WORD_BITS, WORD_BITS)
-            for some, count in zip(counted, counts, strict=True)
-        ]
-        given = [part for part in (word, *parts) if part is not None]
-        complete.append(reduce(np.bitwise_or, given))
+        answers = [some.answers(number * WORD_BITS, WORD_BITS) for some in counted]
+        parts = [(count, of) for count, of in zip(counts, answers, strict=True) if of is not None]
+        if word is None and len(parts) == 1 and parts[0][0].dtype == np.uint8:
+            complete.append(_by_number(*parts[0]))
+            continue
+        given = [*(() if word is None else (word,)), *(of[count] for count, of in parts)]
+        complete.append(_column(reduce(np.bitwise_or, given)))
     return complete
 
 
-def count_passing(words: Sequence[Words], filters: int) -> list[int]:
+def _column(words: Words) -> pa.Array:
+    few = numbered_if_few(words, _MOST_VALUES)
+    return pa.array(words) if few is None else _by_number(few[0].astype(np.uint8), few[1])
+
+
+def _by_number(codes: Codes, values: Words) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(values))
+
+
+def passing_some(lineage: Sequence[pa.Array], rows: int) -> Bools:
+    """Tell which of n rows pass one of the filters, bool[n]."""
+    some = np.zeros(rows, dtype=np.bool_)
+    for codes, values in map(_numbered, lineage):
+        some |= (values != 0)[codes]
+    return some
+
+
+def count_passing(lineage: Sequence[pa.Array], filters: int) -> list[int]:
     """Return how many rows pass each of so many filters, by place."""
     counts: list[int] = []
-    for number, word in enumerate(words):
-        values, rows = _counted(word)
+    for number, (codes, values) in enumerate(map(_numbered, lineage)):
+        rows = np.bincount(codes, minlength=len(values))
         places = min(filters - number * WORD_BITS, WORD_BITS)
         counts += (int(rows[values >> np.uint64(place) & np.uint64(1) != 0].sum()) for place in range(places))
     return counts
 
 
-def _counted(words: Words) -> tuple[Words, Int64s]:
-    """Return distinct words, and how many there are of each; of small words some that do not occur."""
-    if len(words) and words.max() < _SMALL_WORD:
-        rows = np.bincount(words.view(np.int64))
-        return np.arange(len(rows), dtype=np.uint64), rows
-    codes, values = numbered(words)
-    return values, np.bincount(codes, minlength=len(values))
+def _numbered(column: pa.Array) -> tuple[Codes, Words]:
+    """Return the number of each row's value, and the values."""
+    if isinstance(column, pa.DictionaryArray):
+        return column.indices.to_numpy(), column.dictionary.to_numpy()
+    return numbered(column.to_numpy())
 
 
 def _word_sql(predicates: Sequence[tuple[int, str]]) -> str:

@@ -20,9 +20,9 @@ from catalog.values.batch import FilterCounters
 from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
 from operators.fragments import Fragments
-from operators.keys import Int64s, Words, bucket_of, join_key
+from operators.keys import Int64s, bucket_of, join_key
 from operators.layout import SideLayout, side_layout
-from operators.lineage_words import count_passing, evaluate_lineage
+from operators.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.pack_plan import PackPlan, SidePlan
 from operators.payload import Payload, StreamHeader
 from operators.row_codec import KEY, POS, TS
@@ -107,8 +107,8 @@ class Packer:
             suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
         rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         lineages = evaluate_lineage(table, [[f.sql for f in part.filters] for part in self.sides])
-        for part, words in zip(self.sides, lineages, strict=True):
-            for bucket, packed in enumerate(self._pack_side(part, table, ts, words)):
+        for part, lineage in zip(self.sides, lineages, strict=True):
+            for bucket, packed in enumerate(self._pack_side(part, table, ts, lineage)):
                 if packed.num_rows:
                     rows[bucket][part.family, part.side] = packed
         payloads = [
@@ -120,34 +120,31 @@ class Packer:
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
         return payloads
 
-    def _count(self, rows: int, lineages: Sequence[Sequence[Words]]) -> tuple[FilterCounters, ...]:
+    def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
         """Count per lineage bit; no rows, nothing to count."""
         if not rows:
             return ()
         return tuple(
             FilterCounters(part.family, part.side, f.bit, rows, passed)
-            for part, words in zip(self.sides, lineages, strict=True)
-            for f, passed in zip(part.filters, count_passing(words, len(part.filters)), strict=True)
+            for part, lineage in zip(self.sides, lineages, strict=True)
+            for f, passed in zip(part.filters, count_passing(lineage, len(part.filters)), strict=True)
         )
 
     def _pack_side(
-        self, part: PackedSide, table: pa.Table, ts: Int64s, words: Sequence[Words]
+        self, part: PackedSide, table: pa.Table, ts: Int64s, lineage: Sequence[pa.Array]
     ) -> list[pa.RecordBatch]:
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
         if not part.takes_all:
-            some = np.zeros(len(ts), dtype=np.bool_)
-            for word in words:
-                some |= word != 0
-            valid &= some
+            valid &= passing_some(lineage, len(ts))
         names = [
             KEY,
             TS,
             POS,
-            *(f"{LINEAGE}{w}" for w in range(len(words))),
+            *(f"{LINEAGE}{w}" for w in range(len(lineage))),
             *(COLUMN + n for n in part.layout.stored),
         ]
         columns = [pa.array(key), pa.array(ts), _chunk(table.column("_pos"))]
-        columns += [pa.array(word) for word in words]
+        columns += lineage
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
         # Positions ascend in the table: in the order of (key, row) rows are sorted by (key, position).

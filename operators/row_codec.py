@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.distinct_kernel import numbered_if_few
+from operators.keys import Words
 
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
@@ -39,7 +40,9 @@ def write_rows(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
     """Write one record batch as ``encode_rows`` returns it."""
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        if field.type in (pa.int64(), pa.uint64()) and len(column) and not column.null_count:
+        if isinstance(column, pa.DictionaryArray):
+            field, column = _as_numbered(field, column)
+        elif field.type in (pa.int64(), pa.uint64()) and len(column) and not column.null_count:
             field, column = _narrowed(field, column)
         fields.append(field)
         columns.append(column)
@@ -80,15 +83,27 @@ def _narrowed(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     if field.type == pa.uint64() and width is not np.uint8:
         few = numbered_if_few(values, _MOST_VALUES)
         if few is not None and _VALUE_BYTES * len(few[1]) <= len(values):
-            facts = {**(field.metadata or {}), _VALUES: " ".join(map(str, few[1].tolist()))}
-            numbers = pa.array(few[0].astype(np.uint8))
-            return pa.field(field.name, numbers.type, field.nullable, facts), numbers
+            return _with_values(field, pa.array(few[0].astype(np.uint8)), few[1])
     if width is None:
         return field, column
     # "from" has the type besides, in which the numbers are given back.
     facts = {**(field.metadata or {}), _FROM: f"{field.type} {smallest}"}
     narrow = pa.array((values - smallest).astype(width))
     return pa.field(field.name, narrow.type, field.nullable, facts), narrow
+
+
+def _as_numbered(field: pa.Field, column: pa.DictionaryArray) -> tuple[pa.Field, pa.Array]:
+    """Narrow words that are numbered already (``operators.lineage_words``)."""
+    if _VALUE_BYTES * len(column.dictionary) <= len(column):
+        return _with_values(field, column.indices, column.dictionary.to_numpy())
+    words = column.dictionary_decode()
+    field = field.with_type(words.type)
+    return _narrowed(field, words) if len(words) else (field, words)
+
+
+def _with_values(field: pa.Field, numbers: pa.Array, values: Words) -> tuple[pa.Field, pa.Array]:
+    facts = {**(field.metadata or {}), _VALUES: " ".join(map(str, values.tolist()))}
+    return pa.field(field.name, numbers.type, field.nullable, facts), numbers
 
 
 def _widened(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:

@@ -28,6 +28,9 @@ from operators.keys import Bools, Words
 _TEXT = re.compile(r'"((?:[^"]|"")+)" (<|<=|>|>=) (-?\d+(?:\.\d+)?)')
 _MOST_DIGITS = 15
 
+#: Rows that are compared at once.
+_AT_ONCE = 1 << 14
+
 #: Of any type of number.
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
@@ -72,23 +75,29 @@ class Thresholds:
         whole = np.issubdtype(values.dtype, np.integer)
         passes = _PASSES[self.operator]
         counts: Numbers = np.zeros(len(values), dtype=np.uint8 if len(self.bounds) < 256 else np.uint16)
-        for bound in self.bounds:
-            counts += passes(values, int(bound) if whole else bound).view(np.uint8)
+        bounds = [int(bound) if whole else bound for bound in self.bounds]
+        # So few rows at a time that they are still in the processor's cache for the next bound.
+        for start in range(0, len(values), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            for bound in bounds:
+                counts[some] += passes(values[some], bound).view(np.uint8)
         return counts
 
-    def words(self, counts: Numbers, first: int, places: int) -> Words | None:
-        """Return the answers in some places, uint64[n], bit 0 for the first; None if none is there.
+    def answers(self, first: int, places: int) -> Words | None:
+        """Return what each count means in some places, bit 0 for the first; None if none is there.
 
         Args:
-            counts: What ``count`` gave.
             first: First place.
             places: So many of them, at most 64.
+
+        Returns:
+            uint64[filters + 1], by what ``count`` gives.
         """
         masks = np.zeros(len(self.bounds) + 1, dtype=np.uint64)
         for number, place in enumerate(self.places, 1):
             bit = 1 << (place - first) if first <= place < first + places else 0
             masks[number] = masks[number - 1] | np.uint64(bit)
-        return masks[counts] if masks[-1] else None
+        return masks if masks[-1] else None
 
 
 @lru_cache(maxsize=1 << 8)

@@ -53,6 +53,12 @@ def a_segment(
     return Segment(pa.RecordBatch.from_pydict(arrays), epoch, tuple(passes))
 
 
+def words_of(column: pa.Array) -> Words:
+    """Return a column of lineage as PACK makes it, numbered or not, as words."""
+    words: Words = column.cast(pa.uint64()).to_numpy()
+    return words
+
+
 def lineage_words(rows: int, passes: Sequence[Bools]) -> list[Words]:
     """Pack the answers of filters, by place, into words: what PACK does, said once more."""
     words = [np.zeros(rows, dtype=np.uint64) for _ in range(-(-len(passes) // WORD_BITS))]

@@ -70,6 +70,17 @@ def test_any_words_come_back(values: list[int], repeated: int) -> None:
     assert decode_rows(encode_rows(rows)).equals(rows)
 
 
+@settings(REPEATABLE, max_examples=60)
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=200), st.sampled_from([1, 20, 21]), st.integers(0, 30))
+def test_words_that_are_numbered_already_come_back(values: list[int], repeated: int, start: int) -> None:
+    codes = pa.array(np.repeat(np.arange(len(values), dtype=np.uint8), repeated))
+    dictionary = pa.array(values, pa.uint64())
+    column = pa.DictionaryArray.from_arrays(codes, dictionary).slice(start)
+    rows = pa.RecordBatch.from_arrays([column], names=["_l0"])
+    found = decode_rows(encode_rows(rows)).column(0)
+    assert found.equals(column.dictionary_decode())
+
+
 def test_a_stream_without_a_batch_is_an_error() -> None:
     sink = pa.BufferOutputStream()
     pa.ipc.new_stream(sink, pa.schema([])).close()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operators.expressions import evaluate_filters
 from operators.lineage_words import evaluate_lineage
 from operators.threshold_filters import thresholds
-from tests.operators.segments import lineage_words
+from tests.operators.segments import lineage_words, words_of
 
 INT64 = pa.int64()
 #: Values on, just beside and far from the constants below.
@@ -59,9 +59,9 @@ FILTERS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(tables(), st.lists(st.lists(FILTERS, max_size=70), max_size=2))
 def test_what_is_counted_is_what_duckdb_answers(table: pa.Table, filters: list[list[str]]) -> None:
-    for words, texts in zip(evaluate_lineage(table, filters), filters, strict=True):
+    for columns, texts in zip(evaluate_lineage(table, filters), filters, strict=True):
         wanted = lineage_words(table.num_rows, evaluate_filters(table, texts))
-        assert [word.tolist() for word in words] == [word.tolist() for word in wanted]
+        assert [words_of(column).tolist() for column in columns] == [word.tolist() for word in wanted]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,7 @@ def test_columns_of_other_types_and_with_nulls_are_left_to_duckdb() -> None:
 
 def test_three_hundred_filters_of_a_column_are_five_words() -> None:
     table = pa.table({"v": np.arange(300.0)})
-    ((*words,),) = evaluate_lineage(table, [[f'"v" >= {n}' for n in range(300)]])
+    ((*columns,),) = evaluate_lineage(table, [[f'"v" >= {n}' for n in range(300)]])
+    words = [words_of(column) for column in columns]
     passed = np.concatenate([(word[:, None] >> np.arange(64, dtype=np.uint64)) & 1 for word in words], axis=1)
     assert passed.sum(axis=1).tolist() == list(range(1, 301))
