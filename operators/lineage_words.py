@@ -15,6 +15,7 @@ import pyarrow as pa
 from operators.distinct_kernel import numbered, numbered_if_few
 from operators.expressions import select_values
 from operators.keys import Bools, Codes, Words
+from operators.row_codec import NUMBERED
 from operators.segment import WORD_BITS
 from operators.threshold_filters import Thresholds, thresholds
 
@@ -33,9 +34,9 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[str]]) -> list[
         filters: Lists of DuckDB texts.
 
     Returns:
-        For each list a column uint64[n] for every ``WORD_BITS`` predicates, by place; NULL counts as False.
-        Rows answer many filters in few ways: such a column is a dictionary of these with a byte for each row,
-        which is sorted and written sooner than a word is.
+        For each list a column of n words for every ``WORD_BITS`` predicates, by place; NULL counts as False.
+        Rows answer many filters in few ways: mostly the words are numbered (``row_codec.NUMBERED``), for a
+        byte is sorted and written sooner than a word is; else they are uint64.
     """
     counted = [[t for t in thresholds(tuple(group)) if t.answerable(table)] for group in filters]
     texts = [_word_texts(group, known) for group, known in zip(filters, counted, strict=True)]
@@ -101,7 +102,7 @@ def count_passing(lineage: Sequence[pa.Array], filters: int) -> list[int]:
 
 def _numbered(column: pa.Array) -> tuple[Codes, Words]:
     """Return the number of each row's value, and the values."""
-    if isinstance(column, pa.DictionaryArray):
+    if column.type == NUMBERED:
         return column.indices.to_numpy(), column.dictionary.to_numpy()
     return numbered(column.to_numpy())
 

@@ -20,6 +20,9 @@ from operators.keys import Words
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
 
+#: Type of words that are numbered already.
+NUMBERED = pa.dictionary(pa.uint8(), pa.uint64())
+
 _FROM, _VALUES = b"from", b"values"
 _NARROWER = (np.uint8, np.uint16, np.uint32)
 #: Words of at most so many values are numbered.
@@ -40,7 +43,7 @@ def write_rows(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
     """Write one record batch as ``encode_rows`` returns it."""
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        if isinstance(column, pa.DictionaryArray):
+        if field.type == NUMBERED:
             field, column = _as_numbered(field, column)
         elif field.type in (pa.int64(), pa.uint64()) and len(column) and not column.null_count:
             field, column = _narrowed(field, column)

@@ -81,6 +81,12 @@ def test_words_that_are_numbered_already_come_back(values: list[int], repeated: 
     assert found.equals(column.dictionary_decode())
 
 
+def test_dictionaries_of_others_stay() -> None:
+    texts = pa.array(["a", "b", "a"]).dictionary_encode()
+    rows = pa.RecordBatch.from_arrays([texts], names=["c.text"])
+    assert decode_rows(encode_rows(rows)).equals(rows)
+
+
 def test_a_stream_without_a_batch_is_an_error() -> None:
     sink = pa.BufferOutputStream()
     pa.ipc.new_stream(sink, pa.schema([])).close()
