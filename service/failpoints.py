@@ -2,6 +2,7 @@
 
 ``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the
 engine: the Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself.
+"after-result-commit@3+": in batch 3 or the first one after it that comes to the point.
 Without the variable a point costs one look-up.
 """
 
@@ -37,7 +38,11 @@ def reached(point: str, batch: int, engine_lock: str) -> None:
             "after-drop" the first batch whose results are kept.
         engine_lock: Path of the lock file that names the engine's pids.
     """
-    if os.environ.get(VARIABLE) != f"{point}@{batch}":
+    wanted, _, at = os.environ.get(VARIABLE, "").partition("@")
+    if wanted != point:
+        return
+    first = int(at.removesuffix("+"))
+    if batch < first or (batch > first and not at.endswith("+")):
         return
     pids = json.loads(Path(engine_lock).read_text())
     for pid in (pids["pid"], pids["jvm_pid"]):

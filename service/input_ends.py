@@ -59,7 +59,7 @@ class InputEnds:
         # Beside a checkpoint that is older than the catalog, an entry can be from a life before.
         return offset | {key: max(end, offset.get(key, end)) for key, end in moved.items()}
 
-    def move_on(self, room: Room, end: Offset, streams: Sequence[Stream], inputs: Inputs) -> None:
+    def move_on(self, room: Room, end: Offset, streams: Sequence[Stream], inputs: Inputs) -> bool:
         """Let a batch take what came since Spark was given its end, as far as it fits.
 
         Args:
@@ -68,20 +68,25 @@ class InputEnds:
             streams: Streams of the batch; one that takes so many files per batch takes no more of them.
             inputs: What is available.
 
+        Returns:
+            Whether it takes more; not where it was asked before.
+
         Raises:
             FencedOut: Another engine has taken over.
         """
         if self._of(room.batch):
-            return
+            return False
         aligned = [stream for stream in streams if is_aligned(stream)]
         before = positions(aligned, end)
         found = admit(aligned, before, inputs, max_rows=room.max_rows, rows=room.rows).positions
         ends = {stream_id: position for stream_id, position in found.items() if position != before[stream_id]}
         # Rows may be there because a change was acknowledged, and then it is on record by now: they must not
         # overtake it, for this batch is without it.
-        if ends and self.store.control_head() == end["control"]:
-            self.store.set_input_ends(room.batch, ends, self.epoch)
-            self._know(room.batch, ends)
+        if not ends or self.store.control_head() != end["control"]:
+            return False
+        self.store.set_input_ends(room.batch, ends, self.epoch)
+        self._know(room.batch, ends)
+        return True
 
     def _of(self, batch: int) -> Mapping[int, int]:
         if batch not in self._known:

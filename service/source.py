@@ -160,8 +160,7 @@ class SluiceReader:
         plan = store.plan_at(end["control"])
         if plan is None:
             return [control]
-        if room is not None and room.batch == batch:
-            ends.move_on(room, end, plan.streams, inputs)
+        if room is not None and room.batch == batch and ends.move_on(room, end, plan.streams, inputs):
             reached("after-input-end", batch, self._options["engine_lock"])
         result: list[InputPartition] = []
         bounds = self._late_bounds(batch)
