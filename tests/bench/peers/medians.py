@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.bench.peers.measurement import Measurement, Rates
-from tests.bench.peers.peers import PEERS, Peer
+from tests.bench.peers.peers import PEERS, REFERENCE, Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,22 @@ class Row:
     def times_of(self, other: Row, kind: str, own: str = "") -> float | None:
         """Return how many times faster this is than another row, the median over the runs that have both.
 
+        What Sluice did in its run is kept with each measurement, also when Sluice was measured again since.
+
         Args:
             other: The other row.
             kind: Which of its rates is compared.
             own: With which of this row's; left out, the same one.
         """
-        rates = {(m.bench, m.run): getattr(m.rates, kind) for m in other.good}
-        pairs = [(getattr(m.rates, own or kind), rates.get((m.bench, m.run))) for m in self.good]
+        own = own or kind
+        same = self.first.share == other.first.share
+        if same and self.peer is REFERENCE:
+            pairs = [(getattr(m.sluice, own), getattr(m.rates, kind)) for m in other.good]
+        elif same and other.peer is REFERENCE:
+            pairs = [(getattr(m.rates, own), getattr(m.sluice, kind)) for m in self.good]
+        else:
+            rates = {(m.bench, m.run): getattr(m.rates, kind) for m in other.good}
+            pairs = [(getattr(m.rates, own), rates.get((m.bench, m.run))) for m in self.good]
         return _median(mine / its for mine, its in pairs if mine and its)
 
     def median(self, value: Callable[[Measurement], float | None]) -> float | None:

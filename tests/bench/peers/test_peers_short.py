@@ -345,6 +345,23 @@ def test_ratios_are_medians_of_ratios_that_were_each_taken_within_a_run_of_a_ben
     assert fast.times_of(slow, "job") is None
 
 
+def test_a_peer_is_compared_with_the_sluice_of_its_run_though_sluice_was_measured_again() -> None:
+    found = [
+        replace(measured("many-keys", "sluice", 1, 700.0, 700.0), bench="later"),
+        measured("many-keys", "sluice-one", 1, 1100.0, 1000.0),
+        measured("many-keys", "duckdb", 1, 8000.0, 1000.0),
+    ]
+    (section,) = sections(found, list(WORKLOADS))
+    mine, one, duckdb = (section.row(m.peer) for m in found)
+    assert mine is not None
+    assert one is not None
+    assert duckdb is not None
+    assert one.times_of(mine, "job") == pytest.approx(1.1)
+    assert mine.times_of(one, "job") == pytest.approx(1 / 1.1)
+    assert duckdb.times_of(mine, "steady", "job") == pytest.approx(4.0)
+    assert duckdb.times_of(one, "job") == pytest.approx(8000 / 1100)
+
+
 @pytest.mark.spark
 def test_sluice_and_a_native_join_count_the_same_at_smoke_size(tmp_path: Path) -> None:
     main(
