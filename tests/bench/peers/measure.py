@@ -109,7 +109,8 @@ def _run(
     streams: Streams,
     queries: Sequence[Query],
 ) -> tuple[Ran, Finished]:
-    options = {"files_per_batch": given.files_at_once} if peer.kind == "sluice" else {}
+    # Native joins have their own; Sluice and the limits take what is a batch of Sluice.
+    options = {} if peer.kind == "peer" else {"files_per_batch": given.files_at_once}
     options |= peer.options
     python = interpreter(peer.environment) if peer.environment else Path(sys.executable)
     if peer.environment:

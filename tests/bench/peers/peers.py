@@ -87,7 +87,7 @@ def _pathway(name: str, says: str, rows_per_s: float, *, forget: bool) -> Peer:
 
 
 def _shuffle(name: str, says: str, *, streaming: bool) -> Peer:
-    options = {"streaming": streaming, "files_per_batch": 1}
+    options = {"streaming": streaming}
     return Peer(name, says, "limit", "none", 1_000_000, program="spark_shuffle", options=options)
 
 
