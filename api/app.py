@@ -24,9 +24,9 @@ from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
 from api.streams.event_body import MAX_BODY_BYTES
-from service.jvm import Jvm
-from service.settings import Settings, load_settings
-from service.workspace import Workspace
+from service.config.settings import Settings, load_settings
+from service.jvm.jvm import Jvm
+from service.workspace.workspace import Workspace
 
 PREFIX = "/api/v1"
 

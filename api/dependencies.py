@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Header, Query, Request
 
 from api.errors import InvalidRequest, RequestFault
-from service.workspace import Workspace
+from service.workspace.workspace import Workspace
 
 T = TypeVar("T")
 

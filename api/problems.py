@@ -43,8 +43,8 @@ from catalog.errors import (
     StalePlanVersion,
     Unavailable,
 )
-from service.changes import InvalidChanges
-from service.kept_results import ResultsExpired
+from service.planning.changes import InvalidChanges
+from service.results.result_expiry import ResultsExpired
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from fastapi.routing import APIRoute
 
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.validation import refuse_repeated_keys
-from catalog.store import Store
+from catalog.store.store import Store
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})

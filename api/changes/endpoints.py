@@ -17,7 +17,7 @@ from api.queries.schemas import QueryOut
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
 from service.sinks.errors import SinkInUse
-from service.workspace import Outcome
+from service.workspace.workspace import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)
 

@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.moments import moment
-from service.engine import EngineStatus
+from api.timestamps import moment
+from service.engine.engine import EngineStatus
 
 
 class EngineOut(BaseModel):

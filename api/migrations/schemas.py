@@ -7,15 +7,15 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.moments import moment, moment_or_none
+from api.timestamps import moment, moment_or_none
 from catalog.values.migration import MigrationOutcome, SliceRows
 from catalog.values.plan import Strategy
-from planner.cost_document import cost_document
-from planner.display import family_text
-from planner.explain import FamilyReport
-from planner.primitive_document import primitive_documents
-from service.migration_document import MigrationDocument
-from service.migrations import DryRun, MigrationStatus, Policy
+from planner.explain.cost_document import cost_document
+from planner.explain.explain import FamilyReport
+from planner.explain.primitive_document import primitive_documents
+from planner.families.display import family_text
+from service.documents.migration_document import MigrationDocument
+from service.planning.migrations import DryRun, MigrationStatus, Policy
 
 _SHORT = (
     "Steps from the plan version before, each with `type`, `family`, `join` and `text`; routes and filters "

@@ -24,12 +24,12 @@ from api.problems import problem_responses
 from api.routes import SluiceRoute
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
-from catalog.plan_history import HistoryEntry
+from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
-from planner.preview_document import preview_document
-from planner.render import plan_document, render_dot, render_mermaid
-from service.plan_record import record_in
-from service.workspace import Workspace
+from planner.explain.preview_document import preview_document
+from planner.explain.render import plan_document, render_dot, render_mermaid
+from service.planning.plan_record import record_in
+from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)
 #: Calls on the plan as a whole, which are written with a colon.

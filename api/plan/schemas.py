@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.moments import moment
 from api.queries.schemas import QueryIn
-from catalog.plan_history import HistoryEntry
+from api.timestamps import moment
+from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Strategy
-from planner.explain import CostModelName
-from service.plan_record import record_in
-from service.preview import NewQuery, PreviewRequest
-from service.statistics_document import ChainDocument, StatisticsDocument
+from planner.explain.explain import CostModelName
+from service.documents.statistics_document import ChainDocument, StatisticsDocument
+from service.planning.plan_record import record_in
+from service.planning.preview import NewQuery, PreviewRequest
 
 PlanFormat = Literal["json", "mermaid", "dot"]
 

@@ -15,8 +15,8 @@ from api.queries.schemas import QueryOut
 from api.routes import Once
 from catalog.errors import NotFound
 from catalog.values.change import Change
-from service.query_status import QueryStatus
-from service.workspace import Keep, Outcome, Workspace
+from service.statistics.query_status import QueryStatus
+from service.workspace.workspace import Keep, Outcome, Workspace
 
 #: Makes the body of an answer.
 Answer = Callable[[Outcome], BaseModel]

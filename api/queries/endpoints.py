@@ -27,9 +27,9 @@ from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, StalePlanVersion, Unavailable
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
-from service.query_status import QueryStatus
 from service.sinks.errors import SinkInUse
-from service.workspace import Workspace
+from service.statistics.query_status import QueryStatus
+from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)
 #: Calls on the collection as a whole, which are written with a colon.

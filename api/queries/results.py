@@ -11,16 +11,16 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from api.dependencies import MAX_WAIT_S, WorkspaceDep
 from api.errors import InvalidRequest, NotAcceptable
-from api.moments import moment, moment_or_none
 from api.problems import problem, problem_responses
 from api.queries import negotiation
 from api.queries.schemas import ResultsOut, result_columns
 from api.routes import SluiceRoute
+from api.timestamps import moment, moment_or_none
 from catalog.errors import QueryNotFound
-from service.kept_results import ResultsExpired
-from service.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
-from service.results import MAX_PAGE_ROWS, InvalidCursor, ResultPage
-from service.workspace import Workspace
+from service.results.result_expiry import ResultsExpired
+from service.results.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
+from service.results.results import MAX_PAGE_ROWS, InvalidCursor, ResultPage
+from service.workspace.workspace import Workspace
 
 Answer = TypeVar("Answer")
 

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from api.moments import moment, moment_or_none
 from api.queries.sinks import (
     FILES_EXAMPLE,
     WEBHOOK_EXAMPLE,
@@ -17,12 +16,13 @@ from api.queries.sinks import (
     sink_document,
     to_sink,
 )
+from api.timestamps import moment, moment_or_none
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from catalog.values.sink import SetSink
-from service.durations import format_duration
-from service.query_status import Desired, Observed, QueryStatus
-from service.results import ResultPage
+from service.config.durations import format_duration
+from service.results.results import ResultPage
+from service.statistics.query_status import Desired, Observed, QueryStatus
 
 _CQL_EXAMPLE = (
     "SELECT f.carrier, f.delay, w.gust FROM flights [RANGE 10 MINUTES] f, weather [RANGE 1 HOUR] w "

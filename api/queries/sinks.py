@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from api.moments import moment, moment_or_none
+from api.timestamps import moment, moment_or_none
 from catalog.values.sink import FilesSink, Sink, SinkFormat, SinkRecord, WebhookSink
 
 FILES_EXAMPLE: JsonDict = {"type": "files", "path": "alerts", "format": "ndjson"}

@@ -12,8 +12,8 @@ from api.dependencies import WorkspaceDep
 from api.errors import InvalidRequest
 from api.problems import problem_responses
 from api.routes import SluiceRoute
-from service.metrics import MEDIA_TYPE, metrics_text
-from service.statistics import Statistics
+from service.statistics.metrics import MEDIA_TYPE, metrics_text
+from service.statistics.statistics import Statistics
 
 router = APIRouter(tags=["statistics"], route_class=SluiceRoute)
 metrics_router = APIRouter(tags=["statistics"], route_class=SluiceRoute)

@@ -23,7 +23,7 @@ from api.streams.schemas import AppendOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
 from catalog.values.stream import Stream
 from service.inputs.errors import EventRejected
-from service.inputs.http_log import Sending
+from service.inputs.sources.http_log import Sending
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)
 

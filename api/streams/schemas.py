@@ -8,10 +8,10 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from api.moments import moment
+from api.timestamps import moment
 from catalog.values.stream import GeneratorSource, Source, Stream
-from service.durations import format_duration
-from service.stream_document import StreamDocument
+from service.config.durations import format_duration
+from service.documents.stream_document import StreamDocument
 
 _FILES_EXAMPLE: JsonDict = {
     "name": "flights",

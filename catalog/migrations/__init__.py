@@ -1,7 +1,7 @@
 """Migrations of the catalog's tables (Alembic), run by ``upgrade`` from inside the package.
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, its
-number goes to ``catalog.tables.SCHEMA_REVISION``, and a test compares what they make with the tables.
+number goes to ``catalog.store.tables.SCHEMA_REVISION``, and a test compares what they make with the tables.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Route:
     """A set of queries that share joined pairs. Its number derives from the set, so it is never reused.
 
     Attributes:
-        route: 63 bits that derive from the query ids alone (``operators.query_sets``).
+        route: 63 bits that derive from the query ids alone (``operators.lineage.query_sets``).
         plan_version: Version under which it was first seen.
         queries: Immutable query ids, ascending.
     """
@@ -199,7 +199,7 @@ class BatchManifest:
         files: Result files.
         late_files: Files of late rows.
         routes: Routes in the files that no batch of their generation had before. They are kept apart, in
-            ``catalog.routes``: a manifest that is read has none.
+            ``catalog.store.repositories.routes``: a manifest that is read has none.
         streams: Counters per stream.
         slices: Counters per slice.
         query_rows: Results per query id in this batch.

@@ -144,7 +144,7 @@ class Replication:
 
     Attributes:
         every: Fragments of each key that is not heavy.
-        heavy: Each heavy key as int64 (``operators.keys.join_key``) with its fragments, by key.
+        heavy: Each heavy key as int64 (``operators.kernels.keys.join_key``) with its fragments, by key.
     """
 
     every: int = 1

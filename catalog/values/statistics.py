@@ -63,7 +63,7 @@ class FrequentKey:
     """A join key that many rows have.
 
     Attributes:
-        key: The key as int64 (``operators.keys.join_key``).
+        key: The key as int64 (``operators.kernels.keys.join_key``).
         hash: Its hash, 0 to 2^64 - 1: modulo the number of buckets it is the key's home.
         share_a: Fraction of a's rows with this key.
         share_b: The same for b.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Protocol
 
-from planner.families import SideName
+from planner.families.families import SideName
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from catalog.values.plan import FamilyPlan
 from planner.costs.cost import Cost, CostModel, Terms
-from planner.loads import join_input, slice_loads
-from planner.rates import FamilyRates
+from planner.costs.loads import join_input, slice_loads
+from planner.costs.rates import FamilyRates
 
 
 def family_cost(family: FamilyPlan, rates: FamilyRates, paper: CostModel, calibrated: CostModel) -> Cost:

@@ -4,7 +4,7 @@
      └──────18─────┘└─────22────────┘          here v_0, v_2, v_3 (33) beats Mem-Opt's four boundaries (36)
      └──────────────41──────────────┘
 
-A slice's cost depends on its own ends alone (``planner.loads``), so a chain's is the length of its path, and
+A slice's cost depends on its own ends alone (``costs.loads``), so a chain's is the length of its path, and
 the sides are chosen apart: an a-slice is probed by b's males, whatever b's own slices are.
 """
 
@@ -17,13 +17,13 @@ import numpy as np
 
 from catalog.values.plan import JoinPlan
 from planner.costs.cost import CostModel
-from planner.families import SIDES, Family, SideName, side_window_us
-from planner.filters import weaker_filters
-from planner.loads import ChainLoads, chain_loads
-from planner.populations import Floats
-from planner.rates import FamilyRates
-from planner.slice_dag import chain_of_path
+from planner.costs.loads import ChainLoads, chain_loads
+from planner.costs.rates import FamilyRates
+from planner.costs.row_classes import Floats
+from planner.families.families import SIDES, Family, SideName, side_window_us
+from planner.families.filters import weaker_filters
 from planner.strategies.shared_join import shared_join
+from planner.strategies.slice_dag import chain_of_path
 
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from catalog.values.plan import JoinPlan, Slice
 from planner.costs.cost import CostModel
-from planner.families import Family, SideName, side_window_us
-from planner.filters import weaker_filters
-from planner.rates import FamilyRates
-from planner.slice_dag import chain_of_path
+from planner.costs.rates import FamilyRates
+from planner.families.families import Family, SideName, side_window_us
+from planner.families.filters import weaker_filters
 from planner.strategies.shared_join import shared_join
+from planner.strategies.slice_dag import chain_of_path
 
 
 def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from catalog.values.plan import SHARED_JOIN, JoinPlan, Slice
 from planner.costs.cost import CostModel
-from planner.families import Family, SideName, side_window_us
-from planner.rates import FamilyRates
+from planner.costs.rates import FamilyRates
+from planner.families.families import Family, SideName, side_window_us
 
 
 def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:

@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 
 from catalog.values.plan import JoinPlan, Partition, PlannedQuery, Slice
 from planner.costs.cost import CostModel
-from planner.families import SIDES, Family, SideName, side_filter, side_window_us
-from planner.filters import Weaker, keep_bits, weaker_filters
-from planner.rates import FamilyRates
-from planner.slice_dag import chain_of_path
+from planner.costs.rates import FamilyRates
+from planner.families.families import SIDES, Family, SideName, side_filter, side_window_us
+from planner.families.filters import Weaker, keep_bits, weaker_filters
 from planner.strategies.shared_join import shared_join
+from planner.strategies.slice_dag import chain_of_path
 
 _Ranks = list[list[PlannedQuery]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Slice
-from planner.families import Family
+from planner.families.families import Family
 
 
 def shared_join(

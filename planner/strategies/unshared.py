@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from catalog.values.plan import JoinPlan, PlannedQuery
 from planner.costs.cost import CostModel
-from planner.families import SIDES, Family, side_window_us
-from planner.rates import FamilyRates
-from planner.slice_dag import chain_of_path
+from planner.costs.rates import FamilyRates
+from planner.families.families import SIDES, Family, side_window_us
+from planner.strategies.slice_dag import chain_of_path
 
 
 def unshared(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:

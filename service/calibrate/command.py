@@ -8,15 +8,15 @@ from dataclasses import astuple
 import numpy as np
 
 from catalog.clock import wall_clock_us
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from planner.costs.calibrated import CONSTANTS
 from planner.costs.shipped import SHIPPED
 from service.calibrate.fit import Fit, Run, fit
 from service.calibrate.runs import calibration_runs
-from service.calibration import store_calibration
-from service.data_dir import open_data_dir
-from service.settings import Settings
+from service.config.calibration import store_calibration
+from service.config.data_dir import open_data_dir
+from service.config.settings import Settings
 
 #: Random workloads beside the corners, and batches measured of each: about five minutes.
 RANDOM_WORKLOADS, BATCHES = 28, 20

@@ -7,9 +7,9 @@ from dataclasses import replace
 from catalog.values.plan import Plan
 from planner.costs.calibrated import Work, batch_overlap, input_work, slice_work
 from planner.costs.cost import SliceLoad
-from planner.families import SIDES, side_chain
-from planner.loads import join_input
-from planner.rates import family_rates
+from planner.costs.loads import join_input
+from planner.costs.rates import family_rates
+from planner.families.families import SIDES, side_chain
 from service.calibrate.pipeline import Measured
 from service.calibrate.workload import SECOND_US, Workload
 

@@ -1,4 +1,4 @@
-"""Spark's state of one bucket, kept in memory: what ``service.chain_processor`` needs of a handle.
+"""Spark's state of one bucket, kept in memory: what ``service.job.chain_processor`` needs of a handle.
 
 So the very code that runs in the job's workers can be run, and its CPU time taken, without a JVM.
 """

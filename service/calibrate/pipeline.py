@@ -24,18 +24,18 @@ from typing import Any
 
 import pandas as pd
 
-from catalog.codec import encode
+from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Plan, Strategy
-from operators.pack_plan import pack_plan
-from operators.segment_files import SegmentFiles
-from service import packing
+from operators.pack.pack_plan import pack_plan
+from operators.segments.segment_files import SegmentFiles
 from service.calibrate.memory_state import MemoryHandle
 from service.calibrate.workload import Batch, Workload
-from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
-from service.chain_state import open_state
-from service.reader_tasks import ControlPartition, PackPartition, compressed
-from service.sinks.result_files import ResultWriter
+from service.job import packing
+from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
+from service.job.chain_state import open_state
+from service.job.reader_tasks import ControlPartition, PackPartition, compressed
+from service.results.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
 #: Bytes from which on rows come in files: as the settings have it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from catalog.values.plan import Plan, Strategy
-from planner.build_plan import build_plan
+from planner.build.build_plan import build_plan
 from planner.costs.cost import CostModel
 from planner.costs.paper_model import PaperModel
 from service.calibrate.counted_work import counted_work

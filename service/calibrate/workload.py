@@ -26,12 +26,12 @@ from catalog.values.statistics import (
     StreamProfile,
 )
 from catalog.values.stream import Column, FilesSource, Stream
-from planner.bind import bind
-from planner.families import families
+from planner.bind.bind import bind
+from planner.families.families import families
 from service.inputs.partitions import ROW_BITS, FileRows, FilesPartition
 
 SECOND_US: Final = 1_000_000
-#: Bytes of a stored row before its columns: key, event time, position, narrowed (``operators.row_codec``).
+#: Bytes of a stored row before its columns: key, event time, position, narrowed (``segments.row_codec``).
 _ROW_BYTES: Final = 12
 _COLUMN_BYTES: Final = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from service.demo.unshared import Need, UnsharedMeter
 

@@ -18,17 +18,17 @@ from rich.live import Live
 
 from catalog.errors import Unavailable
 from catalog.values.query import Query
+from service.config.settings import Settings
 from service.demo.data import DemoTables, demo_streams, load_tables
 from service.demo.progress import Progress, ProgressReader
 from service.demo.queries import QUERIES
 from service.demo.replay import Replay, kept_step_length_us
 from service.demo.screen import line, screen, summary, welcome
 from service.demo.unshared import UnsharedMeter
-from service.java import use_java
-from service.settings import Settings
+from service.jvm.java import use_java
 
 if TYPE_CHECKING:
-    from service.workspace import Workspace
+    from service.workspace.workspace import Workspace
 
 #: A day of 2013 per second: the year passes in six minutes.
 DEFAULT_SPEED = 86_400.0
@@ -151,12 +151,12 @@ def _check(workspace: Workspace) -> None:
 def _workspace(settings: Settings, *, serve: bool) -> Iterator[Workspace]:
     """Start the engine, with the API before it if asked to."""
     if serve:
-        from service.serve import serving
+        from service.workspace.serve import serving
 
         with serving(settings) as app:
             yield app.state.workspace
         return
-    from service.workspace import Workspace
+    from service.workspace.workspace import Workspace
 
     workspace = Workspace(settings)
     workspace.start()

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from catalog.values.query import Query
+from service.config.durations import format_duration
 from service.demo.progress import Progress
 from service.demo.queries import QUERIES
-from service.durations import format_duration
 
 
 def screen(progress: Progress, total_rows: int, queries: Sequence[Query]) -> Group:

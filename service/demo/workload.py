@@ -7,9 +7,9 @@ from pathlib import Path
 import yaml
 
 from catalog.values.stream import FilesSource, Stream
+from service.config.durations import format_duration
 from service.demo.data import DAY_US, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES
-from service.durations import format_duration
 
 #: A week per file: 53 files per stream, about 6,900 rows a batch.
 STEP_US = 7 * DAY_US

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
-from service.inputs.generator import chunks_available, generator_pieces
-from service.inputs.http_log import EventLog
 from service.inputs.partitions import (
     ROW_BITS,
     ROWS_PER_PARTITION,
@@ -30,9 +28,11 @@ from service.inputs.partitions import (
     InputPartition,
     Piece,
 )
+from service.inputs.sources.generator import chunks_available, generator_pieces
+from service.inputs.sources.http_log import EventLog
 
 if TYPE_CHECKING:
-    from catalog.store import Store  # not at run time: readers must not load SQLAlchemy
+    from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
 
 #: A Parquet file of more rows is read by several tasks; pyarrow's row groups have at most so many.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20

@@ -3,7 +3,7 @@
 On a cluster they pass through the heap of Spark's JVM, and what a task needs of it grows with them. A batch
 that does not fit fails, and because its offsets are written down it fails again whenever it is replayed. So
 no batch is made larger than the heap bears, by what the rows of the last one took. On one machine those that
-are many go in files (``operators.segment_files``); there the same bound spares the workers' memory.
+are many go in files (``operators.segments.segment_files``); there the same bound spares the workers' memory.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from service.inputs.formats.csv import read_csv
 from service.inputs.formats.facts import read_columns
 from service.inputs.formats.jsonl import read_jsonl
 from service.inputs.formats.parquet import read_parquet
-from service.inputs.generator import generate
-from service.inputs.http_log import read_events
 from service.inputs.partitions import ROW_BITS, EventsPartition, FileRows, FilesPartition, InputPartition
+from service.inputs.sources.generator import generate
+from service.inputs.sources.http_log import read_events
 
 
 class _ReadRows(Protocol):

@@ -22,19 +22,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.clock import wall_clock_us
-from catalog.values.listed_input import ListedInput
+from catalog.values.source_file import ListedInput
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
+from service.config.log import fields
 from service.inputs.errors import CorruptInput, InputChanged
-from service.inputs.files import candidates, judged_files
 from service.inputs.formats.facts import read_columns
-from service.inputs.generator import chunks_available, generate, generator_pieces
-from service.inputs.http_log import EventLog
 from service.inputs.partitions import FileRows, FilesPartition
 from service.inputs.read import read_partition
-from service.log import fields
+from service.inputs.sources.files import candidates, judged_files
+from service.inputs.sources.generator import chunks_available, generate, generator_pieces
+from service.inputs.sources.http_log import EventLog
 
 if TYPE_CHECKING:
-    from catalog.store import Store
+    from catalog.store.store import Store
 
 log = logging.getLogger(__name__)
 

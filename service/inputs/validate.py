@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 
 from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
-from service.inputs.distributions import uniform_range
 from service.inputs.errors import InvalidGenerator, SourceNotFound
-from service.inputs.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
+from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
+from service.inputs.sources.distributions import uniform_range
 
 #: Faster than this, a chunk of the shortest length would not fit comfortably in memory.
 MAX_RATE_PER_S: Final = 1e9

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.sink import FilesSink, SinkFormat
-from service.result_text import csv_text, ndjson
+from service.results.result_text import csv_text, ndjson
 from service.sinks.errors import SinkFailed
 
 #: Rows in memory at a time: a row group of Parquet, about 10 MB of text.

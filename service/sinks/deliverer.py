@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.sink import SinkRecord, WebhookSink
 from service.sinks.delivery import Delivery
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.errors import InvariantBroken
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.sink import FilesSink, SinkRecord, WebhookSink
-from service.failpoints import reached
-from service.results import MAX_PAGE_ROWS, ResultReader, format_cursor
+from service.config.failpoints import reached
+from service.results.results import MAX_PAGE_ROWS, ResultReader, format_cursor
 from service.sinks.batch_file import ROWS_AT_A_TIME, write_batch_file
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.api.without_engine import CQL, Service, a_stream
 
 

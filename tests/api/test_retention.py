@@ -17,17 +17,17 @@ import pytest
 from starlette.requests import Request
 
 from api.queries.results import follow_results, open_stream
-from catalog import retention
-from catalog.retention import KEPT_BATCHES
-from catalog.store import Store
-from service.engine import Engine
-from service.results import ResultReader
-from service.retention import ResultRetention
+from catalog.store import retention
+from catalog.store.retention import KEPT_BATCHES
+from catalog.store.store import Store
+from service.commit.retention import ResultRetention
+from service.engine.engine import Engine
+from service.results.results import ResultReader
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.api.without_engine import CQL, Service, a_stream
 from tests.catalog.examples import plan
 from tests.service.pairs import Batches
-from tests.service.test_results import pair
+from tests.service.results.test_results import pair
 
 SECOND_US = 1_000_000
 

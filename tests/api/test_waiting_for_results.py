@@ -12,12 +12,12 @@ import anyio
 import httpx
 import pytest
 
-from service.engine import Engine
-from service.results import ResultReader
+from service.engine.engine import Engine
+from service.results.results import ResultReader
 from tests.api.without_engine import CQL, Service, a_stream
 from tests.catalog.examples import plan
 from tests.service.pairs import Batches
-from tests.service.test_results import pair
+from tests.service.results.test_results import pair
 
 #: How long requests may wait here; none of them is to do so to the end.
 LONG_S = 60

@@ -10,18 +10,18 @@ import httpx
 from fastapi import FastAPI
 
 from api.app import create_app
-from catalog.store import Store
-from service.data_dir import open_data_dir
-from service.inputs.http_log import EventLog
+from catalog.store.store import Store
+from service.config.data_dir import open_data_dir
+from service.config.settings import Settings
 from service.inputs.inputs import Inputs
 from service.inputs.sample import CatalogRows
-from service.migrations import Migrations
-from service.objective import Objective
-from service.preview import Statistician
-from service.settings import Settings
-from service.versions import Versions
-from service.watcher import Watcher
-from service.workspace import Workspace
+from service.inputs.sources.http_log import EventLog
+from service.planning.migrations import Migrations
+from service.planning.objective import Objective
+from service.planning.preview import Statistician
+from service.planning.versions import Versions
+from service.workspace.watcher import Watcher
+from service.workspace.workspace import Workspace
 
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
 CQL = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"

@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.bench.peers.inputs import write_streams
 from tests.bench.peers.job import Job
 from tests.bench.peers.sluice_join import workload_document

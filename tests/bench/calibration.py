@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from catalog.values.plan import JoinPlan, Plan, Strategy
-from planner.build_plan import STRATEGIES
+from planner.build.build_plan import STRATEGIES
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.family_cost import family_cost
 from planner.costs.paper_model import PaperModel
-from planner.rates import family_rates
+from planner.costs.rates import family_rates
 from service.calibrate.command import BATCHES, RANDOM_WORKLOADS, report
 from service.calibrate.fit import Fit, fit
 from service.calibrate.pipeline import measure

@@ -21,20 +21,20 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from catalog.codec import encode
+from catalog.store.codec import encode
 from catalog.values.plan import ControlRecord, Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Column, FilesSource, Stream
-from operators.bucket import Bucket
-from operators.bucket_state import SegmentIds, encode_manifest, store_segments
-from operators.pack import control_payloads, packer
-from operators.pack_plan import pack_plan
-from operators.payload import Payload
-from planner.bind import bind
-from planner.build_plan import build_plan
+from operators.bucket.bucket import Bucket
+from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
+from operators.pack.pack import control_payloads, packer
+from operators.pack.pack_plan import pack_plan
+from operators.pack.payload import Payload
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
 from service.inputs.sample import RowSample
-from service.sampling import sample_profile
-from service.sinks.result_files import ResultWriter
+from service.results.result_files import ResultWriter
+from service.statistics.sampling import sample_profile
 from tests.bench.peers.workloads import WORKLOADS, Workload
 
 #: Batches that compile, fill caches and windows before the others are measured.

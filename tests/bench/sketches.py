@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 import typer
 
-from operators.keys import Int64s
-from operators.sketch import AgmsSketch, HashSketch, update_together
-from operators.skimmed_sketch import paper_threshold, skim_dense, skimmed_join_size
+from operators.kernels.keys import Int64s
+from operators.sketches.sketch import AgmsSketch, HashSketch, update_together
+from operators.sketches.skimmed_sketch import paper_threshold, skim_dense, skimmed_join_size
 from tests.bench.sketches_report import write_report
 
 #: Skew and the shifts measured with it, as in the paper.

@@ -42,7 +42,7 @@ Skimmed Sketches* (EDBT 2004): a Zipf stream joins one whose values are shifted 
 | basic AGMS, best s2 in hindsight | the same counters in 1, 3, 5 or 11 groups: the least median error |
 | hash sketch, not skimmed | the median of {tables} tables with s1 counters each |
 | skimmed, T = n/√s1 | skimmed once; keys with 2 T rows or more are dense, T as in the paper's theorems |
-| skimmed | T = the sketch's own noise, in rounds (`operators/skimmed_sketch.py`): what Sluice uses |
+| skimmed | T = the sketch's own noise, in rounds (`operators/sketches/skimmed_sketch.py`): what Sluice uses |
 
 ![Error against memory](sketches.png)
 

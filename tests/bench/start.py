@@ -223,7 +223,7 @@ def kind_of(process: psutil.Process) -> str:
         if any(part.endswith("python_launcher.py") for part in command):
             return "launcher"
         # What was forked from it has its command line, and a name of its own.
-        return process.name() if module == "service.fork_server" else module
+        return process.name() if module == "service.workers.fork_server" else module
     return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 

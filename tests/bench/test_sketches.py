@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.sketch import AgmsSketch
+from operators.sketches.sketch import AgmsSketch
 from tests.bench.sketches import SETTINGS, SPLITS, TABLES, _basic, main, symmetric_error
 
 

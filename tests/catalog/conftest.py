@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog import retention
-from catalog.store import Store
+from catalog.store import retention
+from catalog.store.store import Store
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
-from catalog.values.listed_input import ListedInput
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Output, Query, Side
 from catalog.values.query_record import QueryRecord
+from catalog.values.source_file import ListedInput
 from catalog.values.stream import Column, FilesSource, Stream
 
 STREAM = Stream(

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from catalog.errors import InvariantBroken
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from tests.catalog.examples import manifest, plan
 

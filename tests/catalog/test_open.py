@@ -18,8 +18,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUrl
 from catalog.migrations import configuration
-from catalog.store import Store
-from catalog.tables import SCHEMA_REVISION, metadata
+from catalog.store.store import Store
+from catalog.store.tables import SCHEMA_REVISION, metadata
 from tests.catalog.examples import add_query, plan, stream
 
 
@@ -74,7 +74,7 @@ def test_migrations_are_found_from_any_directory(url: str, tmp_path: Path) -> No
     root = Path(__file__).parents[2]
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "from catalog.store import Store; Store.open(sys.argv[2]).close()"
+        "from catalog.store.store import Store; Store.open(sys.argv[2]).close()"
     )
     subprocess.run([sys.executable, "-c", code, str(root), url], check=True, cwd=tmp_path)
     with Store.open(url, migrate=False) as store:

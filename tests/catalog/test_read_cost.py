@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from tests.catalog.examples import listed, plan, stream
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog.pruning import REPLAYED_BATCHES
-from catalog.store import Store
+from catalog.store.pruning import REPLAYED_BATCHES
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
-from tests.catalog.test_retention import Job, kept_batches
+from tests.catalog.store.test_retention import Job, kept_batches
 
 
 def _states(store: Store, names: list[str]) -> Iterator[object]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from catalog.errors import CatalogDown, InvariantBroken, StreamNotFound
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from tests.catalog.examples import add_query, listed, manifest, plan, stream, undone
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.crash.killing import SIZE, wait_for_commit
 from tests.oracle import Oracle
 from tests.sluice_run import assert_equals_oracle, finish, run, start

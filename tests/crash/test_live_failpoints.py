@@ -1,7 +1,7 @@
 """A service under load dies at a failpoint and is started again: each event that it took counts once.
 
 Unlike a bounded run's, batches of a service are moved on behind the offset that Spark logged
-(``service.input_ends``). The client sends again whatever was not acknowledged, under the same key.
+(``service.job.input_ends``). The client sends again whatever was not acknowledged, under the same key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from api.errors import RequestUnderWay
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.crash.killing import failpoint
 

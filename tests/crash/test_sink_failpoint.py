@@ -10,9 +10,9 @@ import sys
 import threading
 from pathlib import Path
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.sink import FilesSink
-from service.results import ResultReader
+from service.results.results import ResultReader
 from service.sinks.deliverer import Deliverer
 from service.sinks.delivery import Delivery
 from tests.crash.killing import failpoint

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from catalog.values.plan import ALL_BUCKETS, Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
-from operators.bucket import BatchOutput
-from planner.build_plan import STRATEGIES, build_plan
+from operators.bucket.bucket import BatchOutput
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.replication import HASHED
 from planner.costs.paper_model import PaperModel
-from planner.replication import HASHED
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table

@@ -3,7 +3,7 @@
     stored ──> bucket ──process──> output, stored'      an attempt; without a crash stored' is committed
     stored ──> bucket ──process──> output, stored'      the same again, with nothing but the bytes
 
-``service.chain_processor`` does this with Spark's state; here the bytes are kept in dicts. A replay writes
+``job.chain_processor`` does this with Spark's state; here the bytes are kept in dicts. A replay writes
 the same ids again, and a worker that lived on has the first attempt's segments in its cache under these ids:
 so both attempts must write the same bytes, not merely the same rows.
 """
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from operators.bucket import BatchOutput, Bucket
-from operators.bucket_state import (
+from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.bucket_state import (
     SegmentIds,
     decode_plan,
     encode_manifest,
@@ -24,9 +24,9 @@ from operators.bucket_state import (
     segment_ids,
     store_segments,
 )
-from operators.payload import Payload
-from operators.segment import ArrivedFile, Segment
-from operators.views import read_segment
+from operators.pack.payload import Payload
+from operators.segments.segment import ArrivedFile, Segment
+from operators.segments.views import read_segment
 from tests.operators.harness import Runner
 from tests.operators.reloaded import check_reloaded
 

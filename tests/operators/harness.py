@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
-from catalog.codec import encode
+from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Heartbeat, Plan
 from catalog.values.stream import Stream
-from operators.bucket import BatchOutput, Bucket
-from operators.bucket_state import (
+from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.bucket_state import (
     SegmentIds,
     decode_plan,
     encode_manifest,
@@ -22,13 +22,13 @@ from operators.bucket_state import (
     segment_ids,
     store_segments,
 )
-from operators.counters import slice_counters
-from operators.pack import control_payloads, packer
-from operators.pack_plan import pack_plan
-from operators.payload import Payload
-from operators.row_codec import encode_rows
-from operators.segment import ArrivedFile, Segment, labelled
-from operators.views import read_segment
+from operators.bucket.counters import slice_counters
+from operators.pack.pack import control_payloads, packer
+from operators.pack.pack_plan import pack_plan
+from operators.pack.payload import Payload
+from operators.segments.row_codec import encode_rows
+from operators.segments.segment import ArrivedFile, Segment, labelled
+from operators.segments.views import read_segment
 from tests.operators.reloaded import check_reloaded
 
 #: A slice: family id, join id, side, number from 1.

@@ -8,7 +8,7 @@
     that (slack, merged slices) is masked."
 
 A chronicle knows what happened, batch by batch, and answers by recursion over the plans: nothing is decided
-when a query comes. So it shares no idea with ``operators.entitlement`` (terms unfolded at the
+when a query comes. So it shares no idea with ``operators.lineage.entitlement`` (terms unfolded at the
 activation) nor with ``tests.operators.oracle`` (sets of entitled queries kept per row).
 """
 

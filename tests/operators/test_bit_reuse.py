@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Plan
 from catalog.values.query import UNBOUNDED_US, Query
-from operators.bucket import Bucket
-from operators.segment import WORD_BITS
-from planner.build_plan import build_plan
-from planner.check_plan import check_plan
+from operators.bucket.bucket import Bucket
+from operators.segments.segment import WORD_BITS
+from planner.build.build_plan import build_plan
+from planner.build.check_plan import check_plan
 from planner.errors import InvalidPlan
 from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE
 from tests.operators.durable import Crash, DurableRunner

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
-from planner.build_plan import build_plan
+from planner.build.build_plan import build_plan
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, cases, plan_versions
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import keys
+from operators.kernels import keys
 from tests.operators.cases import REPEATABLE, Case, Step, check
 from tests.operators.queries import Row, a_query, a_stream
 

@@ -12,8 +12,8 @@ import pytest
 
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
-from operators.entitlement import MOST_TERMS, SETTLED_BITS, Term
-from planner.build_plan import build_plan
+from operators.lineage.entitlement import MOST_TERMS, SETTLED_BITS, Term
+from planner.build.build_plan import build_plan
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.durable import Crash
 from tests.operators.queries import UPPER_BOUNDS, Row, a_query, a_stream

@@ -24,10 +24,10 @@ from hypothesis.stateful import (
 from catalog.values.boundaries import Boundaries
 from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, Query
-from planner.build_plan import build_plan
-from planner.families import families
-from planner.kept_boundaries import NO_BOUNDARIES, left_boundaries
-from planner.replication import HASHED
+from planner.build.build_plan import build_plan
+from planner.build.replication import HASHED
+from planner.build.retained_boundaries import NO_BOUNDARIES, left_boundaries
+from planner.families.families import families
 from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
-from operators.layout import SIDES
+from operators.segments.layout import SIDES
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, WINDOWS_US, Case, Outcome, Step, cases, run
 from tests.operators.chains import rechained
 from tests.operators.handovers import handovers

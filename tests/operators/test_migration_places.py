@@ -13,9 +13,9 @@ from catalog.values.boundaries import Boundaries
 from catalog.values.plan import Plan, Strategy
 from catalog.values.primitive import Merge, Primitive, Split
 from catalog.values.query import Query
-from operators.layout import SIDES
-from planner.build_plan import build_plan
-from planner.diff import Piece, Shape, apply_primitives, diff, shapes
+from operators.segments.layout import SIDES
+from planner.build.build_plan import build_plan
+from planner.build.diff import Piece, Shape, apply_primitives, diff, shapes
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
 

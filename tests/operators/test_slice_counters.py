@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
-from operators.counters import slice_counters
-from operators.layout import SIDES
-from planner.build_plan import build_plan
+from operators.bucket.counters import slice_counters
+from operators.segments.layout import SIDES
+from planner.build.build_plan import build_plan
 from tests.operators.cases import REPEATABLE
 from tests.operators.harness import Runner
 from tests.operators.oracle import passes, side_of

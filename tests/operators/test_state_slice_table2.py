@@ -21,7 +21,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.values.plan import SHARED_JOIN
-from planner.build_plan import build_plan
+from planner.build.build_plan import build_plan
 from tests.operators.harness import Runner
 from tests.operators.queries import SECOND_US, Row, a_query, a_stream, a_table
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Plan, Strategy
-from operators.layout import SIDES
-from planner.build_plan import build_plan
+from operators.segments.layout import SIDES
+from planner.build.build_plan import build_plan
 from tests.operators.cases import REPEATABLE, Case, Step, cases, check
 from tests.operators.chains import a_chain
 from tests.operators.handovers import handovers

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Strategy
-from operators.layout import SIDES
+from operators.segments.layout import SIDES
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, cases, check, run
 from tests.operators.handovers import handovers
 from tests.operators.harness import Runner

@@ -19,10 +19,10 @@ from catalog.values.batch import SliceCounters
 from catalog.values.plan import FamilyPlan, Heartbeat, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
-from operators.bucket import BatchOutput
-from operators.compiled_family import SLACK_DIVISOR
-from operators.counters import slice_counters
-from operators.layout import SIDES
+from operators.bucket.bucket import BatchOutput
+from operators.bucket.counters import slice_counters
+from operators.join.compiled_family import SLACK_DIVISOR
+from operators.segments.layout import SIDES
 from tests.operators.cases import check_values
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import SliceName

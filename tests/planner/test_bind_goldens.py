@@ -10,7 +10,7 @@ import pytest
 from catalog.errors import InvalidInput
 from catalog.values.query import UNBOUNDED_US, Query, Side
 from planner import errors
-from planner.bind import bind
+from planner.bind.bind import bind
 from tests.planner.cql_streams import STREAMS
 from tests.planner.goldens import check_golden
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvalidInput
 from catalog.values.query import Query
 from catalog.values.stream import Column, HttpSource, Stream
-from planner.bind import bind
+from planner.bind.bind import bind
 from planner.errors import InvalidWindow, NoWindow
 
 _COLUMNS = (Column("ts", "timestamp"), Column("k", "int"), Column("v", "int"), Column("u", "timestamp"))

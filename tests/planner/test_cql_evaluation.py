@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from catalog.values.query import Query
-from planner.bind import bind
+from planner.bind.bind import bind
 from planner.errors import InvalidOutput, TypeMismatch
 from tests.planner.cql_expressions import ANY, CONDITION
 from tests.planner.cql_streams import STREAMS, A, arrow_type, rows

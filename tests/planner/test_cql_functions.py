@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from planner.bind import bind
-from planner.calls import known_functions
+from planner.bind.bind import bind
+from planner.expressions.calls import known_functions
 from tests.planner.cql_streams import STREAMS, A, arrow_type, rows
 
 _LINES = (Path(__file__).parent / "expressions.txt").read_text(encoding="utf-8").splitlines()

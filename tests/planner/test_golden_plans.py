@@ -18,10 +18,10 @@ from catalog.values.plan import Partitioning, Plan, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
-from planner.bind import bind
-from planner.build_plan import build_plan
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
 from planner.costs.paper_model import PaperModel
-from planner.render import plan_document, render_dot, render_mermaid, render_text
+from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
 from tests.planner.goldens import check_golden
 from tests.planner.values import STREAMS
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from catalog.values.query import Backfill, Output, Query, Side
 from catalog.values.statistics import Measure
 from catalog.values.stream import Column, HttpSource, Stream
-from planner.build_plan import build_plan
+from planner.build.build_plan import build_plan
 from planner.costs.paper_model import PaperModel
-from planner.families import SIDES, Family, side_filters
-from planner.filters import weaker_filters
-from planner.rates import FamilyRates, SideRates
+from planner.costs.rates import FamilyRates, SideRates
+from planner.families.families import SIDES, Family, side_filters
+from planner.families.filters import weaker_filters
 
 SECOND_US = 1_000_000
 

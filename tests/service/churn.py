@@ -25,23 +25,23 @@ import psutil
 import pyarrow as pa
 from sqlalchemy import Text, func, select
 
-from catalog import tables
-from catalog.store import Store
+from catalog.store import tables
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
-from operators.bucket import BatchOutput
-from operators.bucket_state import encode_manifest
-from operators.counters import slice_counters
-from planner.bind import bind
+from operators.bucket.bucket import BatchOutput
+from operators.bucket.bucket_state import encode_manifest
+from operators.bucket.counters import slice_counters
+from planner.bind.bind import bind
 from planner.costs.shipped import SHIPPED
+from service.commit.pruning import Pruner
+from service.commit.retention import ResultRetention
+from service.commit.route_dictionary import KnownRoutes
 from service.inputs.sample import CatalogRows
-from service.known_routes import KnownRoutes
-from service.objective import Objective
-from service.preview import Statistician
-from service.pruning import Pruner
-from service.retention import ResultRetention
-from service.versions import Versions
+from service.planning.objective import Objective
+from service.planning.preview import Statistician
+from service.planning.versions import Versions
 from tests.operators.harness import Runner
 
 SECOND_US = 1_000_000

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.query import Output, Query
-from service.results import ResultReader
-from service.retention import ResultRetention
+from service.commit.retention import ResultRetention
+from service.results.results import ResultReader
 from tests.service.pairs import Batches, add_query, open_store
-from tests.service.test_results import pair
+from tests.service.results.test_results import pair
 
 SECOND_US = 1_000_000
 Q1, BOTH = 11, 12

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, SliceCounters
 from catalog.values.change import AddQuery, RemoveQuery
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
-from operators.dry_run import dry_run
-from planner.families import SIDES, SideName, side_chain
-from service.changes import apply_changes, one
+from operators.bucket.dry_run import dry_run
+from planner.families.families import SIDES, SideName, side_chain
+from service.documents.migration_document import MigrationDocument, MigrationRequest
 from service.inputs.sample import CatalogRows
-from service.migration_document import MigrationDocument, MigrationRequest
-from service.migrations import Migrations
-from service.objective import Objective
-from service.preview import Statistician
-from service.versions import Versions
+from service.planning.changes import apply_changes, one
+from service.planning.migrations import Migrations
+from service.planning.objective import Objective
+from service.planning.preview import Statistician
+from service.planning.versions import Versions
 
 SECOND_US = 1_000_000
 KEY = "A.k = B.k"

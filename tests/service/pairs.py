@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, Route
 from catalog.values.query import Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Stream
-from planner.families import family_id
+from planner.families.families import family_id
 
 COLUMNS = (
     Column("ts", "timestamp"),

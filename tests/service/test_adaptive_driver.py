@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, FilterCounters, SliceCounters, StreamCounters
 from catalog.values.plan import Plan
 from catalog.values.query import Query
-from planner.bind import bind
+from planner.bind.bind import bind
 from planner.costs.shipped import SHIPPED
-from planner.families import SIDES, side_chain
-from service.adaptive import LOOKS, Adaptive, AdaptivePolicy
-from service.inputs.http_log import EventLog
+from planner.families.families import SIDES, side_chain
 from service.inputs.sample import CatalogRows
-from service.objective import Objective
-from service.preview import Statistician
-from service.versions import Versions
+from service.inputs.sources.http_log import EventLog
+from service.planning.adaptive import LOOKS, Adaptive, AdaptivePolicy
+from service.planning.objective import Objective
+from service.planning.preview import Statistician
+from service.planning.versions import Versions
 from tests.service.pairs import open_store
 
 SECOND_US = 1_000_000

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import KeyCounters, SliceCounters, StreamCounters
-from catalog.values.listed_input import ListedInput
 from catalog.values.plan import Heartbeat, Plan
+from catalog.values.source_file import ListedInput
 from catalog.values.stream import FilesSource, Stream
-from service.source import SluiceReader
+from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
 from tests.service.inputs.streams import stream_of
 from tests.sluice_run import per_query_results, run

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.calibration import Calibration
-from planner.build_plan import STRATEGIES
+from planner.build.build_plan import STRATEGIES
 from planner.costs.calibrated import CONSTANTS, Work, input_work, slice_work
+from planner.costs.loads import join_input, slice_loads
+from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
-from planner.loads import join_input, slice_loads
-from planner.rates import family_rates
 from service.calibrate.command import calibrate_command, report
 from service.calibrate.counted_work import counted_work
 from service.calibrate.designs import designs
@@ -22,8 +22,8 @@ from service.calibrate.fit import Fit, Run, fit
 from service.calibrate.pipeline import Measured, measure
 from service.calibrate.runs import plans
 from service.calibrate.workload import Selection, WindowQuery, Workload
-from service.calibration import calibration_of, store_calibration
-from service.settings import Settings
+from service.config.calibration import calibration_of, store_calibration
+from service.config.settings import Settings
 
 QUERIES = (
     WindowQuery(4.3, 4.3),

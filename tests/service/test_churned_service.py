@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from catalog import tables
-from catalog.pruning import REPLAYED_BATCHES
-from catalog.store import Store
-from service.pruning import GRACE_S
+from catalog.store import tables
+from catalog.store.pruning import REPLAYED_BATCHES
+from catalog.store.store import Store
+from service.commit.pruning import GRACE_S
 from tests.api.running_service import WAIT_S, RunningService, free_port
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}

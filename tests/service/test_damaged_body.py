@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.sluice_run import run
 
 pytestmark = pytest.mark.spark

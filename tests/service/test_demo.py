@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.values.plan import Plan
-from planner.bind import bind
-from planner.build_plan import build_plan
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
 from planner.costs.paper import loads_of_family, unshared_cost
 from service.demo.data import DemoTables, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES
 from service.demo.replay import WEEK_US, Replay, kept_step_length_us, step_length_us
 from service.demo.unshared import Need, UnsharedMeter
 from service.demo.workload import write_workload
-from service.workload import bind_workload, check_sources, load_workload
+from service.documents.workload import bind_workload, check_sources, load_workload
 
 HOUR_US = 3_600_000_000
 

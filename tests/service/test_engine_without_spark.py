@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import Store
-from service.data_dir import open_data_dir
-from service.engine import Engine
-from service.settings import Settings
+from catalog.store.store import Store
+from service.config.data_dir import open_data_dir
+from service.config.settings import Settings
+from service.engine.engine import Engine
 
 
 def test_an_engine_without_pyspark_fails_and_can_be_closed(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.store import Store
-from service.plan_record import record_in
+from catalog.store.store import Store
+from service.planning.plan_record import record_in
 from tests.sluice_run import finish, start
 
 pytestmark = pytest.mark.spark

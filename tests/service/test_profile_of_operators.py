@@ -12,10 +12,10 @@ from catalog.values.batch import BatchManifest, KeyCounters, SliceCounters, Stre
 from catalog.values.plan import ALL_BUCKETS, Replication, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from operators.bucket import BatchOutput
-from planner.build_plan import build_plan
-from planner.replication import HASHED
-from service.profile import FamilyNames, measured_profile
+from operators.bucket.bucket import BatchOutput
+from planner.build.build_plan import build_plan
+from planner.build.replication import HASHED
+from service.statistics.profile import FamilyNames, measured_profile
 from tests.operators.cases import replicated
 from tests.operators.harness import Runner
 from tests.operators.queries import SECOND_US, a_query, a_stream

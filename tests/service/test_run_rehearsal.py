@@ -15,11 +15,11 @@ import pytest
 
 from catalog.errors import InvalidInput
 from planner.costs.shipped import SHIPPED
-from service.objective import Objective
-from service.run import rehearse, run_workload
-from service.sampling import SampleCache
-from service.settings import Settings
-from service.workload import load_workload
+from service.cli.run import rehearse, run_workload
+from service.config.settings import Settings
+from service.documents.workload import load_workload
+from service.planning.objective import Objective
+from service.statistics.sampling import SampleCache
 
 KEY = "A.k = B.k"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import Store
-from service.spark_home import link_home, packaged_home
+from catalog.store.store import Store
+from service.jvm.spark_home import link_home, packaged_home
 from tests.oracle import Oracle
 from tests.sluice_run import assert_equals_oracle, run
 from tests.workloads import Size, make_workload

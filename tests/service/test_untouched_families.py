@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Plan
-from planner.families import side_chain
-from planner.given_statistics import GivenStatistics
-from service.calibration import calibration_of
-from service.objective import Objective
-from service.preview import NewQuery, PreviewRequest, preview_change
+from planner.explain.given_statistics import GivenStatistics
+from planner.families.families import side_chain
+from service.config.calibration import calibration_of
+from service.planning.objective import Objective
+from service.planning.preview import NewQuery, PreviewRequest, preview_change
 from tests.service.migrating import SECOND_US, Desk, desk, request
 
 FREE, DEAR = 0.0, 1e6

@@ -13,7 +13,7 @@ from catalog.arrow_types import arrow_schema, arrow_type
 from catalog.values.stream import Stream
 from service.inputs.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of, match_columns
-from service.inputs.values import UnfitValueError, expected, from_text
+from service.inputs.formats.values import UnfitValueError, expected, from_text
 
 
 def inspect_csv(stream: Stream, path: str) -> FileFacts:

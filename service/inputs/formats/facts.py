@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from catalog.values.stream import Stream
 from service.inputs.errors import UnusableFile
-from service.inputs.values import MAX_TIME_US, MIN_TIME_US
+from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US
 
 
 @dataclass(frozen=True, slots=True)

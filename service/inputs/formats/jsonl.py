@@ -11,7 +11,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Stream
 from service.inputs.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of
-from service.inputs.values import UnfitValueError, expected, from_json
+from service.inputs.formats.values import UnfitValueError, expected, from_json
 
 
 def inspect_jsonl(stream: Stream, path: str) -> FileFacts:

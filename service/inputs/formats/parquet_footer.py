@@ -18,7 +18,7 @@ from catalog.values.stream import Stream
 from service.inputs.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns
 from service.inputs.formats.parquet import conform, is_lossless, opened_parquet
-from service.inputs.values import UnfitValueError, from_text
+from service.inputs.formats.values import UnfitValueError, from_text
 
 _STATISTICS: Final = """
 SELECT coalesce(stats_min_value, stats_min), coalesce(stats_max_value, stats_max), type = 'INT64',

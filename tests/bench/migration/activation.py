@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.api.running_service import WAIT_S
 from tests.bench.migration.load import Load
 from tests.bench.migration.service_under_load import STEP_S, LoadedService

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.store import Store
-from service.data_dir import open_data_dir
-from service.engine import Engine
-from service.settings import Settings
+from catalog.store.store import Store
+from service.config.data_dir import open_data_dir
+from service.config.settings import Settings
+from service.engine.engine import Engine
 from tests.bench.migration.changes import Step, steps
 from tests.bench.migration.load import Load
 from tests.bench.migration.pipeline import Phases, Pipeline
@@ -134,7 +134,7 @@ def in_process(load: Load, buckets: int = 2, gap: int = GAP) -> tuple[list[Carri
     with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
         streams = tuple(load.streams(batches).values())
         pipeline = Pipeline(streams, load.batch_s, Path(root), buckets)
-        # As workers do (``service.worker_daemon``): else some batch meets a collection of all imports, 0.2 s.
+        # As workers do (``workers.worker_daemon``): else some batch meets a collection of all imports, 0.2 s.
         gc.collect()
         gc.freeze()
         try:

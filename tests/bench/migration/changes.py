@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
-from planner.build_plan import STRATEGIES, build_plan
-from planner.check_plan import check_plan
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.check_plan import check_plan
+from planner.build.explicit_chain import explicit_chain
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.shipped import SHIPPED
-from planner.explicit_chain import explicit_chain
-from planner.families import side_chain
+from planner.families.families import side_chain
 from tests.bench.migration.load import Load
 
 #: Strategies in turn; each is left for the next, the last for the first.

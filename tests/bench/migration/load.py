@@ -14,7 +14,7 @@ from functools import cached_property
 
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, GeneratedColumn, GeneratorSource, Stream
-from planner.bind import bind
+from planner.bind.bind import bind
 
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US

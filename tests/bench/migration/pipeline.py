@@ -21,19 +21,19 @@ from typing import Any
 
 import pandas as pd
 
-from catalog.codec import encode
+from catalog.store.codec import encode
 from catalog.values.plan import ControlRecord, Plan
 from catalog.values.stream import GeneratorSource, Stream
-from operators.pack_plan import pack_plan
-from operators.segment_files import SegmentFiles
-from service import packing
+from operators.pack.pack_plan import pack_plan
+from operators.segments.segment_files import SegmentFiles
 from service.calibrate.memory_state import MemoryHandle
-from service.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
-from service.chain_state import open_state
-from service.inputs.generator import chunk_us, generator_pieces
 from service.inputs.partitions import ChunksPartition
-from service.reader_tasks import ControlPartition, PackPartition, compressed
-from service.sinks.result_files import ResultWriter
+from service.inputs.sources.generator import chunk_us, generator_pieces
+from service.job import packing
+from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
+from service.job.chain_state import open_state
+from service.job.reader_tasks import ControlPartition, PackPartition, compressed
+from service.results.result_files import ResultWriter
 
 _CACHE_BYTES = 4 << 30
 

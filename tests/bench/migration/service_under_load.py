@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from catalog.store import Store
-from planner.build_plan import build_plan
-from service.data_dir import open_data_dir
+from catalog.store.store import Store
+from planner.build.build_plan import build_plan
+from service.config.data_dir import open_data_dir
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.bench.migration.load import Load
 

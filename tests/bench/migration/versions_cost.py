@@ -17,15 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.codec import decode, encode
-from catalog.store import Store
+from catalog.store.codec import decode, encode
+from catalog.store.store import Store
 from catalog.values.plan import ControlRecord, Plan
-from operators.bucket import Bucket
-from operators.bucket_state import encode_plan
-from operators.dry_run import dry_run
-from operators.pack_plan import pack_plan
-from planner.build_plan import build_plan
-from service.data_dir import open_data_dir
+from operators.bucket.bucket import Bucket
+from operators.bucket.bucket_state import encode_plan
+from operators.bucket.dry_run import dry_run
+from operators.pack.pack_plan import pack_plan
+from planner.build.build_plan import build_plan
+from service.config.data_dir import open_data_dir
 from tests.bench.migration.load import Load
 
 REPEATS = 5

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import FamilyPlan, Plan
 from planner.costs.cost import JoinInput, SliceLoad, Terms
+from planner.costs.loads import join_input, slice_loads
 from planner.costs.paper_model import PaperModel
-from planner.families import SIDES, side_chain
-from planner.loads import join_input, slice_loads
-from planner.rates import FamilyRates, family_rates
+from planner.costs.rates import FamilyRates, family_rates
+from planner.families.families import SIDES, side_chain
 from tests.bench.paper.pipeline import Batch
 from tests.bench.paper.plans import profile_of
 from tests.bench.paper.setting import Setting

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from catalog.values.plan import Plan
-from planner.families import SIDES, side_chain
+from planner.families.families import SIDES, side_chain
 from tests.bench.paper.arrivals import STREAMS, arrivals
 from tests.bench.paper.counted import Expected, counted_terms, expected_cost, operator_males_per_s
 from tests.bench.paper.pipeline import Batch, Tables, race

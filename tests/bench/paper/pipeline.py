@@ -20,16 +20,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.codec import encode
+from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Plan
-from operators.bucket import BatchOutput, Bucket
-from operators.bucket_state import SegmentIds, encode_manifest, store_segments
-from operators.counters import slice_counters
-from operators.pack import control_payloads, packer
-from operators.pack_plan import pack_plan
-from operators.payload import Payload
-from service.sinks.result_files import ResultWriter
+from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
+from operators.bucket.counters import slice_counters
+from operators.pack.pack import control_payloads, packer
+from operators.pack.pack_plan import pack_plan
+from operators.pack.payload import Payload
+from service.results.result_files import ResultWriter
 
 Tables = Mapping[int, pa.Table]
 

@@ -6,11 +6,11 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
-from planner.bind import bind
-from planner.build_plan import build_plan
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
 from planner.costs.cost import CostModel
 from planner.costs.paper_model import PaperModel
-from planner.families import families
+from planner.families.families import families
 from tests.bench.paper.arrivals import STREAMS
 from tests.bench.paper.setting import Setting
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import yaml
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.plan import Strategy
 from tests.bench.paper.arrivals import STREAMS, arrivals
 from tests.bench.paper.measure import Shape

@@ -27,7 +27,7 @@ import httpx
 import numpy as np
 import psutil
 
-from catalog.store import Store
+from catalog.store.store import Store
 from tests.api.running_service import RunningService, free_port
 from tests.bench.peers.batch_join import count_results
 from tests.bench.peers.expected import differences

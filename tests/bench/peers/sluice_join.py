@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import yaml
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from tests.bench.peers.job import Batch, Held, Job, Ran
 from tests.bench.peers.processes import Finished, run_program

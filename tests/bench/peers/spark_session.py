@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from service.java import use_java
+from service.jvm.java import use_java
 from tests.bench.peers.job import Batch, Job
 
 SCHEMA = "ts timestamp_ntz, k bigint, v double"

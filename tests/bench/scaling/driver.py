@@ -20,22 +20,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.codec import encode
-from catalog.store import Store
+from catalog.store.codec import encode
+from catalog.store.store import Store
 from catalog.values.batch import ResultFile
 from catalog.values.plan import ControlRecord
 from catalog.values.stream import FilesSource, Stream
-from operators.bucket import Bucket
-from operators.pack_plan import pack_plan
-from operators.payload import Payload
-from service import packing
+from operators.bucket.bucket import Bucket
+from operators.pack.pack_plan import pack_plan
+from operators.pack.payload import Payload
 from service.calibrate.runs import plans
-from service.chain_processor import batch_report
-from service.commit import BatchCommitter
-from service.inputs.files import list_files
-from service.packets import joined
-from service.reader_tasks import PackPartition, compressed
-from service.source import SluiceReader
+from service.commit.commit import BatchCommitter
+from service.inputs.sources.files import list_files
+from service.job import packing
+from service.job.chain_processor import batch_report
+from service.job.packets import joined
+from service.job.reader_tasks import PackPartition, compressed
+from service.job.source import SluiceReader
 from tests.bench.scaling.load import Point, workload
 
 #: Buckets and partitions that are tried: those of 1,000 cores are 4,000 and 1,000.

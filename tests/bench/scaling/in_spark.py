@@ -31,9 +31,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
-from service.spark_home import link_home, packaged_home
+from service.jvm.spark_home import link_home, packaged_home
 from tests.bench.batch_budget import log_files
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
 from tests.bench.start import cpu_times

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.build_plan import build_plan
+from planner.build.build_plan import build_plan
 from planner.costs.paper import (
     JoinLoad,
     PaperCost,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Strategy
 from catalog.values.query import Query
-from planner.build_plan import build_plan
+from planner.build.build_plan import build_plan
+from planner.build.explicit_chain import explicit_chain
 from planner.costs.cost import Cost
 from planner.costs.family_cost import family_cost
 from planner.costs.paper import (
@@ -25,9 +26,8 @@ from planner.costs.paper import (
 )
 from planner.costs.paper_model import PaperModel
 from planner.costs.paper_savings import merge_difference
-from planner.explicit_chain import explicit_chain
-from planner.families import Family
-from planner.rates import FamilyRates
+from planner.costs.rates import FamilyRates
+from planner.families.families import Family
 from tests.planner.values import PAPER, SECOND_US, STREAMS, a_query, rates_of
 
 SIGMA = '"v" < 0.2'

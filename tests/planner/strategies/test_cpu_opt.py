@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, JoinPlan
 from catalog.values.query import UNBOUNDED_US, Query
-from planner.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.explicit_chain import explicit_chain
 from planner.costs.calibrated import CONSTANTS, CalibratedModel
 from planner.costs.cost import CostModel, SliceLoad, Terms
 from planner.costs.family_cost import family_cost
+from planner.costs.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
-from planner.explicit_chain import explicit_chain
-from planner.families import SIDES, Family, SideName, side_chain, side_window_us
-from planner.loads import chain_loads, slice_loads
-from planner.rates import FamilyRates
+from planner.costs.rates import FamilyRates
+from planner.families.families import SIDES, Family, SideName, side_chain, side_window_us
 from tests.planner.values import PAPER, SECOND_US, STREAMS, a_query, family_of, rates_of
 
 FILTERS = ['"v" < 0.2', '"v" > 0.9', '"v" = 1', '"v" = 2', '"v" = 3']

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Strategy
 from catalog.values.query import Query
-from planner.build_plan import STRATEGIES, build_plan
-from planner.families import SideName, side_chain, side_filter, side_window_us
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.families.families import SideName, side_chain, side_filter, side_window_us
 from tests.planner.values import SECOND_US, STREAMS, a_query
 
 LOW, MIDDLE, HIGH = '"v" < 0.2', '"v" = 0.5', '"v" > 0.9'

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import JoinPlan, Slice
 from catalog.values.query import Query
-from planner.build_plan import STRATEGIES
-from planner.slice_dag import chain_of_path
+from planner.build.build_plan import STRATEGIES
+from planner.strategies.slice_dag import chain_of_path
 from tests.planner.values import PAPER, a_query, family_of, rates_of
 
 LOW = '"v" < 0.2'

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import Store
-from service.inputs.http_log import EventLog
+from catalog.store.store import Store
+from service.inputs.sources.http_log import EventLog
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.store import Store
-from catalog.values.listed_input import ListedInput
+from catalog.store.store import Store
+from catalog.values.source_file import ListedInput
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.admission import admit
-from service.inputs.files import list_files
-from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
+from service.inputs.sources.files import list_files
+from service.inputs.sources.http_log import EventLog
 from tests.service.inputs.streams import files_stream, rows_from, stream_of
 
 Files = Sequence[tuple[int, int | None, int | None]]  # rows, oldest and newest event time

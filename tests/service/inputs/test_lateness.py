@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.store import Store
-from catalog.values.listed_input import ListedInput
+from catalog.store.store import Store
+from catalog.values.source_file import ListedInput
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
-from service.inputs.http_log import EventLog
 from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
+from service.inputs.sources.http_log import EventLog
 from tests.service.inputs.streams import stream_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.stream import GeneratorSource, Stream
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import ROWS_PER_PARTITION, ChunksPartition

@@ -104,7 +104,7 @@ def test_a_generator_that_cannot_be_meant_is_refused(
 
 
 def test_what_validation_accepts_can_be_generated_for_every_type_and_distribution(tmp_path: Path) -> None:
-    from service.inputs.generator import generate
+    from service.inputs.sources.generator import generate
 
     accepted = 0
     for column in EVERY_TYPE[1:]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog import retention
+from catalog.store import retention
 from catalog.values.sink import FilesSink, WebhookSink
-from service.retention import ResultRetention
+from service.commit.retention import ResultRetention
 from service.sinks.errors import SinkFailed
 from tests.service.sinks.receiver import Receiver
 from tests.service.sinks.world import World

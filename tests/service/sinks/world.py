@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from catalog.store import Store
+from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from catalog.values.sink import FilesSink, Sink, SinkRecord
-from service.result_text import rows_for_json
-from service.results import ResultReader, parse_cursor
+from service.results.result_text import rows_for_json
+from service.results.results import ResultReader, parse_cursor
 from service.sinks.delivery import Delivery
 from tests.service.pairs import Batches, add_query, open_store
 

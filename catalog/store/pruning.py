@@ -1,0 +1,213 @@
+"""Pruning: what no batch can replay and nothing that is kept refers to goes.
+
+    control log   --x--x--x--|base|--|--|--|          x: behind the base, gone
+    plans          x     x    base    .   newest      base: in force at the oldest batch that may replay
+
+The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the last one. A batch that replays
+starts at an offset not before the base's record, so it reads records behind it and plans from the base on.
+The newest record and the newest plan always stay, so numbers go on without gaps from what is there.
+
+A query that was removed goes with its last trace once no result of its series is kept (``store.retention``
+says how long that is); what is needed to read kept results (queries, totals, routes) stays with them. What
+former queries of a living series gave is added to the totals of its first one when they go. The history of
+plans is cut to its last ``HISTORY_ENTRIES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
+
+from catalog.store import tables
+from catalog.store.codec import decode
+from catalog.store.repository import StorePart
+from catalog.values.batch import BatchManifest
+
+#: Spark keeps the offsets of so many batches (``spark.sql.streaming.minBatchesToRetain``). Only the last one
+#: replays after a crash; the others can where a checkpoint is restored that is older than the catalog.
+REPLAYED_BATCHES = 10
+#: A short record per change; a few megabytes at most.
+HISTORY_ENTRIES = 10_000
+#: So many heartbeats may wait until there is something else to prune: they are rows of a few bytes.
+_HEARTBEATS_KEPT = 16
+
+_l = tables.control_log.c
+_p = tables.plans.c
+_b = tables.batches.c
+_q = tables.queries.c
+_h = tables.plan_history.c
+
+_OLDEST_REPLAYED = select(_b.plan_version, _b.document).where(
+    _b.batch == select(func.max(_b.batch) - REPLAYED_BATCHES).scalar_subquery()
+)
+_NEWEST_RECORD = select(func.max(_l.seq)).scalar_subquery()
+_BEHIND = _l.seq < select(_p.seq).where(_p.version == bindparam("base")).scalar_subquery()
+_DROP_RECORDS = delete(tables.control_log).where(_BEHIND, _l.seq < _NEWEST_RECORD)
+# No move of a watermark that stood there at the base already: whoever replays it does nothing.
+_DROP_HEARTBEATS = delete(tables.control_log).where(
+    _l.heartbeat_stream_id == bindparam("stream"),
+    _l.heartbeat_watermark_us <= bindparam("watermark"),
+    _l.seq < _NEWEST_RECORD,
+)
+_DROP_PLANS = delete(tables.plans).where(
+    _p.version < bindparam("base"),
+    _p.version.not_in(select(_l.plan_version).where(_l.plan_version.is_not(None))),
+)
+
+_newest = tables.queries.alias("newest")
+_member = tables.queries.alias("member")
+_totals = tables.query_totals.c
+_NEWEST_OF_SERIES = (
+    select(func.max(_newest.c.id))
+    .where(_newest.c.series == _q.series)
+    .correlate(tables.queries)
+    .scalar_subquery()
+)
+_last = tables.queries.alias("last")
+_SOME_KEPT = _totals.rows > _totals.dropped
+_SERIES_HAS_RESULTS = exists().where(
+    _member.c.series == _q.series, _totals.query_id == _member.c.id, _SOME_KEPT
+)
+_SERIES_IS_GONE = exists().where(
+    _last.c.id == _NEWEST_OF_SERIES,
+    _last.c.left_by == "remove",
+    _last.c.removed_version <= bindparam("base"),
+    _last.c.removed_at_us <= bindparam("until_us"),
+)
+# Of a series that lives its first and its newest query stay, whatever they gave.
+_SUPERSEDED = and_(_q.id != _q.series, _q.id < _NEWEST_OF_SERIES)
+_FORGOTTEN = select(_q.id).where(
+    _q.removed_version <= bindparam("base"),
+    _q.removed_at_us <= bindparam("until_us"),
+    ~exists().where(_totals.query_id == _q.id, _SOME_KEPT),
+    or_(_SUPERSEDED, and_(_SERIES_IS_GONE, ~_SERIES_HAS_RESULTS)),
+)
+_TOTALS_OF = select(
+    _q.series,
+    _totals.query_id,
+    _totals.rows,
+    _totals.dropped,
+    _totals.dropped_batch,
+    _totals.dropped_of_batch,
+).outerjoin(tables.query_totals, _totals.query_id == _q.id)
+_DROP_HISTORY = delete(tables.plan_history).where(
+    _h.version <= select(func.max(_h.version) - bindparam("kept")).scalar_subquery()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many rows went.
+
+    Attributes:
+        records: Of the control log.
+        plans: Plan versions.
+        queries: Removed queries without kept results.
+        history: Entries of the history.
+    """
+
+    records: int = 0
+    plans: int = 0
+    queries: int = 0
+    history: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.plans or self.queries or self.history)
+
+
+class PruningStore(StorePart):
+    """Drops what nobody can ask for any more."""
+
+    def prune(self, *, grace_us: int = 0) -> Pruned:
+        """Prune the catalog behind the oldest batch that may replay; nothing before there are so many.
+
+        Args:
+            grace_us: How long a removed query without results can still be asked about, wall clock µs.
+
+        Returns:
+            What went.
+        """
+        with self._database.read() as connection:
+            oldest = connection.execute(_OLDEST_REPLAYED).first()
+            if oldest is None or not self._is_due(connection, oldest.plan_version, grace_us):
+                return Pruned()
+        with self._database.write() as connection:
+            oldest = connection.execute(_OLDEST_REPLAYED).first()
+            if oldest is None:
+                return Pruned()
+            base = int(oldest.plan_version)
+            records = connection.execute(_DROP_RECORDS, {"base": base}).rowcount
+            for stream in decode(BatchManifest, oldest.document).streams:
+                if stream.watermark_us is not None:
+                    known = {"stream": stream.stream_id, "watermark": stream.watermark_us}
+                    records += connection.execute(_DROP_HEARTBEATS, known).rowcount
+            return Pruned(
+                records=records,
+                plans=connection.execute(_DROP_PLANS, {"base": base}).rowcount,
+                queries=_drop_queries(connection, self._forgotten(connection, base, grace_us)),
+                history=connection.execute(_DROP_HISTORY, {"kept": HISTORY_ENTRIES}).rowcount,
+            )
+
+    def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
+        """Tell without a lock whether something may be behind the base; heartbeats count by the dozen."""
+        behind = connection.execute(
+            select(func.count()).select_from(tables.plans).where(_p.version < base)
+        ).scalar_one()
+        beats = connection.execute(
+            select(func.count()).select_from(tables.control_log).where(_l.heartbeat_stream_id.is_not(None))
+        ).scalar_one()
+        history = connection.execute(select(func.count()).select_from(tables.plan_history)).scalar_one()
+        return bool(
+            behind
+            or beats > _HEARTBEATS_KEPT
+            or history > HISTORY_ENTRIES
+            or self._forgotten(connection, base, grace_us)
+        )
+
+    def _forgotten(self, connection: Connection, base: int, grace_us: int) -> list[int]:
+        """Return the ids of the queries that went before the base and whose going nobody can notice."""
+        until_us = self._now_us() - grace_us
+        return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
+
+
+def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
+    """Drop queries with their totals; those of living series leave theirs to the first."""
+    # SQLite binds at most 32,766 parameters in one statement.
+    for start in range(0, len(ids), 1000):
+        some = ids[start : start + 1000]
+        _keep_totals(connection, some, set(ids))
+        connection.execute(delete(tables.query_totals).where(_totals.query_id.in_(some)))
+        connection.execute(delete(tables.queries).where(_q.id.in_(some)))
+    return len(ids)
+
+
+def _keep_totals(connection: Connection, ids: Sequence[int], gone: Collection[int]) -> None:
+    """Add totals of queries that go to those of the first query of their series, unless it goes, too."""
+    for row in connection.execute(_TOTALS_OF.where(_q.id.in_(ids), _totals.query_id.is_not(None))).all():
+        if row.series in gone:
+            continue
+        first = connection.execute(_TOTALS_OF.where(_q.id == row.series)).one()
+        if first.query_id is None:
+            connection.execute(
+                insert(tables.query_totals).values(
+                    query_id=row.series,
+                    rows=row.rows,
+                    dropped=row.dropped,
+                    dropped_batch=row.dropped_batch,
+                    dropped_of_batch=row.dropped_of_batch,
+                )
+            )
+            continue
+        later = row if first.dropped_batch is None or row.dropped_batch > first.dropped_batch else first
+        connection.execute(
+            update(tables.query_totals)
+            .where(_totals.query_id == row.series)
+            .values(
+                rows=first.rows + row.rows,
+                dropped=first.dropped + row.dropped,
+                dropped_batch=later.dropped_batch,
+                dropped_of_batch=later.dropped_of_batch,
+            )
+        )

@@ -1,0 +1,291 @@
+"""Committed batches in the catalog: one manifest each, written once, by the engine that owns the data.
+
+Totals are kept as batches are committed and cost one row to read, however long the job has run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from catalog.errors import InvariantBroken
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.database import Database
+from catalog.store.repositories.epochs import check_epoch
+from catalog.store.repositories.routes import add_routes
+from catalog.store.repository import StorePart
+from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters
+from catalog.values.totals import Totals
+
+_b = tables.batches.c
+_t = tables.batch_totals.c
+_qt = tables.query_totals.c
+_st = tables.stream_totals.c
+_bq = tables.batch_queries.c
+
+#: Batches of which a process knows by heart how far they came.
+PROGRESS_KEPT = 256
+
+_EXISTS = select(_b.batch).where(_b.batch == bindparam("batch"))
+_NEXT = select(func.coalesce(func.max(_b.batch) + 1, 0))
+_MANIFEST = select(_b.document).where(_b.batch == bindparam("batch"))
+_LAST = select(_b.document).order_by(_b.batch.desc()).limit(1)
+_RANGE = (
+    select(_b.document)
+    .where(_b.batch >= bindparam("from_batch"), _b.batch <= bindparam("to_batch"))
+    .order_by(_b.batch)
+)
+_FIRST_OF_VERSION = (
+    select(_b.batch, _b.committed_at_us)
+    .where(_b.plan_version >= bindparam("version"))
+    # Versions rise with batches; in this order the index has the answer, however many batches there are.
+    .order_by(_b.plan_version, _b.batch)
+    .limit(1)
+)
+_FROM = select(_b.document).where(_b.batch >= bindparam("batch")).order_by(_b.batch).limit(1)
+_TOTALS = select(_t.input_rows, _t.late_rows, _t.state_rows_peak, _t.state_bytes_peak, _t.batches)
+_QUERY_TOTALS = select(_qt.query_id, _qt.rows)
+_STREAM_TOTALS = select(
+    _st.stream_id, _st.rows, _st.late_rows, _st.rejected_rows, _st.watermark_us, _st.max_event_time_us
+).order_by(_st.stream_id)
+_QUERY_BATCHES = (
+    select(_bq.batch, _bq.rows)
+    .where(_bq.query_id == bindparam("query_id"), _bq.batch >= bindparam("from_batch"))
+    .order_by(_bq.batch)
+    .limit(bindparam("limit"))
+)
+
+
+class BatchStore(StorePart):
+    """Manifests and totals."""
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        super().__init__(database, now_us)
+        self._progress: OrderedDict[int, BatchProgress] = OrderedDict()
+        self._progress_lock = threading.Lock()
+
+    def commit_batch(self, manifest: BatchManifest) -> bool:
+        """Make a batch visible: files, routes, late rows and counters, all at once.
+
+        Args:
+            manifest: What the batch gave.
+
+        Returns:
+            True if it is visible now, False if the batch was visible already: then the first manifest
+            stays and nothing changes.
+
+        Raises:
+            FencedOut: Another engine has taken over since.
+            InvariantBroken: The batch before is missing.
+        """
+        with self._database.write() as connection:
+            check_epoch(connection, manifest.epoch, manifest.batch)
+            if connection.execute(_EXISTS, {"batch": manifest.batch}).first() is not None:
+                return False
+            expected = connection.execute(_NEXT).scalar_one()
+            if manifest.batch != expected:
+                raise InvariantBroken(f"batch {manifest.batch} was committed, {expected} is next")
+            connection.execute(
+                insert(tables.batches).values(
+                    batch=manifest.batch,
+                    epoch=manifest.epoch,
+                    plan_version=manifest.plan_version,
+                    document=encode(replace(manifest, routes=(), routes_since=None)).decode(),
+                    committed_at_us=manifest.committed_at_us,
+                )
+            )
+            add_routes(connection, manifest)
+            _add_query_rows(connection, manifest)
+            _add_stream_counters(connection, manifest)
+            _add_totals(connection, manifest)
+            self._database.after_commit(lambda: self._remember_progress(manifest.progress))
+        return True
+
+    def manifest(self, batch: int) -> BatchManifest | None:
+        """Return a batch's manifest, None if it is not committed.
+
+        Args:
+            batch: Batch number.
+
+        Returns:
+            The manifest.
+        """
+        with self._database.read() as connection:
+            document = connection.execute(_MANIFEST, {"batch": batch}).scalar()
+        return None if document is None else decode(BatchManifest, document)
+
+    def manifest_from(self, batch: int) -> BatchManifest | None:
+        """Return the first manifest that is there from a batch on, None behind the newest.
+
+        Where results are dropped, manifests are, too (``store.retention``); the next one that is there
+        tells then which version was in force.
+
+        Args:
+            batch: Batch number.
+        """
+        with self._database.read() as connection:
+            document = connection.execute(_FROM, {"batch": batch}).scalar()
+        return None if document is None else decode(BatchManifest, document)
+
+    def progress(self, batch: int) -> BatchProgress | None:
+        """Return how far a batch came, None behind the newest; decoded once while it is young.
+
+        Where the batch's manifest is not kept any more, the next one that is there answers.
+        """
+        with self._progress_lock:
+            known = self._progress.get(batch)
+        if known is None and (manifest := self.manifest_from(batch)) is not None:
+            known = manifest.progress
+            self._remember_progress(known)
+        return known
+
+    def last_batch(self) -> int | None:
+        """Return the number of the last committed batch, None before the first."""
+        with self._database.read() as connection:
+            following = int(connection.execute(_NEXT).scalar_one())
+        return following - 1 if following else None
+
+    def last_progress(self) -> BatchProgress | None:
+        """Return how far the newest batch came, None before the first."""
+        last = self.last_batch()
+        return None if last is None else self.progress(last)
+
+    def _remember_progress(self, progress: BatchProgress) -> None:
+        with self._progress_lock:
+            self._progress[progress.batch] = progress
+            self._progress.move_to_end(progress.batch)
+            while len(self._progress) > PROGRESS_KEPT:
+                self._progress.popitem(last=False)
+
+    def last_manifest(self) -> BatchManifest | None:
+        """Return the newest batch's manifest, None before the first."""
+        with self._database.read() as connection:
+            document = connection.execute(_LAST).scalar()
+        return None if document is None else decode(BatchManifest, document)
+
+    def manifests(self, from_batch: int, to_batch: int) -> tuple[BatchManifest, ...]:
+        """Return the manifests of a range of batches, both ends included, in order.
+
+        Args:
+            from_batch: First batch.
+            to_batch: Last batch.
+
+        Returns:
+            The manifests of the committed ones.
+        """
+        wanted = {"from_batch": from_batch, "to_batch": to_batch}
+        with self._database.read() as connection:
+            documents = connection.scalars(_RANGE, wanted).all()
+        return tuple(decode(BatchManifest, document) for document in documents)
+
+    def first_batch_of_version(self, version: int) -> tuple[int, int] | None:
+        """Return the first batch processed under a plan version or a later one.
+
+        Args:
+            version: Plan version.
+
+        Returns:
+            Batch number and wall clock of its commit, µs UTC; None while the version is not in force.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_FIRST_OF_VERSION, {"version": version}).first()
+        return None if row is None else (int(row.batch), int(row.committed_at_us))
+
+    def totals(self) -> Totals:
+        """Return the totals of all committed batches."""
+        with self._database.read() as connection:
+            row = connection.execute(_TOTALS).first()
+        return Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
+
+    def query_totals(self) -> dict[int, int]:
+        """Return results so far by query id; queries without any are missing."""
+        with self._database.read() as connection:
+            return {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
+
+    def query_batches(
+        self, query_id: int, from_batch: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, int], ...]:
+        """Return the batches in which a query has results, as (batch, rows), in order.
+
+        Args:
+            query_id: The query.
+            from_batch: First batch wanted.
+            limit: At most so many.
+
+        Returns:
+            Batches without results of the query are left out.
+        """
+        wanted = {"query_id": query_id, "from_batch": from_batch, "limit": limit}
+        with self._database.read() as connection:
+            return tuple((row.batch, row.rows) for row in connection.execute(_QUERY_BATCHES, wanted))
+
+    def stream_totals(self) -> tuple[StreamCounters, ...]:
+        """Return rows so far and newest watermarks per stream, by stream id."""
+        with self._database.read() as connection:
+            return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
+
+
+def _add_query_rows(connection: Connection, manifest: BatchManifest) -> None:
+    """Add the batch's results per query."""
+    rows = {query_id: count for query_id, count in manifest.query_rows if count}
+    if not rows:
+        return
+    connection.execute(
+        insert(tables.batch_queries),
+        [{"query_id": q, "batch": manifest.batch, "rows": count} for q, count in rows.items()],
+    )
+    before: Mapping[int, int] = {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
+    grown = [{"of": q, "to": before[q] + count} for q, count in rows.items() if q in before]
+    if grown:
+        connection.execute(
+            update(tables.query_totals).where(_qt.query_id == bindparam("of")).values(rows=bindparam("to")),
+            grown,
+        )
+    new = [{"query_id": q, "rows": count} for q, count in rows.items() if q not in before]
+    if new:
+        connection.execute(insert(tables.query_totals), new)
+
+
+def _add_stream_counters(connection: Connection, manifest: BatchManifest) -> None:
+    """Add the batch's counters per stream; watermarks are the newest."""
+    known = set(connection.scalars(select(_st.stream_id)))
+    for counters in manifest.streams:
+        if counters.stream_id not in known:
+            connection.execute(
+                insert(tables.stream_totals).values(
+                    stream_id=counters.stream_id, rows=0, late_rows=0, rejected_rows=0
+                )
+            )
+        connection.execute(
+            update(tables.stream_totals)
+            .where(_st.stream_id == counters.stream_id)
+            .values(
+                rows=_st.rows + counters.rows,
+                late_rows=_st.late_rows + counters.late_rows,
+                rejected_rows=_st.rejected_rows + counters.rejected_rows,
+                watermark_us=counters.watermark_us,
+                max_event_time_us=counters.max_event_time_us,
+            )
+        )
+
+
+def _add_totals(connection: Connection, manifest: BatchManifest) -> None:
+    """Add the batch to the totals of all batches."""
+    row = connection.execute(_TOTALS).first()
+    before = Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
+    after = Totals(
+        input_rows=before.input_rows + sum(s.rows for s in manifest.streams),
+        late_rows=before.late_rows + sum(s.late_rows for s in manifest.streams),
+        state_rows_peak=max(before.state_rows_peak, manifest.state_rows),
+        state_bytes_peak=max(before.state_bytes_peak, manifest.state_bytes),
+        batches=before.batches + 1,
+    )
+    if row is None:
+        connection.execute(insert(tables.batch_totals).values(id=1, **after._asdict()))
+    else:
+        connection.execute(update(tables.batch_totals).values(**after._asdict()))

@@ -1,0 +1,197 @@
+"""The control log: plan versions and heartbeats, numbered 1, 2, ... without gaps in commit order.
+
+It is an input of the job like any stream: an offset names a position in it, and a batch that replays reads
+what it read the first time. Records are appended, never changed, so whatever was read once may be kept.
+Records and plans that no batch can replay are pruned (``store.pruning``), but never the newest: numbers of
+records and versions go on from it without gaps.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, insert, select
+
+from catalog.errors import InvariantBroken, PlanVersionNotFound
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.database import Database
+from catalog.store.repository import StorePart
+from catalog.values.plan import ControlRecord, Heartbeat, Plan
+
+# Decoded plans kept per process: a batch needs one or two, a restart the few it replays.
+_PLANS_KEPT = 32
+
+_l = tables.control_log.c
+_p = tables.plans.c
+_HEAD = select(func.coalesce(func.max(_l.seq), 0))
+_RECORDS = (
+    select(_l.seq, _l.at_batch, _l.plan_version, _l.heartbeat_stream_id, _l.heartbeat_watermark_us)
+    .where(_l.seq > bindparam("after_seq"), _l.seq <= bindparam("up_to"))
+    .order_by(_l.seq)
+    .limit(bindparam("limit"))
+)
+_VERSION_AT = select(func.max(_p.version)).where(_p.seq <= bindparam("seq"))
+_LATEST_VERSION = select(func.max(_p.version))
+_DOCUMENT = select(_p.document).where(_p.version == bindparam("version"))
+
+_NO_LIMIT = 2**62
+
+
+class ControlLogStore(StorePart):
+    """The control log, and the plans in it."""
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        super().__init__(database, now_us)
+        self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._plans_lock = threading.Lock()
+
+    def append_control(
+        self, *, plan: Plan | None = None, heartbeat: Heartbeat | None = None, at_batch: int | None = None
+    ) -> ControlRecord:
+        """Append a record; exactly one of plan and heartbeat is given.
+
+        Args:
+            plan: A plan version, one above the latest.
+            heartbeat: A heartbeat.
+            at_batch: First batch that may admit the record; None admits at once.
+
+        Returns:
+            The record with its number.
+
+        Raises:
+            InvariantBroken: The plan's version is not the next one.
+        """
+        with self._database.write() as connection:
+            seq = connection.execute(_HEAD).scalar_one() + 1
+            record = ControlRecord(seq=seq, at_batch=at_batch, plan=plan, heartbeat=heartbeat)
+            now_us = self._now_us()
+            if plan is not None:
+                latest = connection.execute(_LATEST_VERSION).scalar() or 0
+                if plan.version != latest + 1:
+                    raise InvariantBroken(
+                        f"plan version {plan.version} does not follow version {latest}",
+                        hint="Build the plan inside the transaction that appends it.",
+                    )
+                connection.execute(
+                    insert(tables.plans).values(
+                        version=plan.version, seq=seq, document=encode(plan).decode(), created_at_us=now_us
+                    )
+                )
+            connection.execute(
+                insert(tables.control_log).values(
+                    seq=seq,
+                    at_batch=at_batch,
+                    plan_version=plan.version if plan is not None else None,
+                    heartbeat_stream_id=heartbeat.stream_id if heartbeat is not None else None,
+                    heartbeat_watermark_us=heartbeat.watermark_us if heartbeat is not None else None,
+                    created_at_us=now_us,
+                )
+            )
+            if plan is not None:
+                self._remember(plan)
+        return record
+
+    def control_head(self) -> int:
+        """Return the number of the last record, 0 of an empty log."""
+        with self._database.read() as connection:
+            return int(connection.execute(_HEAD).scalar_one())
+
+    def control(
+        self, after_seq: int, up_to: int | None = None, limit: int = 1000
+    ) -> tuple[ControlRecord, ...]:
+        """Return records in order.
+
+        Args:
+            after_seq: The last number not wanted.
+            up_to: The last number wanted; None reads to the end.
+            limit: At most so many.
+
+        Returns:
+            The records with ``after_seq < seq <= up_to``.
+        """
+        bounds = {"after_seq": after_seq, "up_to": _NO_LIMIT if up_to is None else up_to, "limit": limit}
+        with self._database.read() as connection:
+            return tuple(self._record(connection, row) for row in connection.execute(_RECORDS, bounds).all())
+
+    def plan_at(self, seq: int) -> Plan | None:
+        """Return the plan in force once the log up to a record is applied.
+
+        Args:
+            seq: Number of the record.
+
+        Returns:
+            The plan, or None before the first.
+        """
+        with self._database.read() as connection:
+            version = connection.execute(_VERSION_AT, {"seq": seq}).scalar()
+            return None if version is None else self._plan(connection, version)
+
+    def latest_plan(self) -> Plan | None:
+        """Return the newest plan, whether or not a batch has admitted it, or None before the first."""
+        with self._database.read() as connection:
+            version = connection.execute(_LATEST_VERSION).scalar()
+            return None if version is None else self._plan(connection, version)
+
+    def plan_version(self, version: int) -> Plan:
+        """Return a plan.
+
+        Args:
+            version: Its version.
+
+        Returns:
+            The plan.
+
+        Raises:
+            PlanVersionNotFound: There is none.
+        """
+        with self._database.read() as connection:
+            return self._plan(connection, version)
+
+    def kept_plan(self, version: int) -> Plan | None:
+        """Return a plan, or None where it is not kept any more (``catalog.store.pruning``)."""
+        with self._database.read() as connection:
+            if connection.execute(_DOCUMENT, {"version": version}).first() is None:
+                return None
+            return self._plan(connection, version)
+
+    def _record(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> ControlRecord:
+        """Record of a row of ``_RECORDS``."""
+        if row.plan_version is not None:
+            return ControlRecord(row.seq, row.at_batch, plan=self._plan(connection, row.plan_version))
+        heartbeat = Heartbeat(row.heartbeat_stream_id, row.heartbeat_watermark_us)
+        return ControlRecord(row.seq, row.at_batch, heartbeat=heartbeat)
+
+    def _plan(self, connection: Connection, version: int) -> Plan:
+        """Plan of a version, decoded once."""
+        with self._plans_lock:
+            kept = self._plans.get(version)
+            if kept is not None:
+                self._plans.move_to_end(version)
+                return kept
+        document = connection.execute(_DOCUMENT, {"version": version}).scalar()
+        if document is None:
+            if 0 < version < (connection.execute(_LATEST_VERSION).scalar() or 0):
+                raise PlanVersionNotFound(
+                    f"plan version {version} is not kept any more",
+                    detail="Plans that no batch can replay are pruned.",
+                    hint="GET /api/v1/plan/versions lists those that are kept.",
+                )
+            raise PlanVersionNotFound(f"plan version {version} does not exist")
+        plan = decode(Plan, document)
+        self._remember(plan)
+        return plan
+
+    def _remember(self, plan: Plan) -> None:
+        """Keep a plan; one that a transaction sees may be rolled back, and its version given to another."""
+
+        def remember() -> None:
+            with self._plans_lock:
+                self._plans[plan.version] = plan
+                while len(self._plans) > _PLANS_KEPT:
+                    self._plans.popitem(last=False)
+
+        self._database.after_commit(remember)

@@ -1,0 +1,54 @@
+"""Epochs in the catalog: who may write what an engine writes.
+
+Fencing: every start of an engine takes a new epoch, and what one of an older epoch writes is refused, so an
+engine that was thought dead cannot make anything visible.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, func, insert, select
+
+from catalog.errors import FencedOut
+from catalog.store import tables
+from catalog.store.repository import StorePart, next_id
+
+_EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
+
+
+def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
+    """Refuse what an engine writes of a batch inside a write transaction, unless it is the newest.
+
+    Raises:
+        FencedOut: Another engine has taken over.
+    """
+    current = connection.execute(_EPOCH).scalar_one()
+    if epoch != current or epoch == 0:
+        raise FencedOut(
+            f"batch {batch} comes from epoch {epoch}, the current one is {current}",
+            detail="Another engine owns the data directory.",
+        )
+
+
+class EpochStore(StorePart):
+    """Epochs, one for every start of an engine."""
+
+    def new_epoch(self, owner: str) -> int:
+        """Take over: fence out every engine before.
+
+        Args:
+            owner: Who takes over, for people.
+
+        Returns:
+            The epoch: 1, 2, ...
+        """
+        with self._database.write() as connection:
+            epoch = next_id(connection, "epoch")
+            connection.execute(
+                insert(tables.epochs).values(epoch=epoch, owner=owner, started_at_us=self._now_us())
+            )
+        return epoch
+
+    def current_epoch(self) -> int:
+        """Return the newest epoch, 0 before the first."""
+        with self._database.read() as connection:
+            return int(connection.execute(_EPOCH).scalar_one())

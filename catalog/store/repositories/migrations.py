@@ -1,0 +1,86 @@
+"""Migrations in the catalog: one record for each that was asked for, failed ones included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, bindparam, insert, select, update
+
+from catalog.errors import MigrationNotFound
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.repository import StorePart, next_id
+from catalog.values.migration import Migration, MigrationRecord
+
+_m = tables.migrations.c
+_ALL = select(_m.id, _m.plan_version, _m.actor, _m.created_at_us, _m.document).order_by(_m.id)
+_PAGE = _ALL.where(_m.id > bindparam("after")).limit(bindparam("limit"))
+_LAST = _ALL.order_by(None).order_by(_m.id.desc()).limit(bindparam("limit"))
+_BY_ID = _ALL.where(_m.id == bindparam("wanted"))
+
+
+class MigrationStore(StorePart):
+    """Migrations; only what one took is added later."""
+
+    def add_migration(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
+        """Record a migration, in the transaction that logs its plan version if it has one.
+
+        Args:
+            migration: What was asked for and planned.
+            plan_version: Version that it made; None if it failed.
+            actor: Who asked for it.
+        """
+        with self._database.write() as connection:
+            record = MigrationRecord(
+                next_id(connection, "migration"), plan_version, actor, self._now_us(), migration
+            )
+            connection.execute(
+                insert(tables.migrations).values(
+                    id=record.id,
+                    plan_version=plan_version,
+                    actor=actor,
+                    created_at_us=record.created_at_us,
+                    document=encode(migration).decode(),
+                )
+            )
+        return record
+
+    def settle_migration(self, migration_id: int, migration: Migration) -> None:
+        """Replace what is recorded of a migration by the same with what it took."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(tables.migrations)
+                .where(_m.id == migration_id)
+                .values(document=encode(migration).decode())
+            )
+
+    def migration(self, migration_id: int) -> MigrationRecord:
+        """Return a migration.
+
+        Raises:
+            MigrationNotFound: There is none of that id.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_BY_ID, {"wanted": migration_id}).first()
+        if row is None:
+            raise MigrationNotFound(f"migration {migration_id} does not exist")
+        return _record(row)
+
+    def unsettled_migrations(self, limit: int) -> tuple[MigrationRecord, ...]:
+        """Return the last migrations that did not fail and of which it is not recorded what they took."""
+        with self._database.read() as connection:
+            found = [_record(row) for row in connection.execute(_LAST, {"limit": limit})]
+        return tuple(r for r in found if r.plan_version is not None and r.migration.outcome is None)
+
+    def migrations(self, after: int = 0, limit: int = 1000) -> tuple[MigrationRecord, ...]:
+        """Return migrations by id, those after ``after``."""
+        with self._database.read() as connection:
+            rows = connection.execute(_PAGE, {"after": after, "limit": limit})
+            return tuple(_record(row) for row in rows)
+
+
+def _record(row: Row[*tuple[Any, ...]]) -> MigrationRecord:
+    """Record of a row of ``_ALL``."""
+    return MigrationRecord(
+        row.id, row.plan_version, row.actor, row.created_at_us, decode(Migration, row.document)
+    )

@@ -1,0 +1,63 @@
+"""The history of plans: who changed what, kept as a compact record when the plan itself is pruned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, insert, select
+
+from catalog.store import tables
+from catalog.store.repository import StorePart
+
+_h = tables.plan_history.c
+_ENTRIES = (
+    select(_h.version, _h.seq, _h.created_at_us, _h.actor, _h.cause, _h.document)
+    .where(_h.version > bindparam("after"))
+    .order_by(_h.version)
+    .limit(bindparam("limit"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One plan version in the history.
+
+    Attributes:
+        version: The plan version.
+        seq: Its number in the control log.
+        created_at_us: Wall clock when it was made, µs UTC.
+        actor: Who changed the plan.
+        cause: What was changed.
+        document: Further facts, JSON text.
+    """
+
+    version: int
+    seq: int
+    created_at_us: int
+    actor: str
+    cause: str
+    document: str
+
+
+class PlanHistoryStore(StorePart):
+    """Entries are written with their plan version and never change."""
+
+    def add_history(self, version: int, seq: int, actor: str, cause: str, document: str = "{}") -> None:
+        """Record who made a plan version and why, in the transaction that logs it."""
+        with self._database.write() as connection:
+            connection.execute(
+                insert(tables.plan_history).values(
+                    version=version,
+                    seq=seq,
+                    created_at_us=self._now_us(),
+                    actor=actor,
+                    cause=cause,
+                    document=document,
+                )
+            )
+
+    def history(self, after_version: int = 0, limit: int = 1000) -> tuple[HistoryEntry, ...]:
+        """Return entries by version, those after ``after_version``."""
+        with self._database.read() as connection:
+            rows = connection.execute(_ENTRIES, {"after": after_version, "limit": limit})
+            return tuple(HistoryEntry(*row) for row in rows)

@@ -1,0 +1,360 @@
+"""Queries in the catalog: wanted under a unique name, running or paused, then kept for their results.
+
+Records are values of their own (``catalog.values.query_record``): here they are added, leave, and are found
+by name, id and series.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Row, and_, bindparam, exists, insert, or_, select, update
+
+from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.database import Database
+from catalog.store.repository import StorePart, did_you_mean, next_id
+from catalog.values.query import Query
+from catalog.values.query_record import LeftBy, QueryRecord
+
+#: Decoded queries kept per process besides those that run: asked for by results, resumed or just removed.
+QUERIES_KEPT = 512
+
+_q = tables.queries.c
+_later = tables.queries.alias("later")
+_bq = tables.batch_queries.c
+_ALL = select(
+    _q.document,
+    _q.added_version,
+    _q.removed_version,
+    _q.created_at_us,
+    _q.removed_at_us,
+    _q.series,
+    _q.left_by,
+    _q.missing,
+).order_by(_q.id)
+#: Paused, and not resumed, updated or removed since: no later query of the series.
+PAUSED = and_(
+    _q.left_by == "pause",
+    ~exists().where(_later.c.series == _q.series, _later.c.id > _q.id),
+)
+_RUNNING = _ALL.where(_q.removed_version.is_(None))
+_PAUSED = _ALL.where(PAUSED)
+_NAME = _q.folded_name == bindparam("name")
+_WANTED_BY_NAME = _ALL.where(_NAME, or_(_q.removed_version.is_(None), PAUSED))
+_NEWEST_BY_NAME = _ALL.where(_NAME).order_by(None).order_by(_q.id.desc()).limit(1)
+_BY_ID = _ALL.where(_q.id == bindparam("id"))
+_BY_SERIES = _ALL.where(_q.series == bindparam("series"))
+_SERIES_IDS = select(_q.id).where(_q.series == bindparam("series")).order_by(_q.id)
+_OVER = _ALL.where(
+    _q.stream_a == bindparam("a"),
+    _q.stream_b == bindparam("b"),
+    or_(_q.removed_version.is_(None), _q.removed_version > bindparam("version")),
+)
+_BEFORE = (
+    _ALL.where(_q.series == bindparam("series"), _q.id < bindparam("id"))
+    .order_by(None)
+    .order_by(_q.id.desc())
+    .limit(1)
+)
+_SERIES_BATCHES = (
+    select(_bq.batch, _bq.query_id, _bq.rows)
+    .join(tables.queries, _q.id == _bq.query_id)
+    .where(_q.series == bindparam("series"), _bq.batch >= bindparam("from_batch"))
+    .order_by(_bq.batch, _bq.query_id)
+    .limit(bindparam("limit"))
+)
+
+
+class QueryStore(StorePart):
+    """Queries. A name is unique among running and paused queries, without regard to case.
+
+    Args:
+        database: Database of the catalog.
+        now_us: Wall clock, µs UTC.
+    """
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        super().__init__(database, now_us)
+        # Each change reads all running queries, of which few are new: by row, those that the last look found.
+        # Kept by number instead, what thousands of queries left behind was 2% of the process's memory.
+        self._running: dict[tuple[Any, ...], QueryRecord] = {}
+
+    def reserve_query_id(self) -> int:
+        """Return a query id that no query had or will have."""
+        with self._database.write() as connection:
+            return next_id(connection, "query")
+
+    def add_query(
+        self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
+    ) -> QueryRecord:
+        """Add a running query.
+
+        Args:
+            query: The query, its id from ``reserve_query_id``.
+            version: Plan version that activates it.
+            series: Series that it continues; None starts one.
+            missing: What earlier rows lack for it (``QueryRecord.missing``).
+
+        Returns:
+            Its record.
+
+        Raises:
+            NameTaken: A running or paused query of another series has that name.
+            InvariantBroken: Its id was not reserved, or is taken.
+        """
+        of_series = query.id if series is None else series
+        record = QueryRecord(query, version, None, self._now_us(), None, of_series, None, missing)
+        with self._database.write() as connection:
+            for row in connection.execute(_WANTED_BY_NAME, {"name": query.name.lower()}):
+                if row.series != series or row.removed_version is None:
+                    raise NameTaken(
+                        f'query "{query.name}" exists already',
+                        hint="Choose another name, or remove it first.",
+                    )
+            reserved = connection.execute(
+                select(tables.counters.c.value).where(tables.counters.c.name == "query")
+            ).scalar()
+            if not 0 < query.id <= (reserved or 0):
+                raise InvariantBroken(f"query id {query.id} was not reserved")
+            connection.execute(
+                insert(tables.queries).values(
+                    id=query.id,
+                    name=query.name,
+                    folded_name=query.name.lower(),
+                    stream_a=query.a.stream_id,
+                    stream_b=query.b.stream_id,
+                    document=encode(query).decode(),
+                    added_version=version,
+                    created_at_us=record.created_at_us,
+                    series=of_series,
+                    missing=json.dumps(missing),
+                )
+            )
+        return record
+
+    def queries(self) -> tuple[QueryRecord, ...]:
+        """Return the running queries, by id."""
+        with self._database.read() as connection:
+            rows = connection.execute(_RUNNING).all()
+        found = {tuple(row): self._query_record(row) for row in rows}
+        self._running = found
+        return tuple(found.values())
+
+    def paused_queries(self) -> tuple[QueryRecord, ...]:
+        """Return the queries that wait paused, by id."""
+        with self._database.read() as connection:
+            return tuple(self._query_record(row) for row in connection.execute(_PAUSED))
+
+    def all_queries(self) -> tuple[QueryRecord, ...]:
+        """Return all queries ever, removed ones included, by id."""
+        with self._database.read() as connection:
+            return tuple(self._query_record(row) for row in connection.execute(_ALL))
+
+    def query(self, name: str) -> QueryRecord:
+        """Return a running or paused query.
+
+        Args:
+            name: Its name, in any case.
+
+        Returns:
+            Its record.
+
+        Raises:
+            QueryNotFound: No running or paused query has that name.
+        """
+        found = self.find_query(name)
+        if found is None:
+            raise self._not_found(name)
+        return found
+
+    def find_query(self, name: str) -> QueryRecord | None:
+        """Return a running or paused query, None if there is none of that name, in any case."""
+        with self._database.read() as connection:
+            row = connection.execute(_WANTED_BY_NAME, {"name": name.lower()}).first()
+        return None if row is None else self._query_record(row)
+
+    def newest_query(self, name: str) -> QueryRecord:
+        """Return the newest query of a name, running or not.
+
+        Args:
+            name: Its name, in any case.
+
+        Returns:
+            Its record.
+
+        Raises:
+            QueryNotFound: No query ever had that name.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_NEWEST_BY_NAME, {"name": name.lower()}).first()
+        if row is None:
+            raise self._not_found(name)
+        return self._query_record(row)
+
+    def query_by_id(self, query_id: int) -> QueryRecord:
+        """Return a query, also a removed one.
+
+        Args:
+            query_id: Its id.
+
+        Returns:
+            Its record.
+
+        Raises:
+            QueryNotFound: No query has that id.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_BY_ID, {"id": query_id}).first()
+        if row is None:
+            raise QueryNotFound(f"query {query_id} does not exist")
+        return self._query_record(row)
+
+    def series(self, series: int) -> tuple[QueryRecord, ...]:
+        """Return the queries of a series, by id, which is the order in which they came.
+
+        Raises:
+            QueryNotFound: There is no such series.
+        """
+        with self._database.read() as connection:
+            found = tuple(
+                self._query_record(row) for row in connection.execute(_BY_SERIES, {"series": series})
+            )
+        if not found:
+            raise QueryNotFound(f"query series {series} does not exist")
+        return found
+
+    def series_ids(self, series: int) -> tuple[int, ...]:
+        """Return the ids of the queries of a series, in the order in which they came."""
+        with self._database.read() as connection:
+            return tuple(connection.scalars(_SERIES_IDS, {"series": series}))
+
+    def queries_over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
+        """Return the queries over two streams that a plan after some version had, by id.
+
+        Args:
+            stream_a: Id of the stream that is side a.
+            stream_b: Id of the stream that is side b.
+            after_version: Queries that left with this version, or before, are not wanted.
+        """
+        bounds = {"a": stream_a, "b": stream_b, "version": after_version}
+        with self._database.read() as connection:
+            return tuple(self._query_record(row) for row in connection.execute(_OVER, bounds))
+
+    def query_before(self, record: QueryRecord) -> QueryRecord | None:
+        """Return the query that a query follows in its series, None for the first."""
+        with self._database.read() as connection:
+            row = connection.execute(_BEFORE, {"series": record.series, "id": record.query.id}).first()
+        return None if row is None else self._query_record(row)
+
+    def series_batches(
+        self, series: int, from_batch: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the batches in which a series has results, in order.
+
+        Its queries follow each other at batch boundaries, so a batch has results of one of them.
+
+        Args:
+            series: The series.
+            from_batch: First batch wanted.
+            limit: At most so many.
+
+        Returns:
+            (batch, id of the query, rows).
+        """
+        bounds = {"series": series, "from_batch": from_batch, "limit": limit}
+        with self._database.read() as connection:
+            rows = connection.execute(_SERIES_BATCHES, bounds)
+            return tuple((row.batch, row.query_id, row.rows) for row in rows)
+
+    def leave_query(self, query_id: int, version: int, by: LeftBy) -> QueryRecord:
+        """Mark a running query as having left the plan.
+
+        Args:
+            query_id: The query.
+            version: First plan version without it.
+            by: Why it leaves.
+
+        Returns:
+            Its record afterwards.
+
+        Raises:
+            QueryNotFound: No running query has that id.
+        """
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(tables.queries)
+                .where(_q.id == query_id, _q.removed_version.is_(None))
+                .values(removed_version=version, removed_at_us=self._now_us(), left_by=by)
+            )
+            if changed.rowcount != 1:
+                raise QueryNotFound(f"query {query_id} does not run")
+            return self.query_by_id(query_id)
+
+    def remove_query(self, name: str, version: int) -> QueryRecord:
+        """Mark a running or paused query as removed.
+
+        Args:
+            name: Its name, in any case.
+            version: First plan version without it; a paused one keeps the one of its pause.
+
+        Returns:
+            Its record afterwards.
+
+        Raises:
+            QueryNotFound: No running or paused query has that name.
+        """
+        with self._database.write() as connection:
+            record = self.query(name)
+            if record.running:
+                return self.leave_query(record.query.id, version, "remove")
+            connection.execute(
+                update(tables.queries)
+                .where(_q.id == record.query.id)
+                .values(removed_at_us=self._now_us(), left_by="remove")
+            )
+            return self.query_by_id(record.query.id)
+
+    def _query_record(self, row: Row[*tuple[Any, ...]]) -> QueryRecord:
+        """Record of a row of ``_ALL``."""
+        return self._running.get(tuple(row)) or _record_of(*row)
+
+    def _not_found(self, name: str) -> QueryNotFound:
+        """Error that names the nearest query that runs or is paused."""
+        wanted = (*self.queries(), *self.paused_queries())
+        return QueryNotFound(
+            f'query "{name}" does not exist',
+            hint=did_you_mean(name, (record.query.name for record in wanted)),
+        )
+
+
+def _record_of(
+    document: str,
+    added_version: int,
+    removed_version: int | None,
+    created_at_us: int,
+    removed_at_us: int | None,
+    series: int,
+    left_by: LeftBy | None,
+    missing: str,
+) -> QueryRecord:
+    return QueryRecord(
+        query=_query(document),
+        added_version=added_version,
+        removed_version=removed_version,
+        created_at_us=created_at_us,
+        removed_at_us=removed_at_us,
+        series=series,
+        left_by=left_by,
+        missing=tuple(json.loads(missing)),
+    )
+
+
+@lru_cache(maxsize=QUERIES_KEPT)
+def _query(document: str) -> Query:
+    """Query of its document, which never changes, also when the query leaves."""
+    return decode(Query, document)

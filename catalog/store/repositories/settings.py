@@ -1,0 +1,43 @@
+"""Settings in the catalog: small JSON values that must survive a restart, such as the bucket count."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from pydantic import JsonValue
+from sqlalchemy import bindparam, delete, insert, select
+
+from catalog.store import tables
+from catalog.store.repository import StorePart
+
+_s = tables.settings.c
+_BY_KEY = select(_s.value).where(_s.key == bindparam("key"))
+
+
+class SettingStore(StorePart):
+    """Settings by key."""
+
+    def setting(self, key: str) -> JsonValue:
+        """Return a setting, None if it was never set.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            The JSON value.
+        """
+        with self._database.read() as connection:
+            value = connection.execute(_BY_KEY, {"key": key}).scalar()
+        return None if value is None else cast("JsonValue", json.loads(value))
+
+    def set_setting(self, key: str, value: JsonValue) -> None:
+        """Set a setting.
+
+        Args:
+            key: Its key.
+            value: Any JSON value.
+        """
+        with self._database.write() as connection:
+            connection.execute(delete(tables.settings).where(_s.key == key))
+            connection.execute(insert(tables.settings).values(key=key, value=json.dumps(value)))

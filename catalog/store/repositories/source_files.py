@@ -1,0 +1,142 @@
+"""Listed inputs in the catalog: a file is here, with its verdict, before any offset names it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, func, insert, select, update
+
+from catalog.errors import InputNotFound
+from catalog.store import tables
+from catalog.store.repository import StorePart
+from catalog.values.source_file import ListedInput, Verdict
+
+_i = tables.inputs.c
+_COLUMNS = (
+    _i.position,
+    _i.path,
+    _i.size,
+    _i.mtime_ns,
+    _i.rows,
+    _i.t_min_us,
+    _i.t_max_us,
+    _i.verdict,
+    _i.reason,
+)
+_FROM = (
+    select(*_COLUMNS)
+    .where(_i.stream_id == bindparam("stream_id"), _i.position >= bindparam("from_position"))
+    .order_by(_i.position)
+    .limit(bindparam("limit"))
+)
+_COUNT = select(func.coalesce(func.max(_i.position) + 1, 0)).where(_i.stream_id == bindparam("stream_id"))
+_PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
+_SET_ASIDE = (
+    select(*_COLUMNS)
+    .where(_i.stream_id == bindparam("stream_id"), _i.verdict == "set-aside")
+    .order_by(_i.position)
+)
+
+
+class InputStore(StorePart):
+    """Listed inputs, numbered per stream from 0 without gaps in the order in which they were appended."""
+
+    def append_inputs(self, stream_id: int, found: Sequence[ListedInput]) -> tuple[ListedInput, ...]:
+        """List files of a stream.
+
+        Args:
+            stream_id: The stream.
+            found: The files in reading order; positions are given here, whatever they hold.
+
+        Returns:
+            The files with their positions.
+
+        Raises:
+            InvariantBroken: A path is listed already, or the stream does not exist.
+        """
+        if not found:
+            return ()
+        with self._database.write() as connection:
+            first = connection.execute(_COUNT, {"stream_id": stream_id}).scalar_one()
+            listed = tuple(dataclasses.replace(f, position=first + n) for n, f in enumerate(found))
+            now_us = self._now_us()
+            connection.execute(
+                insert(tables.inputs),
+                [{"stream_id": stream_id, "listed_at_us": now_us, **dataclasses.asdict(f)} for f in listed],
+            )
+        return listed
+
+    def inputs(self, stream_id: int, from_position: int = 0, limit: int = 1000) -> tuple[ListedInput, ...]:
+        """Return listed files in order, those set aside included.
+
+        Args:
+            stream_id: The stream.
+            from_position: First position wanted.
+            limit: At most so many.
+
+        Returns:
+            The files.
+        """
+        wanted = {"stream_id": stream_id, "from_position": from_position, "limit": limit}
+        with self._database.read() as connection:
+            return tuple(ListedInput(*row) for row in connection.execute(_FROM, wanted))
+
+    def inputs_set_aside(self, stream_id: int) -> tuple[ListedInput, ...]:
+        """Return the files of a stream that were set aside, in order.
+
+        Args:
+            stream_id: The stream.
+
+        Returns:
+            The files, with reasons.
+        """
+        with self._database.read() as connection:
+            return tuple(
+                ListedInput(*row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id})
+            )
+
+    def input_count(self, stream_id: int) -> int:
+        """Return how many files of a stream are listed: the position of the next one.
+
+        Args:
+            stream_id: The stream.
+
+        Returns:
+            The number.
+        """
+        with self._database.read() as connection:
+            return int(connection.execute(_COUNT, {"stream_id": stream_id}).scalar_one())
+
+    def known_paths(self, stream_id: int) -> set[str]:
+        """Return the paths of a stream's listed files.
+
+        Args:
+            stream_id: The stream.
+
+        Returns:
+            The paths.
+        """
+        with self._database.read() as connection:
+            return set(connection.scalars(_PATHS, {"stream_id": stream_id}))
+
+    def set_verdict(self, stream_id: int, position: int, verdict: Verdict, reason: str | None) -> None:
+        """Record a decision on a listed file.
+
+        Args:
+            stream_id: The stream.
+            position: Position of the file.
+            verdict: The verdict from now on.
+            reason: Why, for people.
+
+        Raises:
+            InputNotFound: No file is listed there.
+        """
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(tables.inputs)
+                .where(_i.stream_id == stream_id, _i.position == position)
+                .values(verdict=verdict, reason=reason)
+            )
+            if changed.rowcount != 1:
+                raise InputNotFound(f"input {position} of stream {stream_id} does not exist")

@@ -1,0 +1,163 @@
+"""Streams in the catalog: registered under a unique name, removed with a tombstone, ids never reused."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+from sqlalchemy import bindparam, insert, or_, select, update
+
+from catalog.errors import NameTaken, StreamInUse, StreamNotFound
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.repositories.queries import PAUSED
+from catalog.store.repository import StorePart, did_you_mean, next_id
+from catalog.values.stream import Stream
+
+_s = tables.streams.c
+_q = tables.queries.c
+_LIVE = select(_s.document).where(_s.removed_at_us.is_(None)).order_by(_s.id)
+_LIVE_BY_NAME = _LIVE.where(_s.folded_name == bindparam("name"))
+_BY_ID = select(_s.document).where(_s.id == bindparam("id"))
+
+
+#: Decoded streams kept per process: whatever is changed or planned asks for all of them.
+STREAMS_KEPT = 1024
+
+
+class StreamStore(StorePart):
+    """Streams. Names differ in more than case, as CQL does not tell case apart."""
+
+    def add_stream(self, stream: Stream) -> Stream:
+        """Register a stream.
+
+        Args:
+            stream: The stream; its id is given here, whatever it holds.
+
+        Returns:
+            The stream with its id.
+
+        Raises:
+            NameTaken: A stream of that name exists.
+        """
+        with self._database.write() as connection:
+            if connection.execute(_LIVE_BY_NAME, {"name": stream.name.lower()}).first():
+                raise NameTaken(f'stream "{stream.name}" exists already', hint="Choose another name.")
+            added = dataclasses.replace(stream, id=next_id(connection, "stream"))
+            connection.execute(
+                insert(tables.streams).values(
+                    id=added.id,
+                    name=added.name,
+                    folded_name=added.name.lower(),
+                    document=encode(added).decode(),
+                    created_at_us=self._now_us(),
+                )
+            )
+        return added
+
+    def set_initial_position(self, name: str, position: int) -> Stream:
+        """Fix where reading of a stream begins, before any query uses it.
+
+        Args:
+            name: Its name, in any case.
+            position: Position that an offset without the stream stands for.
+
+        Returns:
+            The stream as it is now.
+
+        Raises:
+            StreamNotFound: There is none of that name.
+        """
+        with self._database.write() as connection:
+            moved = dataclasses.replace(self.stream(name), initial_position=position)
+            connection.execute(
+                update(tables.streams)
+                .where(tables.streams.c.id == moved.id)
+                .values(document=encode(moved).decode())
+            )
+        return moved
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Return the registered streams, by id."""
+        with self._database.read() as connection:
+            return tuple(_stream(row.document) for row in connection.execute(_LIVE))
+
+    def stream(self, name: str) -> Stream:
+        """Return a registered stream.
+
+        Args:
+            name: Its name, in any case.
+
+        Returns:
+            The stream.
+
+        Raises:
+            StreamNotFound: There is none of that name, or no longer.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_LIVE_BY_NAME, {"name": name.lower()}).first()
+        if row is None:
+            raise StreamNotFound(
+                f'stream "{name}" does not exist', hint=did_you_mean(name, (s.name for s in self.streams()))
+            )
+        return _stream(row.document)
+
+    def stream_by_id(self, stream_id: int) -> Stream:
+        """Return a stream, also a removed one.
+
+        Args:
+            stream_id: Its id.
+
+        Returns:
+            The stream.
+
+        Raises:
+            StreamNotFound: No stream ever had that id.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_BY_ID, {"id": stream_id}).first()
+        if row is None:
+            raise StreamNotFound(f"stream {stream_id} does not exist")
+        return _stream(row.document)
+
+    def remove_stream(self, name: str) -> Stream:
+        """Remove a stream; its tombstone keeps id and definition for batches that replay.
+
+        Args:
+            name: Its name, in any case.
+
+        Returns:
+            The stream as it was.
+
+        Raises:
+            StreamNotFound: There is none of that name.
+            StreamInUse: Running or paused queries use it.
+        """
+        with self._database.write() as connection:
+            stream = self.stream(name)
+            users = connection.scalars(
+                select(_q.name)
+                .where(
+                    or_(_q.removed_version.is_(None), PAUSED),
+                    or_(_q.stream_a == stream.id, _q.stream_b == stream.id),
+                )
+                .order_by(_q.id)
+            ).all()
+            if users:
+                names = ", ".join(f'"{user}"' for user in users[:10])
+                more = f" and {len(users) - 10} more" if len(users) > 10 else ""
+                raise StreamInUse(
+                    f'stream "{stream.name}" is in use',
+                    detail=f"Queries that use it: {names}{more}.",
+                    hint="Remove these queries first.",
+                )
+            connection.execute(
+                update(tables.streams).where(_s.id == stream.id).values(removed_at_us=self._now_us())
+            )
+        return stream
+
+
+@lru_cache(maxsize=STREAMS_KEPT)
+def _stream(document: str) -> Stream:
+    """Stream of its document."""
+    return decode(Stream, document)

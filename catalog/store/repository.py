@@ -1,0 +1,43 @@
+"""What every part of the store has: the database, the clock and ids that are never given twice."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from catalog.store.database import Database
+from catalog.store.tables import counters
+
+_COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"))
+
+
+class StorePart:
+    """Base of the store's parts.
+
+    Args:
+        database: Database of the catalog.
+        now_us: Wall clock, µs UTC.
+    """
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        self._database = database
+        self._now_us = now_us
+
+
+def next_id(connection: Connection, counter: str) -> int:
+    """Count a counter up inside a write transaction and return it: 1, 2, ... never given twice."""
+    value = connection.execute(_COUNTER, {"counter": counter}).scalar()
+    if value is None:
+        connection.execute(insert(counters).values(name=counter, value=1))
+        return 1
+    connection.execute(update(counters).where(counters.c.name == counter).values(value=value + 1))
+    return int(value) + 1
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Hint that names the nearest of the known names, if one is near."""
+    by_folded = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), by_folded, n=1)
+    return f'Did you mean "{by_folded[near[0]]}"?' if near else None

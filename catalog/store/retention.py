@@ -1,0 +1,277 @@
+"""Retention: results that are older than people want to keep them go, batch by batch.
+
+    batch       0 . . . . f . l f . . . . . . l f . . . | kept_from . . . . . . . . newest
+    manifest    x x x x x s x s s x x x x x x s s x x x | whole     |<- KEPT_BATCHES ->|
+    results     none                                    | all
+
+What is kept of results begins at ``kept_from``, which only ever rises. Before it a batch has no result files,
+no late rows and no rows in ``batch_queries``; what a query lost is counted in ``query_totals``. Two questions
+about old batches remain: when a plan version came into force, and which one was in force at an event time. So
+of each run of batches in which no query that the catalog knows came or left, the manifests of the first (f)
+and of the last (l) stay, without files and most counters (s). All others go (x).
+
+Files are not touched here: whoever drops results unlinks them afterwards. No manifest names them any more, so
+a crash in between leaves them to the sweep at the next start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
+
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.repositories.routes import drop_routes
+from catalog.store.repository import StorePart
+from catalog.values.batch import BatchManifest
+
+#: So many of the newest batches keep everything, however old they are: no batch that may replay is older
+#: (``catalog.store.pruning.REPLAYED_BATCHES``), and statistics look at the last 50.
+KEPT_BATCHES = 64
+
+_b = tables.batches.c
+_bq = tables.batch_queries.c
+_q = tables.queries.c
+_t = tables.batch_totals.c
+_qt = tables.query_totals.c
+
+_KEPT_FROM = select(_t.kept_from)
+_KEPT = select(_b.batch, _b.committed_at_us).join(tables.batch_totals, _b.batch == _t.kept_from)
+_NEWEST = select(func.max(_b.batch))
+_YOUNGER = (
+    select(_b.batch)
+    .where(
+        _b.batch >= bindparam("kept_from"),
+        _b.batch < bindparam("end"),
+        _b.committed_at_us > bindparam("until_us"),
+    )
+    .order_by(_b.batch)
+    .limit(1)
+)
+_MANIFESTS = (
+    select(_b.document)
+    .where(_b.batch >= bindparam("kept_from"), _b.batch < bindparam("end"))
+    .order_by(_b.batch)
+)
+_VERSIONS = (
+    select(_b.batch, _b.plan_version)
+    .where(_b.batch >= bindparam("first"), _b.batch <= bindparam("last"))
+    .order_by(_b.batch)
+)
+_BEFORE = (
+    select(_b.batch, _b.plan_version).where(_b.batch < bindparam("batch")).order_by(_b.batch.desc()).limit(1)
+)
+_DROPPED_OF_SERIES = (
+    select(_qt.dropped, _qt.dropped_batch, _qt.dropped_of_batch)
+    .join(tables.queries, _q.id == _qt.query_id)
+    .where(_q.series == bindparam("series"), _qt.dropped > 0)
+)
+_FORGET_ROWS = delete(tables.batch_queries).where(
+    _bq.query_id == bindparam("of"), _bq.batch >= bindparam("kept_from"), _bq.batch < bindparam("end")
+)
+_COUNT_DROPPED = (
+    update(tables.query_totals)
+    .where(_qt.query_id == bindparam("of"))
+    .values(
+        dropped=_qt.dropped + bindparam("lost"),
+        dropped_batch=bindparam("last"),
+        dropped_of_batch=bindparam("of_last"),
+    )
+)
+_DROP_MANIFEST = delete(tables.batches).where(_b.batch == bindparam("gone"))
+_CUT_MANIFEST = update(tables.batches).where(_b.batch == bindparam("of")).values(document=bindparam("cut"))
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What a step of retention dropped.
+
+    Attributes:
+        batches: How many batches lost their results.
+        results: Results per query, summed: a pair counts once for each query it belonged to.
+        files: Result files that no manifest names any more.
+        late_files: The same of late rows.
+        kept_from: First batch whose results are kept.
+    """
+
+    batches: int = 0
+    results: int = 0
+    files: tuple[str, ...] = ()
+    late_files: tuple[str, ...] = ()
+    kept_from: int = 0
+
+    def __bool__(self) -> bool:
+        return self.batches > 0
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedOfSeries:
+    """What a series of queries lost.
+
+    Attributes:
+        results: How many results.
+        batch: The last batch with such results.
+        of_batch: How many of them were in that batch.
+    """
+
+    results: int
+    batch: int
+    of_batch: int
+
+
+class RetentionStore(StorePart):
+    """Drops results from the oldest batch on, and tells what went."""
+
+    def kept_from(self) -> tuple[int, int | None]:
+        """Return where what is kept of results begins.
+
+        Returns:
+            The first batch whose results are kept, 0 if nothing was dropped, and the wall clock of its
+            commit, µs UTC; None before the first batch.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_KEPT).first()
+        return (0, None) if row is None else (int(row.batch), int(row.committed_at_us))
+
+    def dropped_results(self, series: int) -> DroppedOfSeries | None:
+        """Return what a series lost, None if all its results are kept."""
+        with self._database.read() as connection:
+            rows = connection.execute(_DROPPED_OF_SERIES, {"series": series}).all()
+        if not rows:
+            return None
+        last = max(rows, key=lambda row: row.dropped_batch)
+        return DroppedOfSeries(sum(row.dropped for row in rows), last.dropped_batch, last.dropped_of_batch)
+
+    def drop_results(self, until_us: int, *, before: int | None = None, limit: int = 100) -> Dropped:
+        """Drop the results of batches from the oldest on, up to the first one that is kept.
+
+        Reading and deciding needs no lock, since nobody else changes what is so old; the catalog is locked
+        for the changes alone.
+
+        Args:
+            until_us: Batches committed later stay, and all that follow them, wall clock µs UTC.
+            before: Batches from this one on stay whatever their age, for a reader that is not done with them.
+            limit: At most so many batches.
+
+        Returns:
+            What went; nothing, if there is nothing to drop.
+        """
+        with self._database.read() as connection:
+            kept_from = connection.execute(_KEPT_FROM).scalar()
+            if kept_from is None:
+                return Dropped()
+            end = _horizon(connection, kept_from, until_us, before, limit)
+            if end <= kept_from:
+                return Dropped(kept_from=kept_from)
+            bounds = {"kept_from": kept_from, "end": end}
+            old = [decode(BatchManifest, text) for text in connection.scalars(_MANIFESTS, bounds)]
+            versions = _versions(connection, kept_from, end)
+            kept = _told_apart(connection, versions)
+        gone = [{"gone": m.batch} for m in old if m.batch not in kept]
+        cut = [{"of": m.batch, "cut": encode(_cut(m)).decode()} for m in old if m.batch in kept]
+        lost = _lost(old)
+        with self._database.write() as connection:
+            if connection.execute(_KEPT_FROM).scalar() != kept_from:
+                return Dropped(kept_from=kept_from)  # somebody else was faster
+            if lost:
+                connection.execute(_FORGET_ROWS, [{"of": each["of"], **bounds} for each in lost])
+                connection.execute(_COUNT_DROPPED, lost)
+            if gone:
+                connection.execute(_DROP_MANIFEST, gone)
+            if cut:
+                connection.execute(_CUT_MANIFEST, cut)
+            drop_routes(connection, end)
+            connection.execute(update(tables.batch_totals).values(kept_from=end))
+        return Dropped(
+            batches=len(old),
+            results=sum(each["lost"] for each in lost),
+            files=tuple(file.path for m in old for file in m.files),
+            late_files=tuple(file.path for m in old for file in m.late_files),
+            kept_from=end,
+        )
+
+    def thin_manifests(self) -> int:
+        """Drop manifests behind what is kept that stood for queries of which nothing is known any more.
+
+        Returns:
+            How many went.
+        """
+        with self._database.read() as connection:
+            kept_from = connection.execute(_KEPT_FROM).scalar() or 0
+            rows = connection.execute(_VERSIONS, {"first": 0, "last": kept_from}).all()
+            versions = [(int(row.batch), int(row.plan_version)) for row in rows]
+            kept = _told_apart(connection, versions)
+        gone = [{"gone": batch} for batch, _ in versions if batch < kept_from and batch not in kept]
+        for start in range(0, len(gone), 1000):
+            with self._database.write() as connection:
+                connection.execute(_DROP_MANIFEST, gone[start : start + 1000])
+        return len(gone)
+
+
+def _horizon(connection: Connection, kept_from: int, until_us: int, before: int | None, limit: int) -> int:
+    """Return the first batch that stays."""
+    newest = connection.execute(_NEWEST).scalar_one()
+    end = min(newest + 1 - KEPT_BATCHES, kept_from + limit)
+    if before is not None:
+        end = min(end, before)
+    bounds = {"kept_from": kept_from, "end": end, "until_us": until_us}
+    younger = connection.execute(_YOUNGER, bounds).scalar()
+    return end if younger is None else int(younger)
+
+
+def _versions(connection: Connection, first: int, end: int) -> list[tuple[int, int]]:
+    """Return (batch, plan version) of a range and of its neighbours on both sides."""
+    before = connection.execute(_BEFORE, {"batch": first}).first()
+    rows = connection.execute(_VERSIONS, {"first": first, "last": end}).all()
+    return [(int(row.batch), int(row.plan_version)) for row in ([before] if before else []) + list(rows)]
+
+
+def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the batches that are first or last of a run in which no known query came or left.
+
+    Args:
+        connection: Connection to read with.
+        versions: (batch, plan version) in order; the outermost ones are neighbours, or ends.
+    """
+    named: list[int] = []
+    if versions and versions[0][1] < versions[-1][1]:
+        span = versions[0][1], versions[-1][1]
+        found = connection.execute(
+            select(_q.added_version, _q.removed_version).where(
+                or_(_q.added_version.between(*span), _q.removed_version.between(*span))
+            )
+        )
+        named = sorted({version for row in found for version in row if version is not None})
+    runs = [bisect_right(named, version) for _, version in versions]
+    kept = {versions[0][0]} if versions else set()
+    for ((batch, _), run), ((following, _), next_run) in pairwise(zip(versions, runs, strict=True)):
+        if run != next_run:
+            kept |= {batch, following}
+    return kept
+
+
+def _cut(manifest: BatchManifest) -> BatchManifest:
+    """Return a manifest without what belongs to results and to statistics of the last batches."""
+    return replace(
+        manifest, files=(), late_files=(), routes=(), slices=(), query_rows=(), filters=(), keys=()
+    )
+
+
+def _lost(manifests: Iterable[BatchManifest]) -> list[dict[str, int]]:
+    """Return for each query what it loses with batches: how much, the last batch, how much of it there."""
+    lost: dict[int, dict[str, int]] = {}
+    for manifest in manifests:
+        for query_id, rows in manifest.query_rows:
+            if rows:
+                before = lost.get(query_id, {"lost": 0})["lost"]
+                lost[query_id] = {
+                    "of": query_id,
+                    "lost": before + rows,
+                    "last": manifest.batch,
+                    "of_last": rows,
+                }
+    return list(lost.values())

@@ -1,0 +1,146 @@
+"""The catalog: one object per process that stores and finds everything Sluice must remember.
+
+    Store = streams + queries + control log + listed inputs + epochs + batches and where their input ends
+            + sinks + idempotency keys + settings
+
+Each part lives in the module of its name; here they share one database. A method is one transaction of its
+own, or part of the ``transaction()`` it is called in: then all of them take effect, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import inspect, text
+
+from catalog.clock import wall_clock_us
+from catalog.errors import CatalogDown, CatalogVersionMismatch
+from catalog.store.database import BUSY_TIMEOUT_S, Database
+from catalog.store.pruning import PruningStore
+from catalog.store.repositories.batches import BatchStore
+from catalog.store.repositories.control_log import ControlLogStore
+from catalog.store.repositories.epochs import EpochStore
+from catalog.store.repositories.idempotency import IdempotencyStore
+from catalog.store.repositories.input_ends import InputEndStore
+from catalog.store.repositories.migrations import MigrationStore
+from catalog.store.repositories.plan_history import PlanHistoryStore
+from catalog.store.repositories.queries import QueryStore
+from catalog.store.repositories.routes import RouteStore
+from catalog.store.repositories.settings import SettingStore
+from catalog.store.repositories.sinks import SinkStore
+from catalog.store.repositories.source_files import InputStore
+from catalog.store.repositories.streams import StreamStore
+from catalog.store.retention import RetentionStore
+from catalog.store.tables import SCHEMA_REVISION
+
+
+class Store(
+    StreamStore,
+    QueryStore,
+    ControlLogStore,
+    PlanHistoryStore,
+    MigrationStore,
+    PruningStore,
+    RetentionStore,
+    InputStore,
+    InputEndStore,
+    EpochStore,
+    BatchStore,
+    RouteStore,
+    SinkStore,
+    IdempotencyStore,
+    SettingStore,
+):
+    """The catalog of one data directory; threads may share it, processes open one each."""
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        migrate: bool = True,
+        now_us: Callable[[], int] = wall_clock_us,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+    ) -> Self:
+        """Open a catalog.
+
+        Args:
+            url: SQLAlchemy URL: ``sqlite:///<file>`` or PostgreSQL.
+            migrate: Create the tables or bring them up to date; else they must be so already.
+            now_us: Wall clock, µs UTC.
+            busy_timeout_s: How long a writer waits for another one.
+
+        Returns:
+            The catalog; close it when done.
+
+        Raises:
+            InvalidCatalogUrl: The URL names no database that can hold a catalog.
+            CatalogDown: The database cannot be opened.
+            CatalogVersionMismatch: Its tables are of another version of Sluice.
+        """
+        database = Database(url, busy_timeout_s=busy_timeout_s)
+        try:
+            cls._prepare(database, migrate)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, now_us)
+
+    @staticmethod
+    def _prepare(database: Database, migrate: bool) -> None:
+        """Check the schema, and migrate if asked to."""
+        if not migrate and database.file is not None and not database.file.exists():
+            # Opening would create it.
+            raise CatalogDown("catalog does not exist", detail=f"There is no file {database.file}.")
+        if migrate:
+            database.use_wal()
+        found = _revision(database)
+        if found == SCHEMA_REVISION:
+            return
+        if not migrate or (found is not None and found > SCHEMA_REVISION):
+            raise CatalogVersionMismatch(
+                f'catalog has schema "{found or "none"}", this version of Sluice needs "{SCHEMA_REVISION}"',
+                hint="Use the version of Sluice that wrote it last, or let this one migrate it.",
+            )
+        with database.write() as connection:
+            # Alembic costs a tenth of a second of imports, which most openings do not need.
+            from catalog.migrations import upgrade
+
+            upgrade(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Open a write transaction of this thread; an exception inside undoes all of it.
+
+        Inside another one it is a part of that one, which can fail alone if its exception is caught.
+        Keep it short: other writers wait.
+
+        Raises:
+            CatalogDown: Another writer held the catalog too long.
+        """
+        with self._database.write():
+            yield
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _revision(database: Database) -> str | None:
+    """Alembic revision of the tables, None before the first migration."""
+    with database.read() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        return None if found is None else str(found)

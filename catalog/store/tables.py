@@ -1,0 +1,265 @@
+"""Tables of the catalog, as the migrations leave them.
+
+Times are int64 µs UTC. Values are JSON documents (``store.codec``) beside the columns that are searched
+for. Rows that others may still name (streams, queries, plans, routes) are not deleted, and ids come from
+``counters``, so none is given twice.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+#: Alembic revision that these tables describe; a test holds it equal to the newest migration.
+SCHEMA_REVISION = "0007"
+
+# SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
+BIG = BigInteger().with_variant(Integer(), "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", BIG, nullable=False),
+)
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("folded_name", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+    Column("removed_at_us", BIG),
+)
+Index(
+    "uq_streams_live_name",
+    streams.c.folded_name,
+    unique=True,
+    sqlite_where=streams.c.removed_at_us.is_(None),
+    postgresql_where=streams.c.removed_at_us.is_(None),
+)
+
+queries = Table(
+    "queries",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("folded_name", Text, nullable=False, index=True),
+    Column("stream_a", BIG, ForeignKey("streams.id"), nullable=False),
+    Column("stream_b", BIG, ForeignKey("streams.id"), nullable=False),
+    Column("document", Text, nullable=False),
+    Column("added_version", BIG, nullable=False),
+    Column("removed_version", BIG),
+    Column("created_at_us", BIG, nullable=False),
+    Column("removed_at_us", BIG),
+    Column("series", BIG, nullable=False, server_default="0", index=True),
+    Column("left_by", Text),
+    Column("missing", Text, nullable=False, server_default="[]"),
+)
+Index(
+    "uq_queries_running_name",
+    queries.c.folded_name,
+    unique=True,
+    sqlite_where=queries.c.removed_version.is_(None),
+    postgresql_where=queries.c.removed_version.is_(None),
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("version", BIG, primary_key=True, autoincrement=False),
+    Column("seq", BIG, nullable=False, unique=True),
+    Column("document", Text, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+)
+
+control_log = Table(
+    "control_log",
+    metadata,
+    Column("seq", BIG, primary_key=True, autoincrement=False),
+    Column("at_batch", BIG),
+    Column("plan_version", BIG, ForeignKey("plans.version")),
+    Column("heartbeat_stream_id", BIG),
+    Column("heartbeat_watermark_us", BIG),
+    Column("created_at_us", BIG, nullable=False),
+    CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
+)
+
+plan_history = Table(
+    "plan_history",
+    metadata,
+    Column("version", BIG, primary_key=True, autoincrement=False),
+    Column("seq", BIG, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+migrations = Table(
+    "migrations",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("plan_version", BIG),
+    Column("actor", Text, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+inputs = Table(
+    "inputs",
+    metadata,
+    Column("stream_id", BIG, ForeignKey("streams.id"), primary_key=True, autoincrement=False),
+    Column("position", BIG, primary_key=True, autoincrement=False),
+    Column("path", Text, nullable=False),
+    Column("size", BIG, nullable=False),
+    Column("mtime_ns", BIG, nullable=False),
+    Column("rows", BIG, nullable=False),
+    Column("t_min_us", BIG),
+    Column("t_max_us", BIG),
+    Column("verdict", Text, nullable=False),
+    Column("reason", Text),
+    Column("listed_at_us", BIG, nullable=False),
+    UniqueConstraint("stream_id", "path"),
+)
+
+input_ends = Table(
+    "input_ends",
+    metadata,
+    Column("batch", BIG, primary_key=True, autoincrement=False),
+    Column("ends", Text, nullable=False),
+)
+
+epochs = Table(
+    "epochs",
+    metadata,
+    Column("epoch", BIG, primary_key=True, autoincrement=False),
+    Column("owner", Text, nullable=False),
+    Column("started_at_us", BIG, nullable=False),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("batch", BIG, primary_key=True, autoincrement=False),
+    Column("epoch", BIG, ForeignKey("epochs.epoch"), nullable=False),
+    Column("plan_version", BIG, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("committed_at_us", BIG, nullable=False),
+    Index(None, "plan_version", "batch"),
+)
+
+# No foreign key to batches: for each one that goes it would look through the rows of all.
+batch_queries = Table(
+    "batch_queries",
+    metadata,
+    Column("query_id", BIG, primary_key=True, autoincrement=False),
+    Column("batch", BIG, primary_key=True, autoincrement=False),
+    Column("rows", BIG, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+query_totals = Table(
+    "query_totals",
+    metadata,
+    Column("query_id", BIG, primary_key=True, autoincrement=False),
+    Column("rows", BIG, nullable=False),
+    Column("dropped", BIG, nullable=False, server_default="0"),
+    Column("dropped_batch", BIG),
+    Column("dropped_of_batch", BIG, nullable=False, server_default="0"),
+)
+
+batch_totals = Table(
+    "batch_totals",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("batches", BIG, nullable=False),
+    Column("input_rows", BIG, nullable=False),
+    Column("late_rows", BIG, nullable=False),
+    Column("state_rows_peak", BIG, nullable=False),
+    Column("state_bytes_peak", BIG, nullable=False),
+    Column("kept_from", BIG, nullable=False, server_default="0"),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+stream_totals = Table(
+    "stream_totals",
+    metadata,
+    Column("stream_id", BIG, primary_key=True, autoincrement=False),
+    Column("rows", BIG, nullable=False),
+    Column("late_rows", BIG, nullable=False),
+    Column("rejected_rows", BIG, nullable=False),
+    Column("watermark_us", BIG),
+    Column("max_event_time_us", BIG),
+)
+
+# No foreign key to batches: routes are those of later batches, too, and manifests of old ones go first.
+batch_routes = Table(
+    "batch_routes",
+    metadata,
+    Column("batch", BIG, primary_key=True, autoincrement=False),
+    Column("since", BIG, nullable=False, index=True),
+    Column("plan_version", BIG, nullable=False),
+    Column("queries", Text, nullable=False),
+    Column("routes", Text, nullable=False),
+)
+
+sinks = Table(
+    "sinks",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("series", BIG, nullable=False, index=True),
+    Column("document", Text),
+    Column("from_version", BIG),
+    Column("from_batch", BIG),
+    Column("next_batch", BIG, nullable=False),
+    Column("next_row", BIG, nullable=False),
+    Column("rows", BIG, nullable=False),
+    Column("batches", BIG, nullable=False),
+    Column("failures", BIG, nullable=False),
+    Column("lost", BIG, nullable=False),
+    Column("last_batch", BIG),
+    Column("error", Text),
+    Column("error_at_us", BIG),
+    Column("delivered_at_us", BIG),
+    Column("created_at_us", BIG, nullable=False),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at_us", BIG, nullable=False, index=True),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,266 @@
+"""A bucket: all families' joins for the keys that hash to it, with the watermarks of all streams.
+
+Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at
+every batch without talking to each other, and a replayed batch does what it did the first time. A batch goes:
+control records, lateness, joins, watermarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from catalog.store.codec import decode
+from catalog.values.batch import FilterCounters, KeyCounters
+from catalog.values.plan import ControlRecord, FamilyPlan, Plan
+from operators.bucket.counters import key_counters
+from operators.join.compiled_family import CompiledFamily, compile_family
+from operators.join.family_joins import FamilyJoins
+from operators.join.migration import Marks, migrated
+from operators.kernels.watermark import Watermark
+from operators.lineage.entitlement import MOST_TERMS, Term, settled
+from operators.lineage.route_counts import RouteCounts
+from operators.pack.payload import Payload, arrivals
+from operators.segments.layout import SIDES
+from operators.segments.row_codec import TS
+from operators.segments.segment import Segment, concat, unlabelled
+
+Terms = dict[str, dict[int, tuple[Term, ...]]]
+
+
+@dataclass(slots=True)
+class StreamState:
+    """A stream as every bucket knows it.
+
+    Attributes:
+        watermark: Event-time progress.
+        rows: Rows of this batch.
+        rejected_rows: Rows of this batch without an event time.
+        late_rows: Late rows of this batch; counted in the bucket that got the suspects.
+    """
+
+    watermark: Watermark
+    rows: int = 0
+    rejected_rows: int = 0
+    late_rows: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class BatchOutput:
+    """What a bucket gives out for one batch.
+
+    Attributes:
+        results: Joined pairs per family id.
+        routes: Routes of these pairs per family id.
+        late: Late rows per stream id.
+        filters: What PACK counted per distinct filter and partition, in the bucket that was told.
+        keys: Keys of this bucket's rows.
+        pack_us: CPU time of the partitions that told this bucket, µs.
+        began_us: Wall clock when the first of them began, µs UTC; None where none told.
+    """
+
+    results: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    routes: dict[str, RouteCounts] = field(default_factory=dict)
+    late: dict[int, pa.RecordBatch] = field(default_factory=dict)
+    filters: list[FilterCounters] = field(default_factory=list)
+    keys: list[KeyCounters] = field(default_factory=list)
+    pack_us: int = 0
+    began_us: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """State of one bucket.
+
+    Attributes:
+        plan: Plan in force; None before the first.
+        streams: State per stream id.
+        families: Joins per family id.
+        terms: Held terms per family id, side and query id.
+        next_batch: Number of the batch to come.
+        slack_us: Overrides every family's slack (tests; 0 is exact).
+        plan_changed: Whether this batch put another plan in force.
+    """
+
+    plan: Plan | None = None
+    streams: dict[int, StreamState] = field(default_factory=dict)
+    families: dict[str, FamilyJoins] = field(default_factory=dict)
+    terms: dict[str, Terms] = field(default_factory=dict)
+    next_batch: int = 0
+    slack_us: int | None = None
+    plan_changed: bool = False
+
+    def process(self, payloads: Sequence[Payload]) -> BatchOutput:
+        """Run one batch.
+
+        Args:
+            payloads: The payloads of the batch for this bucket, in any order; at least one.
+
+        Returns:
+            Results, late rows and counts; what the slices did is left in them until the next batch.
+        """
+        ordered = sorted(payloads, key=lambda p: p.order)
+        batch = ordered[0].batch
+        self.plan_changed = False
+        heartbeats = self._apply_control([text for p in ordered for text in p.control])
+        start = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
+        for stream in self.streams.values():
+            stream.rows = stream.rejected_rows = stream.late_rows = 0
+        self._advance(ordered, heartbeats)
+        end = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
+        output = BatchOutput(
+            late=self._late_rows(ordered, start),
+            filters=[counters for p in ordered for counters in p.filters],
+            pack_us=sum(p.pack_us for p in ordered),
+            began_us=min((p.began_us for p in ordered if p.began_us is not None), default=None),
+        )
+        version = self.plan.version if self.plan else 0
+        # Whoever brings rows says so.
+        place = next((p.place for p in ordered if p.place is not None), (0, 1))
+        for family_id, joins in self.families.items():
+            family = joins.family
+            ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
+            males, females = {}, {}
+            for side in SIDES:
+                came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                males[side] = females[side] = came
+                if came is not None:
+                    placed = family.fragments.place(came.key, came.pos, *place)
+                    females[side] = came if placed.female is None else came.filter(placed.female)
+                    output.keys.append(key_counters(family_id, side, came.key, placed.home))
+            watermarks = {side: end[ids[side]] for side in SIDES}
+            pairs = joins.process(males["a"], males["b"], watermarks, females)
+            table = pairs.finish(version, batch)
+            if table is not None:
+                output.results[family_id] = table
+                output.routes[family_id] = pairs.routes()
+        self.next_batch = batch + 1
+        return output
+
+    def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
+        """Compile a family of a plan with the terms known to this bucket."""
+        terms = self.terms.get(family.id, {side: {} for side in SIDES})
+        return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
+
+    def _apply_control(self, texts: Sequence[str]) -> list[tuple[int, int]]:
+        records = [decode(ControlRecord, text.encode()) for text in texts]
+        plans = [record.plan for record in records if record.plan is not None]
+        if plans:
+            # One boundary, one change: what is held is decided by the plan before the batch, so a query that
+            # leaves in one version of this batch still holds rows for a query that enters in the next.
+            self.activate(plans[-1])
+        beats = [record.heartbeat for record in records if record.heartbeat is not None]
+        return [(beat.stream_id, beat.watermark_us) for beat in beats]
+
+    def activate(self, plan: Plan) -> None:
+        """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
+        before = self.plan.version if self.plan is not None else 0
+        for stream in plan.streams:
+            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+        # Ids of streams are given once, so one that was removed does not come back.
+        self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
+        families = {}
+        for family in plan.families:
+            former = self.families.get(family.id)
+            activated = frozenset(q.id for q in family.queries if q.since_version > before)
+            self.terms[family.id], marks = self._terms(family, former, activated)
+            compiled = self.compile(family, plan)
+            if former is None:
+                families[family.id] = FamilyJoins.empty(compiled)
+            else:
+                ids = {"a": family.stream_a, "b": family.stream_b}
+                watermarks = {side: self.streams[ids[side]].watermark.value_us for side in SIDES}
+                families[family.id] = migrated(former, compiled, activated, marks, watermarks)
+        self.terms = {family_id: self.terms[family_id] for family_id in families}
+        self.families = families
+        self.plan = plan
+        self.plan_changed = True
+
+    def _terms(
+        self, family: FamilyPlan, former: FamilyJoins | None, activated: frozenset[int]
+    ) -> tuple[Terms, Marks]:
+        """Return what is held for each query, and which rows get a bit to say so.
+
+        All buckets come to the same terms, since they know the same watermarks and plans: a family is
+        compiled once for all buckets of a worker.
+        """
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        known = self.terms.get(family.id, {side: {} for side in SIDES})
+        terms: Terms = {side: {} for side in SIDES}
+        marks: Marks = {side: {} for side in SIDES}
+        for side, other in (("a", "b"), ("b", "a")):
+            opposite = self.streams[ids[other]].watermark.value_us
+            newest = self.streams[ids[side]].watermark.max_event_time_us
+            unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
+            for query in family.queries:
+                if query.backfill != "state":
+                    continue
+                if query.id not in activated:
+                    window_us = query.w_a_us if side == "a" else query.w_b_us
+                    held = known[side].get(query.id, ())
+                    terms[side][query.id] = tuple(t for t in held if t.reaches(window_us, opposite))
+                    continue
+                columns = frozenset(query.columns_a if side == "a" else query.columns_b)
+                if columns not in unfolded:
+                    found = former.terms_for(side, opposite, newest, columns) if former is not None else ()
+                    unfolded[columns] = found
+                held = unfolded[columns]
+                if len(held) > MOST_TERMS:
+                    mark = settled(query.id, held)
+                    marks[side] |= dict.fromkeys(mark.bits, held)
+                    held = (mark,)
+                terms[side][query.id] = held
+        return terms, marks
+
+    def _advance(self, payloads: Sequence[Payload], heartbeats: Sequence[tuple[int, int]]) -> None:
+        for payload in payloads:
+            for header in payload.streams:
+                stream = self.streams[header.stream_id]
+                stream.rows += header.rows
+                stream.rejected_rows += header.rejected_rows
+                stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
+        for stream_id, watermark_us in heartbeats:
+            # A stream may be removed in the batch that brings its last heartbeat.
+            if stream_id in self.streams:
+                stream = self.streams[stream_id]
+                stream.watermark = stream.watermark.after_heartbeat(watermark_us)
+
+    def _late_rows(
+        self, payloads: Sequence[Payload], start: Mapping[int, int | None]
+    ) -> dict[int, pa.RecordBatch]:
+        late: dict[int, list[pa.RecordBatch]] = {}
+        for payload in payloads:
+            for stream_id, rows in payload.suspects.items():
+                limit = start[stream_id]
+                if limit is None:
+                    continue
+                rows = rows.filter(pa.array(rows.column(TS).to_numpy() < limit))
+                if rows.num_rows:
+                    late.setdefault(stream_id, []).append(rows)
+                    self.streams[stream_id].late_rows += rows.num_rows
+        return {stream_id: pa.concat_batches(parts) for stream_id, parts in late.items()}
+
+    def _fresh_rows(
+        self, payloads: Sequence[Payload], family: CompiledFamily, side: str, limit: int | None, version: int
+    ) -> Segment | None:
+        """Return the rows of one family side that are not late, sorted by key."""
+        filters = family.plan.filters_a if side == "a" else family.plan.filters_b
+        # Their places: PACK and CHAIN have the same plan, the one that the batch's offset names.
+        bits = tuple(f.bit for f in filters)
+        parts = []
+        for rows, file in arrivals(payloads, family.plan.id, side):
+            if file is not None:
+                rows = unlabelled(rows, file.name, version, bits)
+            segment = Segment(rows, version, bits, arrived=file)
+            if limit is not None and len(segment) and segment.t_min < limit:
+                segment = segment.filter(segment.ts >= limit)
+            if len(segment):
+                parts.append(segment)
+        return concat(parts) if parts else None
+
+
+def total_rows(bucket: Bucket) -> int:
+    """Return the rows held in all joins of a bucket."""
+    return sum(len(s) for joins in bucket.families.values() for s in joins.segments())

@@ -1,0 +1,89 @@
+"""What a bucket counts of a batch, for the batch's manifest.
+
+Everything is counted where it happens anyway: slices count as they work (``join.sliced_join``), PACK
+counts rows per filter as it evaluates them, and keys are counted on rows that are sorted by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from catalog.values.batch import KeyCounters, SliceCounters
+from operators.join.family_joins import FamilyJoins
+from operators.kernels.keys import Bools, Int64s
+from operators.segments.segment import Segment
+
+
+def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounters]:
+    """Yield what every slice of a bucket holds, and what it did in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    rows_of = _rows_of_values(families)
+    for family_id, joins in families.items():
+        for join_id, side, index, state in joins.slices():
+            counts = state.counts
+            yield SliceCounters(
+                family=family_id,
+                side=side,
+                slice=index + 1,
+                rows=state.rows,
+                bytes=_bytes(state.segments, rows_of),
+                segments=len(state.segments),
+                touched=counts.touched,
+                males=counts.males,
+                inserted=counts.inserted,
+                moved_in=counts.moved_in,
+                filtered=counts.filtered,
+                purged=counts.purged,
+                results=counts.results,
+                candidates=counts.candidates,
+                join=join_id,
+                own_bytes=sum(segment.stored_bytes for segment in state.segments),
+            )
+
+
+def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
+    """Return the rows of all segments that are made of each stored value; families may share a patch."""
+    rows: dict[str, int] = {}
+    for joins in families.values():
+        for segment in joins.segments():
+            for stored, _ in segment.values:
+                rows[stored] = rows.get(stored, 0) + len(segment)
+    return rows
+
+
+def _bytes(segments: Iterable[Segment], rows_of: Mapping[str, int]) -> int:
+    """Return the share of segments in the stored values that they are made of: all shares are all bytes."""
+    shares = (
+        length * len(segment) / max(rows_of[stored], 1)
+        for segment in segments
+        for stored, length in segment.values
+    )
+    return round(sum(shares))
+
+
+def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> KeyCounters:
+    """Count the keys of new rows of one side of a family in one bucket.
+
+    Args:
+        family_id: The family.
+        side: ``a`` or ``b``.
+        key: int64[n], ascending, keys of the rows that came.
+        home: bool[n], rows whose key is counted here, so that every key is counted in one bucket; None: all.
+    """
+    counted = key if home is None else key[home]
+    ends = np.append(np.flatnonzero(counted[1:] != counted[:-1]) + 1, len(counted))
+    runs = np.diff(ends, prepend=0)
+    return KeyCounters(
+        family=family_id,
+        side=side,
+        rows=len(counted),
+        keys=int(np.count_nonzero(runs)),
+        largest=int(runs.max()),
+        squares=int(np.dot(runs, runs)),
+        copies=len(key),
+    )

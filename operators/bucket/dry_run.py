@@ -1,0 +1,97 @@
+"""A plan version is compiled and run on a made-up row before it enters the control log.
+
+What fails here fails for the one who asked for the change; applying a version in the running job never
+raises.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from catalog.arrow_types import arrow_type
+from catalog.values.plan import Plan
+from catalog.values.stream import Stream
+from operators.bucket.bucket import Bucket
+from operators.lineage.expressions import evaluate_residuals
+from operators.pack.pack import packer
+from operators.pack.pack_plan import pack_plan
+
+
+@dataclass(slots=True)
+class DryRun:
+    """Tries versions one after another, mostly each after the one that it tried last.
+
+    Previews try versions beside changes, so a bucket is handed to one of them at a time.
+    """
+
+    _last: Bucket | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, previous: Plan | None, plan: Plan) -> None:
+        """Try a version; raises as ``dry_run``."""
+        with self._lock:
+            bucket, self._last = self._last, None
+        if bucket is None or bucket.plan is not previous:
+            bucket = Bucket()
+            if previous is not None:
+                bucket.activate(previous)
+        bucket.activate(plan)
+        _evaluate(previous, plan)
+        self._last = bucket
+
+
+def dry_run(previous: Plan | None, plan: Plan) -> None:
+    """Compile a plan and evaluate once every expression in it that the plan before did not have.
+
+    Args:
+        previous: Plan in force until now.
+        plan: Plan to come.
+
+    Raises:
+        Exception: Whatever compiling or evaluating it raises.
+    """
+    DryRun()(previous, plan)
+
+
+def _evaluate(previous: Plan | None, plan: Plan) -> None:
+    """Evaluate the expressions that are new."""
+    # What the plan in force evaluates was tried before.
+    tried = frozenset() if previous is None else _filters(previous)
+    for stream in plan.streams:
+        compiled = packer(pack_plan(plan, stream, 1))
+        if any((stream.id, f.sql) not in tried for side in compiled.sides for f in side.filters):
+            compiled.pack(_one_row(stream), 1, 0, None)
+    answered = frozenset() if previous is None else _residuals(previous)
+    streams = {stream.id: stream for stream in plan.streams}
+    for family in plan.families:
+        texts = sorted(text for name, text in _residuals(plan) - answered if name == family.id)
+        if not texts:
+            continue
+        a, b = _one_row(streams[family.stream_a]), _one_row(streams[family.stream_b])
+        evaluate_residuals(
+            {name: a.column(name).combine_chunks() for name in family.columns_a},
+            {name: b.column(name).combine_chunks() for name in family.columns_b},
+            1,
+            texts,
+        )
+
+
+def _filters(plan: Plan) -> frozenset[tuple[int, str]]:
+    """Return stream id and text of the filters of a plan."""
+    sides = [((f.stream_a, f.filters_a), (f.stream_b, f.filters_b)) for f in plan.families]
+    return frozenset((stream, f.sql) for both in sides for stream, filters in both for f in filters)
+
+
+def _residuals(plan: Plan) -> frozenset[tuple[str, str]]:
+    """Return family id and text of the residual predicates of a plan."""
+    return frozenset((f.id, q.residual) for f in plan.families for q in f.queries if q.residual)
+
+
+def _one_row(stream: Stream) -> pa.Table:
+    """Return a row with NULL everywhere but in the event time."""
+    columns = {column.name: pa.nulls(1, arrow_type(column.type)) for column in stream.columns}
+    columns[stream.event_time] = pa.array([0], pa.timestamp("us"))
+    return pa.table(columns | {"_pos": pa.array([0], pa.int64())})

@@ -1,0 +1,213 @@
+"""A join's chain of slices in one bucket.
+
+    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      each side has its own boundaries;
+    males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      with equal windows both chains read as one
+
+A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, Fig. 6): cross-purge, probe,
+insert, propagate, slice by slice. Between batches the chain stands at the watermarks, so what a slice holds
+is what some query can still use (Theorem 4), up to the slack of segments that straddle a boundary.
+
+Every strategy runs on this chain; they differ in the rows that come to it (``Admission``) and in where it is
+cut. A chain of one slice that admits every row is selection pull-up (section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from operators.join.candidates import Probing, Reach, gather
+from operators.join.compiled_family import Admission, CompiledJoin
+from operators.join.pairs import PairTable
+from operators.join.segment_classes import SegmentClasses
+from operators.join.sliced_join import SliceCounts, SliceState, compact, purge
+from operators.kernels.keys import Int64s
+from operators.lineage.lineage import RowClasses
+from operators.segments.layout import SIDES
+from operators.segments.segment import Segment
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """Slices of both sides of a join, with their rows.
+
+    Attributes:
+        join: What is compiled of the plan version in force.
+        slices: Slices per side.
+        classes: Row classes of the family's segments, shared by its joins.
+    """
+
+    join: CompiledJoin
+    slices: dict[str, list[SliceState]]
+    classes: SegmentClasses
+
+    @classmethod
+    def empty(cls, join: CompiledJoin, classes: SegmentClasses) -> Chain:
+        """Return a chain without rows."""
+        return cls(join, {side: join.slices(side) for side in SIDES}, classes)
+
+    def process(
+        self,
+        fresh: Mapping[str, Segment | None],
+        resting: Mapping[str, Segment | None],
+        watermarks: Mapping[str, int | None],
+        pairs: PairTable,
+    ) -> None:
+        """Run one batch through the chain.
+
+        Args:
+            fresh: New rows of the family per side that are not late, or None: the males.
+            resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
+            watermarks: Watermark per side at the end of the batch.
+            pairs: Takes the joined pairs.
+        """
+        for side in SIDES:
+            for state in self.slices[side]:
+                state.counts = SliceCounts()
+        males = {side: self._admitted(side, fresh[side]) for side in SIDES}
+        females = {
+            side: males[side] if resting[side] is fresh[side] else self._admitted(side, resting[side])
+            for side in SIDES
+        }
+        self._purge("a", _safe_limit(watermarks["b"], males["b"]))
+        self._purge("b", _safe_limit(watermarks["a"], males["a"]))
+        # A pair of the same batch is made by its male of b, wherever its a rests.
+        self._insert("a", females["a"], resting["a"])
+        self._probe("a", males["b"], pairs)
+        self._probe("b", males["a"], pairs)
+        self._insert("b", females["b"], resting["b"])
+        for side, other in (("a", "b"), ("b", "a")):
+            self._purge(side, watermarks[other])
+            live = self.classes.family.lineages[side].live
+            for state in self.slices[side]:
+                compact(state, self.join.slack_us, live)
+
+    def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
+        """Return the rows that come to this join, of those after an event time if given; None without any."""
+        if self.join.admission is None:
+            return rows
+        return self.classes.serving(side, rows, self.join.admission[side], after_us=after_us)
+
+    def reaching(self, side: str, rows: Segment, queries: int) -> Segment | None:
+        """Return those of the join's rows that enter a slice reached by ``queries``; None without any."""
+        if self.join.admission is None:
+            return rows
+        return self.classes.serving(side, rows, Admission(queries))
+
+    def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
+        return None if rows is None else self.admitted(side, rows)
+
+    def _purge(self, side: str, watermark_us: int | None) -> None:
+        if watermark_us is None:
+            return
+        slices = self.slices[side]
+        for index, state in enumerate(slices):
+            end_of = partial(self._loses_us, side, index) if self.join.slack_us else None
+            if index + 1 == len(slices):
+                held = state.rows
+                purge(state, watermark_us, self.join.slack_us, end_of, drop=True)
+                state.counts.purged += held - state.rows
+                return
+            following = slices[index + 1]
+            for segment in purge(state, watermark_us, self.join.slack_us, end_of):
+                kept = self.reaching(side, segment, following.reach)
+                moved = 0 if kept is None else len(kept)
+                following.counts.moved_in += moved
+                following.counts.filtered += len(segment) - moved
+                if kept is not None:
+                    following.segments.append(kept)
+
+    def _loses_us(self, side: str, index: int, segment: Segment) -> int:
+        """Return the end of the first slice, from one on, behind which rows of a segment meet fewer males.
+
+        Either they go there, or males do that they need not meet any more.
+        """
+        slices = self.slices[side]
+        males = self.classes.family.lineages["b" if side == "a" else "a"]
+        for state, following in zip(slices[index:], slices[index + 1 :], strict=False):
+            if not males.all_go_on(state.reach, following.reach):
+                return state.w_end_us
+            if not self._all_reach(side, segment, following.reach):
+                return state.w_end_us
+        return slices[-1].w_end_us
+
+    def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
+        """Tell whether ``reaching`` would return all of these rows."""
+        if self.join.admission is None:
+            return True
+        return self.classes.of(side, rows).serving(len(rows), queries) is None
+
+    def _insert(self, side: str, females: Segment | None, came: Segment | None) -> None:
+        # Every query of the join reaches its first slice: what is admitted needs no further filter.
+        first = self.slices[side][0]
+        inserted = 0 if females is None else len(females)
+        first.counts.inserted += inserted
+        first.counts.filtered += (0 if came is None else len(came)) - inserted
+        if females is not None:
+            first.segments.append(females)
+
+    def _probe(self, side: str, males: Segment | None, pairs: PairTable) -> None:
+        """Let males of the other side probe the slices of ``side`` one after the other."""
+        if males is None:
+            return
+        classes = self.classes.of("b" if side == "a" else "a", males)
+        build = self.join.builder.build
+        slices = self.slices[side]
+        touched = np.zeros(len(slices), dtype=np.int64)
+        reach = self._reach(side)
+        for found in gather(self._probings(side, males, classes), males, classes, reach, touched):
+            a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
+            chunk = build(a, b)
+            if chunk is not None:
+                for number, results in found.per_slice(chunk.chosen):
+                    slices[number].counts.results += results
+                pairs.add(chunk)
+        for state, count in zip(slices, touched.tolist(), strict=True):
+            state.counts.touched += count
+
+    def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
+        """Return the segments of a side that males may meet, with the males that come so far."""
+        probings = []
+        reaching: Int64s | None = None
+        keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
+        for number, state in enumerate(self.slices[side]):
+            # Males that come to the first slice were admitted to the join: they reach one of its queries.
+            keep = classes.serving(len(males), state.reach) if number else None
+            if keep is not None:
+                if not keep.any():
+                    break
+                reaching = np.flatnonzero(keep)
+                keys, times = males.key[reaching], males.ts[reaching]
+                oldest, newest = int(times.min()), int(times.max())
+            state.counts.males += len(keys)
+            state.counts.candidates += len(keys) * state.rows
+            probings += [
+                Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
+                for segment in state.segments
+                if self._can_meet(side, segment, oldest, newest)
+            ]
+        return probings
+
+    def _can_meet(self, side: str, female: Segment, oldest: int, newest: int) -> bool:
+        """Tell whether any window reaches between the segment's event times and those of the males."""
+        reach = self._reach(side)
+        return oldest - female.t_max < reach.behind_us and female.t_min - newest < reach.ahead_us
+
+    def _reach(self, side: str) -> Reach:
+        """Return how far apart females of a side and the males that probe them may be."""
+        bounds = self.join.builder.router
+        own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
+        return Reach(int(own[-1]), int(other[-1]))
+
+
+def _safe_limit(watermark_us: int | None, males: Segment | None) -> int | None:
+    """Return how far the opposite side may purge before this batch's males probe.
+
+    No male of the batch is older than its oldest row, no later one than the watermark at its end.
+    """
+    if watermark_us is None or males is None:
+        return watermark_us
+    return min(watermark_us, males.t_min)

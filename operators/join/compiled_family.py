@@ -1,0 +1,171 @@
+"""A family under one plan version, compiled: everything about it that no row changes.
+
+    CompiledFamily   layouts, lineages, held terms                  shared by all joins of the family
+      CompiledJoin   queries, admission per side, slices, routes    one per join of the plan
+
+Queries are numbered by their place in the family's plan, also in a join that serves a few of them only: a set
+of queries means the same in every join, so rows are classified once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
+from catalog.values.query import UNBOUNDED_US
+from catalog.values.stream import Stream
+from operators.join.pairs import PairBuilder, residual_sets
+from operators.join.sliced_join import SliceState
+from operators.kernels.fragments import Fragments
+from operators.kernels.keys import Int64s
+from operators.lineage.entitlement import Term
+from operators.lineage.lineage import SideLineage, query_set, side_lineage
+from operators.lineage.query_sets import query_keys
+from operators.lineage.routes import router
+from operators.segments.layout import SIDES, SideLayout, side_layout
+
+#: Segments may straddle a slice boundary by this part of the join's largest window (design: The chain).
+SLACK_DIVISOR = 40
+
+Terms = Mapping[int, tuple[Term, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Which rows of a side come to a join, by the queries that they can serve.
+
+    Attributes:
+        one_of: Set of queries; a row must serve one of them.
+        none_of: Set of queries of which a row must serve none (the other side of a stream partition).
+    """
+
+    one_of: int
+    none_of: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledJoin:
+    """One join of a family.
+
+    Attributes:
+        plan: The join's part of the plan.
+        admission: Rows that come to the join, per side; None for every row (selection pull-up).
+        reaches: Per side and slice the set of the queries that reach it.
+        builder: Builds the joined pairs, for the join's queries alone.
+        slack_us: Span below which a segment is never split.
+    """
+
+    plan: JoinPlan
+    admission: Mapping[str, Admission] | None
+    reaches: Mapping[str, tuple[int, ...]]
+    builder: PairBuilder
+    slack_us: int
+
+    def slices(self, side: str) -> list[SliceState]:
+        """Return the empty slices of a side."""
+        chain = self.plan.chain_a if side == "a" else self.plan.chain_b
+        return [
+            SliceState(piece.w_start_us, piece.w_end_us, reach)
+            for piece, reach in zip(chain, self.reaches[side], strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledFamily:
+    """A family with all its joins.
+
+    Attributes:
+        plan: The family's part of the plan.
+        version: Plan version.
+        layouts: Stored columns per side.
+        lineages: Lineage per side.
+        joins: Joins in plan order.
+        terms: Held terms per side and query id.
+        fragments: Buckets in which rows rest.
+    """
+
+    plan: FamilyPlan
+    version: int
+    layouts: Mapping[str, SideLayout]
+    lineages: Mapping[str, SideLineage]
+    joins: tuple[CompiledJoin, ...]
+    terms: Mapping[str, Terms]
+    fragments: Fragments
+
+
+def compile_family(
+    family: FamilyPlan,
+    version: int,
+    streams: Mapping[int, Stream],
+    terms: Mapping[str, Terms],
+    slack_us: int | None = None,
+) -> CompiledFamily:
+    """Compile a family of a plan version.
+
+    Args:
+        family: The family.
+        version: Plan version in force.
+        streams: Streams by id.
+        terms: Held terms per side and query id (see ``operators.lineage.entitlement``).
+        slack_us: Overrides the slack of all joins; 0 splits at every boundary exactly.
+    """
+    ids = {"a": family.stream_a, "b": family.stream_b}
+    layouts = {side: side_layout(family, side, streams[ids[side]]) for side in SIDES}
+    numbers = {q.id: number for number, q in enumerate(family.queries)}
+    keys = query_keys(list(numbers))
+    return CompiledFamily(
+        plan=family,
+        version=version,
+        layouts=layouts,
+        lineages={side: side_lineage(family, side, terms[side]) for side in SIDES},
+        joins=tuple(_compile_join(family, join, layouts, numbers, keys, slack_us) for join in family.joins),
+        terms=terms,
+        fragments=Fragments.of(family.replication),
+    )
+
+
+def _compile_join(
+    family: FamilyPlan,
+    join: JoinPlan,
+    layouts: Mapping[str, SideLayout],
+    numbers: Mapping[int, int],
+    keys: Int64s,
+    slack_us: int | None,
+) -> CompiledJoin:
+    members = [numbers[i] for i in join.queries]
+    places = {i: 1 << number for i, number in numbers.items()}
+    queries = [family.queries[number] for number in members]
+    return CompiledJoin(
+        plan=join,
+        admission=None if join.pulled_up else _admission(join, numbers),
+        reaches={
+            side: tuple(sum(map(places.__getitem__, piece.queries)) for piece in chain)
+            for side, chain in (("a", join.chain_a), ("b", join.chain_b))
+        },
+        builder=PairBuilder(
+            layouts["a"],
+            layouts["b"],
+            family.carried("a"),
+            family.carried("b"),
+            router(family, members, keys),
+            residual_sets(family, members),
+            tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
+            tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
+        ),
+        slack_us=_slack_us(queries) if slack_us is None else slack_us,
+    )
+
+
+def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admission]:
+    admission = {side: Admission(query_set([numbers[i] for i in join.queries])) for side in SIDES}
+    split = join.partition
+    if split is not None:
+        one_of, none_of = (query_set([numbers[i] for i in ids]) for ids in (split.one_of, split.none_of))
+        admission[split.side] = Admission(one_of, none_of)
+    return admission
+
+
+def _slack_us(queries: list[PlannedQuery]) -> int:
+    finite = [w for q in queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
+    return max(finite, default=0) // SLACK_DIVISOR

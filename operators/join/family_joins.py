@@ -1,0 +1,121 @@
+"""A family's joins in one bucket: one shared chain, or several beside each other.
+
+    fresh rows --+--> join 1: chain --+--> pairs of the family
+                 +--> join 2: chain --+
+                 +--> ...           --+
+
+Every strategy is a set of joins over the same rows (``catalog.values.plan.JoinPlan``). Joins share lineage
+and stored columns; each has its own state. For a query a pair comes out of exactly one of them: a join gives
+its pairs to its own queries only, and where several joins serve a query, a row of the side that is split
+comes to one of them (stream partition, State-Slice, VLDB 2006, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from operators.join.chain import Chain
+from operators.join.compiled_family import CompiledFamily
+from operators.join.pairs import PairTable
+from operators.join.segment_classes import SegmentClasses
+from operators.join.sliced_join import SliceState
+from operators.lineage.entitlement import HolderQuery, Term, held_terms
+from operators.lineage.lineage import RowClasses
+from operators.segments.layout import SIDES
+from operators.segments.segment import Segment
+
+
+@dataclass(slots=True, eq=False)
+class FamilyJoins:
+    """The joins of a family, with their rows.
+
+    Attributes:
+        family: What is compiled of the plan version in force.
+        chains: Chain per join id, in plan order.
+        classes: Row classes of their segments.
+    """
+
+    family: CompiledFamily
+    chains: dict[str, Chain]
+    classes: SegmentClasses
+
+    @classmethod
+    def empty(cls, family: CompiledFamily) -> FamilyJoins:
+        """Return the joins without rows."""
+        classes = SegmentClasses(family)
+        return cls(family, {join.plan.id: Chain.empty(join, classes) for join in family.joins}, classes)
+
+    def process(
+        self,
+        a: Segment | None,
+        b: Segment | None,
+        watermarks: Mapping[str, int | None],
+        females: Mapping[str, Segment | None] | None = None,
+    ) -> PairTable:
+        """Run one batch through all joins.
+
+        Args:
+            a: New rows of a that are not late, or None.
+            b: New rows of b, or None.
+            watermarks: Watermark per side at the end of the batch.
+            females: Those of the rows that rest in this bucket, per side; None for all of them.
+
+        Returns:
+            The joined pairs of the batch.
+        """
+        fresh = {"a": _some(a), "b": _some(b)}
+        resting = fresh if females is None else {side: _some(females[side]) for side in SIDES}
+        pairs = PairTable(self.family.plan)
+        for chain in self.chains.values():
+            chain.process(fresh, resting, watermarks, pairs)
+        self.classes.keep_only(self.segments())
+        return pairs
+
+    def terms_for(
+        self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]
+    ) -> tuple[Term, ...]:
+        """Unfold which rows of a side this version holds for a query that the next one activates."""
+        first = side == "a"
+        holders = [
+            HolderQuery(
+                q.filter_a if first else q.filter_b,
+                q.since_version,
+                q.w_a_us if first else q.w_b_us,
+                tuple(self.family.terms[side].get(q.id, ())),
+            )
+            for q in self.family.plan.queries
+        ]
+        return held_terms(holders, opposite_watermark_us, newest_us, columns)
+
+    def slices(self) -> Iterator[tuple[str, str, int, SliceState]]:
+        """Yield (join id, side, slice index, slice) of every slice, in a set order."""
+        for join_id, chain in self.chains.items():
+            for side in SIDES:
+                for index, state in enumerate(chain.slices[side]):
+                    yield join_id, side, index, state
+
+    def segments(self) -> Iterator[Segment]:
+        """Yield the segments of every slice; one that two joins took over comes twice."""
+        for _, _, _, state in self.slices():
+            yield from state.segments
+
+    def replace(self, state: SliceState, index: int, stored: Segment) -> None:
+        """Put the stored form of a segment in its place; what is known of its rows stays known."""
+        # Looked up, not taken out: another join may hold the same segment, and asks next.
+        classes = self.classes.known(state.segments[index])
+        state.segments[index] = stored
+        if classes is not None:
+            self.classes.put(stored, classes)
+
+    def known_classes(self, segment: Segment) -> RowClasses | None:
+        """Return the row classes of a segment where they were needed in this batch."""
+        return self.classes.known(segment)
+
+    def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
+        """Take over the row classes that an earlier batch found under the same plan version."""
+        self.classes.put(segment, classes)
+
+
+def _some(rows: Segment | None) -> Segment | None:
+    return rows if rows is not None and len(rows) else None

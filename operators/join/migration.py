@@ -1,0 +1,284 @@
+"""From one plan version's joins to the next one's, between two batches, on the state in place (§5.3).
+
+    one join -> one join       every segment goes to the slice that its former slice became (or to an earlier
+                               one); split, merge, extend and truncate are all of them this
+    a join that stays          the same: its segments stay where they are
+    any other join             the rows of the side, from all former joins, each once; those that the join
+                               admits enter its first slice
+
+Either way the next cross-purge moves rows on to where they belong, and filters them on the way: what a slice
+holds must never be deeper in the chain than the watermarks have come, but may well be less deep.
+
+Which rows a query may use is not decided here: a query is entitled to rows by ``lineage.entitlement``,
+whatever joins the rows rest in.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.plan import JoinPlan
+from operators.join.chain import Chain
+from operators.join.compiled_family import CompiledFamily
+from operators.join.family_joins import FamilyJoins
+from operators.kernels.keys import Bools, Int64s
+from operators.lineage.entitlement import Term, rows_of_terms
+from operators.lineage.expressions import evaluate_filters
+from operators.segments.layout import SIDES
+from operators.segments.segment import Segment
+
+#: ``pos`` is ``piece of input << _ROW_BITS | row`` (``service.inputs``).
+_ROW_BITS = 32
+_ROW = (1 << _ROW_BITS) - 1
+#: A table of positions may have so many places per row that is looked up.
+_BITS_PER_ROW = 16
+
+#: A side's segments in one join, each with the start of the slice that holds it.
+Held = list[tuple[int, Segment]]
+#: Per side the lineage bits that mark held rows, with the terms that hold them (``entitlement.settled``).
+Marks = dict[str, dict[int, tuple[Term, ...]]]
+#: Rows taken out of segments (by identity), for the row classes that are wanted, after an event time.
+Taken = dict[tuple[int, tuple[bool, ...], int | None], Segment | None]
+_NO_MARKS: Mapping[str, Mapping[int, Sequence[Term]]] = MappingProxyType({})
+_NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({})
+
+
+def migrated(
+    former: FamilyJoins,
+    family: CompiledFamily,
+    activated: frozenset[int],
+    marks: Mapping[str, Mapping[int, Sequence[Term]]] = _NO_MARKS,
+    watermarks: Mapping[str, int | None] = _NO_WATERMARKS,
+) -> FamilyJoins:
+    """Return the joins of the next plan version with the rows that its queries may still use.
+
+    Args:
+        former: The joins under the version in force.
+        family: The family under the next version.
+        activated: Ids of the queries that the next version activates.
+        marks: Per side the bits that held rows get, with the terms that hold them.
+        watermarks: Watermark per side at the end of the batch before, None before the first row.
+
+    Returns:
+        Joins whose rows lie in slices that start no later than the ones they come from.
+    """
+    following = FamilyJoins.empty(family)
+    for side in SIDES:
+        held = _held(former, family, side, activated, marks.get(side, {}))
+        pool: list[Segment] | None = None
+        taken: Taken = {}
+        for chain in following.chains.values():
+            source = _continued(former, chain.join.plan, len(following.chains), activated)
+            if source is not None:
+                _take_over(chain, side, held[source])
+                continue
+            if pool is None:
+                pool = _pooled(segment for rows in held.values() for _, segment in rows)
+            passed_us = _passed_us(chain, side, watermarks)
+            for segment in pool:
+                # What all windows of the join have passed would be purged before it meets anybody.
+                if passed_us is None or segment.t_max > passed_us:
+                    admitted = _admitted(chain, side, segment, passed_us, taken)
+                    if admitted is not None:
+                        chain.slices[side][0].segments.append(admitted)
+    return following
+
+
+def _admitted(
+    chain: Chain, side: str, segment: Segment, passed_us: int | None, taken: Taken
+) -> Segment | None:
+    """Return the rows that come to a join, the same segment to all joins that want the same rows.
+
+    Each row is in the state of every join that it comes to; but their queries have few distinct filters, and
+    rows are gathered, and stored (``bucket_state.store_segments``), once for each of these.
+    """
+    admission = chain.join.admission
+    if admission is None:
+        return chain.admitted(side, segment, after_us=passed_us)
+    masks = chain.classes.of(side, segment).masks
+    wanted = tuple(m & admission[side].one_of != 0 and m & admission[side].none_of == 0 for m in masks)
+    after_us = passed_us if passed_us is not None and segment.t_min <= passed_us else None
+    key = (id(segment), wanted, after_us)
+    if key not in taken:
+        taken[key] = chain.admitted(side, segment, after_us=passed_us)
+    return taken[key]
+
+
+def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: frozenset[int]) -> str | None:
+    """Return the id of the former join that alone holds all rows the join may use, or None."""
+    if joins == 1 and len(former.chains) == 1:
+        return next(iter(former.chains))
+    if join.id not in former.chains or activated.intersection(join.queries):
+        return None
+    before = former.chains[join.id].join.plan
+    facts = (before.queries, before.partition, before.pulled_up)
+    return join.id if facts == (join.queries, join.partition, join.pulled_up) else None
+
+
+def _passed_us(chain: Chain, side: str, watermarks: Mapping[str, int | None]) -> int | None:
+    """Return the event time up to which rows of a side have left the join; None if none has."""
+    opposite_us = watermarks.get("b" if side == "a" else "a")
+    return None if opposite_us is None else opposite_us - chain.slices[side][-1].w_end_us
+
+
+def _take_over(chain: Chain, side: str, held: Held) -> None:
+    starts_us = [state.w_start_us for state in chain.slices[side]]
+    for start_us, segment in held:
+        _place(chain, side, segment, max(0, bisect_right(starts_us, start_us) - 1))
+
+
+def _place(chain: Chain, side: str, segment: Segment, index: int) -> None:
+    admitted = chain.admitted(side, segment)
+    if admitted is not None and index:
+        admitted = chain.reaching(side, admitted, chain.slices[side][index].reach)
+    if admitted is not None:
+        chain.slices[side][index].segments.append(admitted)
+
+
+def _pooled(held: Iterable[Segment]) -> list[Segment]:
+    """Return the rows of a side, each once: copies of a row are alike, whichever join held them."""
+    distinct = {id(segment): segment for segment in held}
+    # Large ones first, so that few are cut into pieces.
+    segments = sorted(distinct.values(), key=len, reverse=True)
+    pool = []
+    for segment, new in zip(segments, first_copies([s.pos for s in segments]), strict=True):
+        if new.any():
+            pool.append(segment if new.all() else segment.filter(new))
+    return pool
+
+
+def first_copies(positions: Sequence[Int64s]) -> list[Bools]:
+    """Tell which positions have come in no array before.
+
+    >>> [new.tolist() for new in first_copies([np.array([4, 2]), np.array([2, 7])])]
+    [[True, True], [False, True]]
+
+    Args:
+        positions: int64[n], positions of rows in their source, each once in an array; any order.
+
+    Returns:
+        bool[n] for each.
+    """
+    bounds = [(int(pos.min()), int(pos.max())) for pos in positions if len(pos)]
+    if not bounds:
+        return [np.zeros(0, dtype=np.bool_) for _ in positions]
+    first = min(low for low, _ in bounds) >> _ROW_BITS
+    pieces = (max(high for _, high in bounds) >> _ROW_BITS) - first + 1
+    width = max(int((pos & _ROW).max()) for pos in positions if len(pos)) + 1
+    if pieces * width > _BITS_PER_ROW * sum(map(len, positions)):
+        return _first_copies_by_sorting(positions)
+    # Positions are those of few pieces of input and dense in each (``piece << 32 | row``): a look-up in a
+    # table of all is twenty times as fast as sorting them.
+    seen = np.zeros(pieces * width, dtype=np.bool_)
+    result = []
+    for pos in positions:
+        place = ((pos >> _ROW_BITS) - first) * width + (pos & _ROW)
+        result.append(~seen[place])
+        seen[place] = True
+    return result
+
+
+def _first_copies_by_sorting(positions: Sequence[Int64s]) -> list[Bools]:
+    _, firsts = np.unique(np.concatenate(positions), return_index=True)
+    new = np.zeros(sum(map(len, positions)), dtype=np.bool_)
+    new[firsts] = True
+    return np.split(new, np.cumsum([len(pos) for pos in positions])[:-1])
+
+
+def _held(
+    former: FamilyJoins,
+    family: CompiledFamily,
+    side: str,
+    activated: frozenset[int],
+    marks: Mapping[int, Sequence[Term]],
+) -> Mapping[str, Held]:
+    """Return what each former join holds of a side, with the filters that its rows did not know.
+
+    All copies of a row get the same answers, so that it does not matter which of them is taken.
+    """
+    states = {join_id: chain.slices[side] for join_id, chain in former.chains.items()}
+    before: dict[int, Segment] = {}
+    starts_us: dict[int, int] = {}
+    for state in (state for slices in states.values() for state in slices):
+        for segment in state.segments:
+            before[id(segment)] = segment
+            starts_us[id(segment)] = min(state.w_start_us, starts_us.get(id(segment), state.w_start_us))
+    layout, live = family.layouts[side], family.lineages[side].live
+    marked = list(before.values())
+    if marks:
+        marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
+    # What is written anew anyhow forgets what only departed queries asked, or rows that stay for ever would
+    # gather the filters of all who ever came.
+    known = {
+        id(segment): found if found is segment else found.slimmed(live)
+        for segment, found in zip(
+            before.values(),
+            _with_new_filters(marked, list(starts_us.values()), family, side, activated),
+            strict=True,
+        )
+    }
+    return {
+        join_id: [(state.w_start_us, known[id(s)]) for state in slices for s in state.segments]
+        for join_id, slices in states.items()
+    }
+
+
+def _with_marks(segment: Segment, kept: frozenset[str], marks: Mapping[int, Sequence[Term]]) -> Segment:
+    """Mark the rows that are held; where none is, no bit says the same as an unset one."""
+    for bit, terms in marks.items():
+        rows = rows_of_terms(segment, terms, kept)
+        if rows.any():
+            segment = segment.with_bit(bit, rows)
+    return segment
+
+
+def _with_new_filters(
+    segments: Sequence[Segment],
+    starts_us: Sequence[int],
+    family: CompiledFamily,
+    side: str,
+    activated: frozenset[int],
+) -> list[Segment]:
+    """Evaluate on old rows the filters of queries that may use them and that these rows do not know.
+
+    The watermark has passed the rows of a slice by its start, so a query of no longer window finds no partner
+    for them any more: they need no bit, and are not written anew. Of all segments at once that lack the same
+    filters: a call of the evaluator takes milliseconds, whatever the number of rows.
+    """
+    filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}
+    wanted: dict[int, int] = {}
+    for query in family.plan.queries:
+        bit, window_us = (query.filter_a, query.w_a_us) if side == "a" else (query.filter_b, query.w_b_us)
+        if bit is not None and query.id in activated and query.backfill == "state":
+            wanted[bit] = max(window_us, wanted.get(bit, 0))
+    if not wanted:
+        return list(segments)
+    layout = family.layouts[side]
+    lacking: dict[tuple[int, ...], list[int]] = {}
+    for number, (segment, start_us) in enumerate(zip(segments, starts_us, strict=True)):
+        missing = [
+            bit
+            for bit, window_us in wanted.items()
+            if start_us < window_us
+            and bit not in segment.filters
+            and layout.kept(segment).issuperset(filters[bit].columns)
+        ]
+        if missing:
+            lacking.setdefault(tuple(missing), []).append(number)
+    result = list(segments)
+    for lacked, numbers in lacking.items():
+        # Filters that read no column get one besides: the table must have the rows.
+        names = {name for bit in lacked for name in filters[bit].columns} or {layout.event_time}
+        parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
+        table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
+        answers = evaluate_filters(table, [filters[b].sql for b in lacked])
+        ends = np.cumsum([len(segments[n]) for n in numbers])
+        for bit, passes in zip(lacked, answers, strict=True):
+            for number, own in zip(numbers, np.split(passes, ends[:-1]), strict=True):
+                result[number] = result[number].with_bit(bit, own)
+    return result

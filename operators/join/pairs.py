@@ -1,0 +1,185 @@
+"""Joined pairs: from candidate rows to the rows that are stored once for all their queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.plan import FamilyPlan
+from operators.join.candidates import Matched
+from operators.kernels.keys import Bools, Int64s, verify_equal
+from operators.lineage.expressions import evaluate_residuals
+from operators.lineage.lineage import query_set
+from operators.lineage.route_counts import RouteCounts, add_up
+from operators.lineage.routes import Router
+from operators.segments.layout import SideLayout
+from operators.segments.segment import timestamps
+
+RESULT_COLUMNS = ("_route", "_plan_version", "_batch", "_event_time", "_pos_a", "_pos_b")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairBuilder:
+    """Compiled for one join of a family under one plan version.
+
+    Attributes:
+        layout_a: Columns of a.
+        layout_b: Columns of b.
+        columns_a: Columns of a that results carry.
+        columns_b: Columns of b that results carry.
+        router: Routes.
+        residuals: Distinct residual predicates with the set of their queries.
+        residual_a: Columns of a among which those are that residuals read.
+        residual_b: The same of b.
+    """
+
+    layout_a: SideLayout
+    layout_b: SideLayout
+    columns_a: tuple[str, ...]
+    columns_b: tuple[str, ...]
+    router: Router
+    residuals: tuple[tuple[str, int], ...]
+    residual_a: tuple[str, ...]
+    residual_b: tuple[str, ...]
+
+    def build(self, a: Matched, b: Matched) -> PairChunk | None:
+        """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
+
+        Args:
+            a: Side a of n candidates.
+            b: Side b of the same candidates.
+
+        Returns:
+            The pairs with their sets of queries, residuals applied; None if there are none.
+        """
+        ts_a, ts_b = a.ts(), b.ts()
+        codes, sets = self.router.masks(ts_b - ts_a, a.classes(), b.classes())
+        event_time = np.maximum(ts_a, ts_b)
+        chosen = np.arange(len(codes))
+
+        def choose(keep: Bools) -> None:
+            nonlocal a, b, codes, event_time, chosen
+            a, b, codes = a.select(keep), b.select(keep), codes[keep]
+            event_time, chosen = event_time[keep], chosen[keep]
+
+        if not all(sets):
+            choose(_serving(sets)[codes])
+        if len(codes) and not self.layout_a.exact:
+            choose(
+                verify_equal(
+                    [a.read(self.layout_a, name) for name in self.layout_a.key],
+                    [b.read(self.layout_b, name) for name in self.layout_b.key],
+                    self.layout_a.key_types,
+                )
+            )
+        if not len(codes):
+            return None
+        if self.residuals:
+            codes, sets = self._apply_residuals(codes, sets, a, b)
+            keep = _serving(sets)[codes]
+            if not keep.any():
+                return None
+            if not keep.all():
+                choose(keep)
+        numbers, known = self.router.numbered(sets)
+        arrays: list[pa.Array] = [
+            pa.array(numbers[codes]),
+            timestamps(event_time),
+            pa.array(a.pos()),
+            pa.array(b.pos()),
+            *(a.read(self.layout_a, name) for name in self.columns_a),
+            *(b.read(self.layout_b, name) for name in self.columns_b),
+        ]
+        counts = np.bincount(codes, minlength=len(sets))
+        taken = np.flatnonzero(counts)
+        routes = RouteCounts(numbers[taken], known.take(taken), counts[taken])
+        return PairChunk(arrays, chosen, routes)
+
+    def _apply_residuals(
+        self, codes: Int64s, sets: list[int], a: Matched, b: Matched
+    ) -> tuple[Int64s, list[int]]:
+        answers = evaluate_residuals(
+            {name: a.read(self.layout_a, name) for name in self.residual_a},
+            {name: b.read(self.layout_b, name) for name in self.residual_b},
+            len(codes),
+            [text for text, _ in self.residuals],
+        )
+        for (_, members), passes in zip(self.residuals, answers, strict=True):
+            codes = codes * 2 + passes
+            sets = [s for mask in sets for s in (mask & ~members, mask)]
+            present, codes = np.unique(codes, return_inverse=True)
+            sets = [sets[int(code)] for code in present]
+        return codes, sets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairChunk:
+    """Pairs that candidates have become.
+
+    Attributes:
+        arrays: Route, event time, positions, then columns of a and b; n values each.
+        chosen: int64[n], ascending, which candidates these are.
+        routes: Their routes; one may come twice.
+    """
+
+    arrays: list[pa.Array]
+    chosen: Int64s
+    routes: RouteCounts
+
+
+@dataclass(slots=True, eq=False)
+class PairTable:
+    """Pairs of one family and batch, gathered chunk by chunk from all its joins.
+
+    Attributes:
+        family: The family's part of the plan.
+        chunks: Pairs of each probe.
+    """
+
+    family: FamilyPlan
+    chunks: list[PairChunk] = field(default_factory=list)
+
+    def add(self, chunk: PairChunk) -> None:
+        """Take in the pairs of one probe."""
+        self.chunks.append(chunk)
+
+    def routes(self) -> RouteCounts:
+        """Return the routes of all pairs, each once."""
+        return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
+
+    def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
+        """Return all pairs with the columns of a result file, or None without any."""
+        if not self.chunks:
+            return None
+        parts = [pa.concat_arrays(arrays) for arrays in zip(*(c.arrays for c in self.chunks), strict=True)]
+        rows = len(parts[0])
+        constant = [
+            pa.array(np.full(rows, plan_version, dtype=np.int32)),
+            pa.array(np.full(rows, batch, dtype=np.int64)),
+        ]
+        names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.carried("a"))]
+        names += [f"b_{n}" for n in self.family.carried("b")]
+        return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
+
+
+def _serving(sets: Sequence[int]) -> Bools:
+    """Tell which sets have a query, bool[len(sets)]."""
+    return np.array([mask != 0 for mask in sets], dtype=np.bool_)
+
+
+def residual_sets(family: FamilyPlan, members: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """Return the distinct residuals of queries of a family, each with the set of those that have it.
+
+    Args:
+        family: The family.
+        members: Numbers of the queries.
+    """
+    having: dict[str, list[int]] = {}
+    for number in members:
+        residual = family.queries[number].residual
+        if residual:
+            having.setdefault(residual, []).append(number)
+    return tuple((text, query_set(numbers)) for text, numbers in sorted(having.items()))

@@ -1,0 +1,106 @@
+"""Decoded segments of a worker process: the one module-level state of the operators.
+
+Which worker serves a bucket changes from batch to batch, and a segment that was decoded by another worker is
+decoded once more. So a worker keeps what it has at hand, bounded in bytes. A segment's bytes never change
+under its id, and ids of another checkpoint never match.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from operators.lineage.lineage import RowClasses
+from operators.segments.patch import Patch
+from operators.segments.segment import Segment
+from operators.segments.views import opened
+
+
+@dataclass(slots=True, eq=False)
+class CachedSegment:
+    """A decoded segment and what one plan version made of its rows."""
+
+    segment: Segment
+    version: int = -1
+    classes: RowClasses | None = None
+
+
+@dataclass(slots=True, eq=False)
+class SegmentCache:
+    """Least recently used segments, up to a number of bytes.
+
+    Attributes:
+        limit_bytes: Bytes of decoded segments kept in this process.
+    """
+
+    limit_bytes: int
+    _entries: OrderedDict[str, CachedSegment] = field(default_factory=OrderedDict)
+    _bytes: int = 0
+    # What views of this batch were made of: many are of the same few values.
+    _whole: dict[str, Segment] = field(default_factory=dict)
+    _patches: dict[str, Patch] = field(default_factory=dict)
+
+    def get(self, segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> CachedSegment:
+        """Return a segment: from memory, or decoded.
+
+        Args:
+            segment_id: Its id.
+            read: Reads the bytes under a stored id.
+        """
+        entry = self._entries.get(segment_id)
+        if entry is not None:
+            self._entries.move_to_end(segment_id)
+            return entry
+
+        def whole(name: str) -> Segment:
+            cached = self._entries.get(name)
+            if cached is not None:
+                return cached.segment
+            if name not in self._whole:
+                self._whole[name] = Segment.decode(read(name), name)
+            return self._whole[name]
+
+        def patch(name: str) -> Patch:
+            if name not in self._patches:
+                self._patches[name] = Patch.decode(read(name), name)
+            return self._patches[name]
+
+        segment = opened(segment_id, whole, patch)
+        # What has an entry need not be kept twice.
+        self._whole.pop(segment_id, None)
+        return self.put(segment)
+
+    def keep(self, segment: Segment) -> CachedSegment:
+        """Return the entry of a segment that its holder has at hand."""
+        entry = self._entries.get(segment.id)
+        return self.put(segment) if entry is None else entry
+
+    def put(self, segment: Segment) -> CachedSegment:
+        """Keep a stored segment in memory and return its entry."""
+        # A replayed batch writes the ids of its first run again.
+        replaced = self._entries.pop(segment.id, None)
+        if replaced is not None:
+            self._bytes -= replaced.segment.stored_bytes
+        entry = CachedSegment(segment)
+        self._entries[segment.id] = entry
+        self._bytes += segment.stored_bytes
+        while self._bytes > self.limit_bytes and len(self._entries) > 1:
+            _, oldest = self._entries.popitem(last=False)
+            self._bytes -= oldest.segment.stored_bytes
+        return entry
+
+    def retain(self, prefix: str, held: Collection[str]) -> None:
+        """Forget what a bucket does not hold any more, also what it dropped in batches of other workers.
+
+        Args:
+            prefix: Beginning of the ids of all segments of the bucket.
+            held: Names of the segments in its slices.
+        """
+        self._whole.clear()
+        self._patches.clear()
+        for name in [n for n in self._entries if n.startswith(prefix)]:
+            if name not in held:
+                self._bytes -= self._entries.pop(name).segment.stored_bytes

@@ -1,0 +1,68 @@
+"""Row classes of segments, found once and known until the segment goes or the plan changes.
+
+Classes depend on the family and the plan version, not on the join: a segment that several joins look at is
+classified once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from operators.join.compiled_family import Admission, CompiledFamily
+from operators.lineage.lineage import RowClasses
+from operators.segments.segment import Segment
+
+
+@dataclass(slots=True, eq=False)
+class SegmentClasses:
+    """What is known of the segments of one family in one bucket.
+
+    Attributes:
+        family: The family under the plan version in force.
+    """
+
+    family: CompiledFamily
+    # By identity; the segment is kept beside its classes so that its identity is not given to another one.
+    _known: dict[int, tuple[Segment, RowClasses]] = field(default_factory=dict)
+
+    def of(self, side: str, segment: Segment) -> RowClasses:
+        """Return the classes of a segment's rows."""
+        known = self._known.get(id(segment))
+        if known is None:
+            layout = self.family.layouts[side]
+            classes = self.family.lineages[side].classify(segment, layout.kept(segment))
+            known = self._known[id(segment)] = (segment, classes)
+        return known[1]
+
+    def serving(
+        self, side: str, segment: Segment, wanted: Admission, *, after_us: int | None = None
+    ) -> Segment | None:
+        """Return the rows that are admitted, of those after an event time if given; None without any."""
+        classes = self.of(side, segment)
+        keep = classes.serving(len(segment), wanted.one_of, wanted.none_of)
+        if after_us is not None and segment.t_min <= after_us:
+            young = segment.ts > after_us
+            keep = young if keep is None else keep & young
+        if keep is None:
+            return segment
+        if not keep.any():
+            return None
+        if keep.all():
+            return segment
+        kept = segment.filter(keep)
+        self._known[id(kept)] = (kept, classes.select(keep))
+        return kept
+
+    def known(self, segment: Segment) -> RowClasses | None:
+        """Return the classes of a segment where they were needed so far."""
+        known = self._known.get(id(segment))
+        return None if known is None else known[1]
+
+    def put(self, segment: Segment, classes: RowClasses) -> None:
+        """Take over the classes of a segment's rows."""
+        self._known[id(segment)] = (segment, classes)
+
+    def keep_only(self, segments: Iterable[Segment]) -> None:
+        """Forget all other segments."""
+        self._known = {id(s): self._known[id(s)] for s in segments if id(s) in self._known}

@@ -1,0 +1,153 @@
+"""Sliced window joins (State-Slice, VLDB 2006, section 4).
+
+A slice [w_start, w_end) of a holds the rows of a that far behind b's watermark:
+
+      b's watermark                     wm - w_1            wm - w_2
+          |  slice 1 [0, w_1)              | slice 2 [w_1, w_2) |  purged
+    ------+--------------------------------+--------------------+---------> older
+
+An arriving male of b cross-purges, probes, then propagates to the next slice; a female of a is inserted into
+slice 1. Out of order a row rests in slice 1 until the opposite watermark has passed it by w_1, so the slice
+that holds a row tells a lower bound of its distance to every row still to come: rows of slice i have been
+passed by w_(i-1). That bound, not an answer, is what the slice's filter rests on.
+
+Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
+Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack
+moves as a whole, a wider one is split where some of its rows have become useless, or males go no further. A
+boundary that takes neither is not worth a split: it is passed when all of it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from catalog.values.query import UNBOUNDED_US
+from operators.segments.segment import Segment, concat, mergeable
+
+#: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
+#: that every row is rewritten about log_4(rows / rows of a batch) times.
+COMPACTION_FANIN = 4
+#: A segment of so many rows is merged no more: it is stored as one value.
+MAX_MERGED_ROWS = 1_000_000
+
+
+@dataclass(slots=True)
+class SliceCounts:
+    """What a slice did in one batch; see ``catalog.values.batch.SliceCounters``."""
+
+    touched: int = 0
+    candidates: int = 0
+    males: int = 0
+    inserted: int = 0
+    moved_in: int = 0
+    filtered: int = 0
+    purged: int = 0
+    results: int = 0
+
+
+@dataclass(slots=True)
+class SliceState:
+    """One sliced window of one side: its segments and what it did in this batch.
+
+    Attributes:
+        w_start_us: Start of the window, inclusive.
+        w_end_us: End, exclusive.
+        reach: Set of the queries whose window on this side goes beyond ``w_start_us``.
+        segments: Rows held, in no set order.
+        counts: Counters of this batch.
+    """
+
+    w_start_us: int
+    w_end_us: int
+    reach: int
+    segments: list[Segment] = field(default_factory=list)
+    counts: SliceCounts = field(default_factory=SliceCounts)
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return sum(len(segment) for segment in self.segments)
+
+
+def purge(
+    state: SliceState,
+    watermark_us: int,
+    slack_us: int,
+    end_of: Callable[[Segment], int] | None = None,
+    *,
+    drop: bool = False,
+) -> list[Segment]:
+    """Cross-purge: take out what the opposite watermark has passed by the slice's end.
+
+    Args:
+        state: The slice; its segments change.
+        watermark_us: Opposite watermark.
+        slack_us: A segment that spans at most so much stays until all of it has been passed.
+        end_of: Gives the window end at which a segment is split, the slice's or a later one; by default the
+            slice's.
+        drop: Whether nobody takes what leaves; most of a segment mostly does at once, and is not copied then.
+
+    Returns:
+        Segments whose rows all satisfy T + w_end <= watermark; none to ``drop``.
+    """
+    limit = watermark_us - state.w_end_us
+    staying, leaving = [], []
+    for segment in state.segments:
+        if segment.t_max <= limit:
+            leaving.append(segment)
+            continue
+        if segment.t_min > limit or segment.t_max - segment.t_min <= slack_us:
+            staying.append(segment)
+            continue
+        passed = limit if end_of is None else watermark_us - end_of(segment)
+        if segment.t_min <= passed:
+            if not drop:
+                leaving.append(segment.cut(segment.t_min, passed + 1))
+            segment = segment.cut(passed + 1, segment.t_max + 1)
+        staying.append(segment)
+    state.segments = staying
+    return [] if drop else leaving
+
+
+def compact(state: SliceState, slack_us: int, live: Collection[int] | None = None) -> None:
+    """Merge runs of small neighbouring segments as long as the merged span stays within the slack.
+
+    What never leaves the chain has no boundary to straddle: in an unbounded slice only size stops a merge.
+
+    Args:
+        state: The slice; its segments change.
+        slack_us: Longest span of a merged segment.
+        live: Lineage bits that somebody may still ask about; filters that have gone hold no merge up.
+    """
+    if len(state.segments) < COMPACTION_FANIN:
+        return
+    if state.w_end_us >= UNBOUNDED_US:
+        slack_us = UNBOUNDED_US
+    ordered = sorted(state.segments, key=lambda s: (s.t_min, s.t_max, int(s.pos[0])))
+    result: list[Segment] = []
+    run: list[Segment] = []
+
+    def close() -> None:
+        # Leave out, largest first, what would make up most of the merged rows.
+        small = sorted(run, key=len)
+        while small and (
+            len(small[-1]) >= MAX_MERGED_ROWS or 2 * len(small[-1]) > sum(len(segment) for segment in small)
+        ):
+            result.append(small.pop())
+        if len(small) >= COMPACTION_FANIN:
+            result.append(concat(small, live))
+        else:
+            result.extend(small)
+        run.clear()
+
+    for segment in ordered:
+        if run:
+            t_min = run[0].t_min
+            t_max = max(s.t_max for s in run)
+            if max(t_max, segment.t_max) - t_min > slack_us or not mergeable(run[0], segment, live):
+                close()
+        run.append(segment)
+    if run:
+        close()
+    state.segments = result

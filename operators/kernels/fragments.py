@@ -1,0 +1,126 @@
+"""Fragment-and-replicate: the rows of a few keys shared by several buckets (State-Slice, VLDB 2006, §4.2).
+
+    a key of 3 fragments, 5 buckets                     bucket 0     1     2     3     4
+      its hash names bucket 3, its home                                        home
+      row 1, whose position names the fragment at 4     male                   male  female and male
+      row 2, whose position names the fragment at 0     female and male        male  male
+
+A row goes to every bucket of its key as a male, which probes there, and rests in one of them as a female.
+Males of a batch probe the females held, and those of b also the females of a that came with them: so each
+pair is made where one of its rows is the female, once.
+
+Invariant: the buckets of a key of f fragments are its home and the f - 1 after it, so those of fewer
+fragments are among those of more, and a row's female is found again from key, position and the replication
+that was in force when it came. The number of fragments may grow without moving a row; it must not fall while
+rows rest (``catalog.values.plan.Replication``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.values.plan import Replication
+from operators.kernels.keys import Bools, Int64s, bucket_of, mix
+from operators.kernels.sort import sort_by_key
+
+_ONE: Int64s = np.ones(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragments:
+    """A family's replication, as arrays.
+
+    Attributes:
+        every: Fragments of each key that is not heavy.
+        heavy: int64[m], ascending: heavy keys.
+        counts: int64[m], fragments of each.
+    """
+
+    every: int
+    heavy: Int64s
+    counts: Int64s
+
+    @classmethod
+    def of(cls, replication: Replication) -> Fragments:
+        """Return the replication of a plan as arrays."""
+        pairs = np.array(replication.heavy, dtype=np.int64).reshape(-1, 2)
+        return cls(replication.every, pairs[:, 0].copy(), pairs[:, 1].copy())
+
+    @property
+    def replicates(self) -> bool:
+        """Whether any key has more than one fragment."""
+        return self.every > 1 or len(self.heavy) > 0
+
+    def of_rows(self, key: Int64s, buckets: int) -> Int64s:
+        """Return the fragments of each row's key.
+
+        Args:
+            key: int64[n], ascending.
+            buckets: Number of buckets, which no key has more fragments than.
+
+        Returns:
+            int64[n].
+        """
+        counts = np.full(len(key), min(self.every, buckets), dtype=np.int64)
+        starts, ends = np.searchsorted(key, self.heavy), np.searchsorted(key, self.heavy, side="right")
+        for found in np.flatnonzero(ends > starts):
+            counts[starts[found] : ends[found]] = min(int(self.counts[found]), buckets)
+        return counts
+
+    def sort_into_buckets(self, key: Int64s, valid: Bools, buckets: int) -> tuple[Int64s, Int64s]:
+        """Order copies of rows, one for each bucket that their key has fragments in.
+
+        Args:
+            key: int64[n].
+            valid: bool[n]; other rows are left out.
+            buckets: Number of buckets.
+
+        Returns:
+            order: int64[m], numbers of rows in the order of (bucket, key, row).
+            starts: int64[buckets + 1]; rows of bucket b are ``order[starts[b]:starts[b + 1]]``.
+        """
+        rows = np.flatnonzero(valid)
+        rows = rows[sort_by_key(key[rows])]
+        key = key[rows]
+        counts = self.of_rows(key, buckets)
+        copies = np.repeat(np.arange(len(rows)), counts)
+        fragment = np.arange(len(copies)) - np.repeat(np.cumsum(counts) - counts, counts)
+        bucket = (bucket_of(key, buckets)[copies] + fragment) % buckets
+        # numpy sorts numbers of 16 bits by radix.
+        narrow = bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket
+        order = rows[copies[np.argsort(narrow, kind="stable")]]
+        starts = np.concatenate(([0], np.cumsum(np.bincount(bucket, minlength=buckets))))
+        return order, starts.astype(np.int64)
+
+    def place(self, key: Int64s, pos: Int64s, bucket: int, buckets: int) -> Placed:
+        """Tell which rows that came to a bucket rest in it.
+
+        Args:
+            key: int64[n], ascending.
+            pos: int64[n], positions in the source.
+            bucket: Number of the bucket.
+            buckets: Number of buckets.
+        """
+        counts = self.of_rows(key, buckets) if self.replicates else _ONE
+        if counts.max(initial=1) == 1:
+            return Placed(None, None)
+        home = bucket_of(key, buckets)
+        # By a hash, not in turn: whatever rhythm a source has, its heavy hitters must not follow it.
+        fragment = (mix(np.ascontiguousarray(pos).view(np.uint64)) % counts.view(np.uint64)).view(np.int64)
+        return Placed(female=(home + fragment) % buckets == bucket, home=home == bucket)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """What the rows that came to a bucket are there.
+
+    Attributes:
+        female: bool[n], whether the row rests here; else it only probes. None: all do.
+        home: bool[n], whether the bucket is the home of the row's key, where every row of the key comes.
+            None: it is for all.
+    """
+
+    female: Bools | None
+    home: Bools | None

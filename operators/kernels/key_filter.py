@@ -1,0 +1,75 @@
+"""Which rows may have a partner at all: a Bloom filter with one hash function over the keys that probe.
+
+    males' keys      3 8 8      ->   bits   ..1....1..
+    females' keys    1 3 5 8    ->   rows     1   3       5 only if it fell on the bit of another key
+
+Of many keys most rows of a slice meet nobody in a batch. To find that out by walking through both sides'
+keys, segment by segment, took 34 ms for 25 segments of 60,000 rows and 250,000 males; to ask the filter and
+walk through what is left takes 15.
+
+Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from operators.kernels.keys import Int64s, Words
+from operators.kernels.types import INT64S, INT64S_READ, UINT64S, UINT64S_READ
+
+#: Bits per key, at least: one row in so many is taken for one that may have a partner and has none.
+_BITS_PER_KEY = 16
+_WORD_BITS = 64
+#: Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_SIX, _LAST_BIT = np.uint64(6), np.uint64(_WORD_BITS - 1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _shift(size: int) -> np.uint64:
+    """Return by how many bits a hash is too long for a filter of so many words."""
+    bits = 6
+    while 1 << (bits - 6) < size:
+        bits += 1
+    return np.uint64(64 - bits)
+
+
+@numba.njit(UINT64S(INT64S_READ), nogil=True, cache=True)
+def key_filter(keys: Int64s) -> Words:
+    """Return the filter of keys: uint64[a power of two].
+
+    Args:
+        keys: int64[n].
+    """
+    size = 1
+    while size * _WORD_BITS < _BITS_PER_KEY * len(keys):
+        size *= 2
+    words = np.zeros(size, dtype=np.uint64)
+    shift = _shift(size)
+    for key in keys:
+        bit = (np.uint64(key) * _GOLDEN) >> shift
+        words[bit >> _SIX] |= np.uint64(1) << (bit & _LAST_BIT)
+    return words
+
+
+@numba.njit(INT64S(INT64S_READ, UINT64S_READ), nogil=True, cache=True)
+def rows_with_partners(keys: Int64s, words: Words) -> Int64s:
+    """Return the rows whose key may be one of a filter's, int64[m], ascending; all that are, and few others.
+
+    Args:
+        keys: int64[n].
+        words: The filter.
+
+    >>> rows_with_partners(np.array([1, 3, 3, 8]), key_filter(np.array([3, 8]))).tolist()
+    [1, 2, 3]
+    """
+    shift = _shift(len(words))
+    rows = np.empty(len(keys), dtype=np.int64)
+    count = 0
+    for row in range(len(keys)):
+        bit = (np.uint64(keys[row]) * _GOLDEN) >> shift
+        # No branch: whether a row stays is not to be foreseen.
+        rows[count] = row
+        count += int((words[bit >> _SIX] >> (bit & _LAST_BIT)) & np.uint64(1))
+    return rows[:count]

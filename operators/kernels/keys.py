@@ -1,0 +1,181 @@
+"""Join keys as int64: exact where the key fits one, a 64-bit hash with verification where it does not.
+
+Segments are sorted by this number, and the hash bucket derives from it. NULL in any key column means that
+the row can never match. NaN equals NaN and -0.0 equals 0.0 (design: Semantics), so doubles are
+normalised before their bits are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.arrow_types import arrow_type
+from operators.kernels.types import INT64, INT64S, INT64S_READ, UINT64S, UINT64S_READ
+
+Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
+#: Numbers of a few kinds or classes, of whichever width.
+Codes = np.ndarray[tuple[int], np.dtype[np.integer[Any]]]
+
+#: Key types whose int64 form gives the column back, so that it need not be stored besides.
+RECOVERABLE = ("boolean", "int", "bigint", "date", "timestamp")
+#: Widest decimal whose unscaled value fits int64.
+MAX_EXACT_DECIMAL_DIGITS = 18
+
+
+def is_exact(key_types: Sequence[str]) -> bool:
+    """Tell whether equal int64 keys imply equal key columns, so that no verification is needed.
+
+    >>> is_exact(("bigint",)), is_exact(("string",)), is_exact(("int", "int"))
+    (True, False, False)
+    """
+    if len(key_types) != 1:
+        return False
+    kind = key_types[0]
+    if kind.startswith("decimal"):
+        return _decimal_digits(kind) <= MAX_EXACT_DECIMAL_DIGITS
+    return kind in RECOVERABLE or kind == "double"
+
+
+def join_key(table: pa.Table, columns: Sequence[str], key_types: Sequence[str]) -> tuple[Int64s, Bools]:
+    """Compute the int64 join key of every row.
+
+    Args:
+        table: Rows with the key columns.
+        columns: Key columns of this side.
+        key_types: Common type of each key pair; columns are cast to it first.
+
+    Returns:
+        key: int64[n], any value where the row is not valid.
+        valid: bool[n], False where a key column is NULL.
+    """
+    valid = np.ones(table.num_rows, dtype=np.bool_)
+    parts = []
+    for name, kind in zip(columns, key_types, strict=True):
+        column = pc.cast(table.column(name), arrow_type(kind))
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        if column.null_count:
+            valid &= column.is_valid().to_numpy(zero_copy_only=False)
+        parts.append(_as_int64(column, kind))
+    if is_exact(key_types):
+        return parts[0], valid
+    key = np.zeros(table.num_rows, dtype=np.uint64)
+    for part in parts:
+        key = mix(key * np.uint64(31) + part.view(np.uint64))
+    return key.view(np.int64), valid
+
+
+def verify_equal(left: Sequence[pa.Array], right: Sequence[pa.Array], key_types: Sequence[str]) -> Bools:
+    """Compare key columns of candidate pairs whose hashes are equal; NaN equals NaN.
+
+    Args:
+        left: One array per key column, length n.
+        right: The same for the other side.
+        key_types: Common type of each pair.
+
+    Returns:
+        bool[n]: True where every key column is equal.
+    """
+    same = np.ones(len(left[0]), dtype=np.bool_)
+    for one, other, kind in zip(left, right, key_types, strict=True):
+        x, y = pc.cast(one, arrow_type(kind)), pc.cast(other, arrow_type(kind))
+        equal = pc.equal(x, y)
+        if kind == "double":
+            equal = pc.or_(equal, pc.and_(pc.is_nan(x), pc.is_nan(y)))
+        same &= pc.fill_null(equal, False).to_numpy(zero_copy_only=False)
+    return same
+
+
+def recover_column(key: Int64s, kind: str) -> pa.Array:
+    """Turn exact int64 keys back into the column of canonical type ``kind`` (one of ``RECOVERABLE``)."""
+    values = pa.array(key)
+    if kind == "boolean":
+        return pc.not_equal(values, 0)
+    if kind == "date":
+        return values.cast(pa.int32()).cast(pa.date32())
+    return values if kind == "bigint" else values.cast(arrow_type(kind))
+
+
+@numba.njit(nogil=True, cache=True)
+def _scrambled(x: np.uint64) -> np.uint64:
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@numba.njit(INT64S(INT64S_READ, INT64), nogil=True, cache=True)
+def bucket_of(key: Int64s, buckets: int) -> Int64s:
+    """Assign each key to one of ``buckets`` hash buckets.
+
+    Args:
+        key: int64[n].
+        buckets: Number of buckets, at least 1.
+
+    Returns:
+        int64[n] in [0, buckets).
+    """
+    bucket = np.zeros(len(key), dtype=np.int64)
+    if buckets > 1:
+        for row in range(len(key)):
+            bucket[row] = _scrambled(np.uint64(key[row])) % np.uint64(buckets)
+    return bucket
+
+
+@numba.njit(UINT64S(UINT64S_READ), nogil=True, cache=True)
+def mix(values: Words) -> Words:
+    """Scramble 64-bit values (finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA 2014, Fig. 15)."""
+    mixed = np.empty_like(values)
+    for row in range(len(values)):
+        mixed[row] = _scrambled(values[row])
+    return mixed
+
+
+def _decimal_digits(kind: str) -> int:
+    return int(kind[kind.index("(") + 1 : kind.index(",")])
+
+
+def _as_int64(column: pa.Array, kind: str) -> Int64s:
+    if kind == "double":
+        values: np.ndarray[tuple[int], np.dtype[np.float64]]
+        values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False).copy()
+        values[values == 0.0] = 0.0
+        values[np.isnan(values)] = np.nan
+        return values.view(np.int64)
+    if kind == "boolean":
+        return _integers(pc.fill_null(column, False))
+    if kind == "date":
+        return _integers(pc.fill_null(column.cast(pa.int32()), 0))
+    if kind in RECOVERABLE:
+        return _integers(pc.fill_null(column.cast(pa.int64()), 0))
+    if kind.startswith("decimal"):
+        words = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
+        words = words[column.offset : column.offset + len(column)]
+        if _decimal_digits(kind) <= MAX_EXACT_DECIMAL_DIGITS:
+            return words[:, 0].copy()
+        high = mix(np.ascontiguousarray(words[:, 1]).view(np.uint64))
+        return mix(high + np.ascontiguousarray(words[:, 0]).view(np.uint64)).view(np.int64)
+    # Text: hash each distinct value once. pandas' hash is the same in every process and version.
+    encoded = column.dictionary_encode()
+    hashes = pd.util.hash_array(
+        encoded.dictionary.to_numpy(zero_copy_only=False).astype(object), categorize=False
+    )
+    if not len(hashes):
+        return np.zeros(len(column), dtype=np.int64)
+    found: Int64s = hashes.view(np.int64)[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _integers(column: pa.Array) -> Int64s:
+    values: Int64s = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values

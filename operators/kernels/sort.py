@@ -1,0 +1,109 @@
+"""Sorting rows by key, stably: a radix sort, compiled.
+
+Least significant byte first, and no pass for a byte in which all keys agree: keys below five million take
+three passes, hashes eight. Keys move with their rows: looked up by row in every pass, half a million of them
+took 13 to 29 ms instead of 5.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from operators.kernels.keys import Bools, Int64s, Words
+from operators.kernels.types import BOOLS_READ, INT64, INT64S, INT64S_READ, TWO_INT64S
+
+_BYTES = 8
+_DIGITS = 256
+_LAST_DIGIT = np.uint64(_DIGITS - 1)
+#: Turns the order of signed numbers into that of unsigned ones.
+_SIGN = np.uint64(1 << 63)
+
+
+@numba.njit(nogil=True, cache=True)
+def _sort(keys: Words, rows: Int64s) -> None:
+    """Sort rows in place by their keys, which move with them; those of equal key stay in their order."""
+    n = len(keys)
+    differing = np.uint64(0)
+    for i in range(1, n):
+        differing |= keys[i] ^ keys[0]
+    from_keys, from_rows = keys, rows
+    to_keys, to_rows = np.empty_like(keys), np.empty_like(rows)
+    passes = 0
+    for byte in range(_BYTES):
+        shift = np.uint64(8 * byte)
+        if (differing >> shift) & _LAST_DIGIT == 0:
+            continue
+        places = np.zeros(_DIGITS + 1, dtype=np.int64)
+        for i in range(n):
+            places[((from_keys[i] >> shift) & _LAST_DIGIT) + np.uint64(1)] += 1
+        for digit in range(_DIGITS):
+            places[digit + 1] += places[digit]
+        for i in range(n):
+            digit_of_row = (from_keys[i] >> shift) & _LAST_DIGIT
+            place = places[digit_of_row]
+            to_keys[place], to_rows[place] = from_keys[i], from_rows[i]
+            places[digit_of_row] = place + 1
+        from_keys, to_keys = to_keys, from_keys
+        from_rows, to_rows = to_rows, from_rows
+        passes += 1
+    if passes % 2:
+        keys[:], rows[:] = from_keys, from_rows
+
+
+@numba.njit(nogil=True, cache=True)
+def _sorted_by(key: Int64s, order: Int64s) -> Int64s:
+    """Sort the rows of ``order`` by key; those of equal key stay in its order."""
+    keys = np.empty(len(order), dtype=np.uint64)
+    for i in range(len(order)):
+        keys[i] = np.uint64(key[order[i]]) ^ _SIGN
+    _sort(keys, order)
+    return order
+
+
+@numba.njit(TWO_INT64S(INT64S_READ, INT64S_READ, BOOLS_READ, INT64), nogil=True, cache=True)
+def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -> tuple[Int64s, Int64s]:
+    """Order rows by (bucket, key, row number).
+
+    Args:
+        key: int64[n].
+        bucket: int64[n], each in [0, buckets).
+        valid: bool[n]; other rows are left out.
+        buckets: Number of buckets.
+
+    Returns:
+        order: int64[m], numbers of the valid rows in order.
+        starts: int64[buckets + 1]; rows of bucket b are ``order[starts[b]:starts[b + 1]]``.
+    """
+    starts = np.zeros(buckets + 1, dtype=np.int64)
+    for row in range(len(key)):
+        starts[bucket[row] + 1] += valid[row]
+    for b in range(buckets):
+        starts[b + 1] += starts[b]
+    ends = starts[:-1].copy()
+    keys = np.empty(starts[buckets], dtype=np.uint64)
+    order = np.empty(starts[buckets], dtype=np.int64)
+    for row in range(len(key)):
+        if valid[row]:
+            place = ends[bucket[row]]
+            keys[place], order[place] = np.uint64(key[row]) ^ _SIGN, row
+            ends[bucket[row]] = place + 1
+    for b in range(buckets):
+        _sort(keys[starts[b] : starts[b + 1]], order[starts[b] : starts[b + 1]])
+    return order, starts
+
+
+@numba.njit(INT64S(INT64S_READ), nogil=True, cache=True)
+def sort_by_key(key: Int64s) -> Int64s:
+    """Return int64[n], the numbers of the rows in the order of (key, row number).
+
+    >>> sort_by_key(np.array([7, -1, 7, 0])).tolist()
+    [1, 3, 0, 2]
+    """
+    return _sorted_by(key, np.arange(len(key)))
+
+
+@numba.njit(INT64S(INT64S_READ, INT64S_READ), nogil=True, cache=True)
+def sort_by_key_and_position(key: Int64s, pos: Int64s) -> Int64s:
+    """Return int64[n], the numbers of the rows in the order of (key, position)."""
+    return _sorted_by(key, _sorted_by(pos, np.arange(len(key))))

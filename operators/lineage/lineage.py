@@ -1,0 +1,406 @@
+"""Lineage: which queries of a family a row may serve.
+
+PACK evaluates every distinct filter once per row and stores one bit each; where a filter's bit stands is said
+by the segment (``segments.segment``). Queries of a family are numbered by their place in the plan; a set of
+queries is an int with a bit per query. Rows fall into few *classes*, each with one set of queries that they
+can serve, so that every decision about queries is taken per class and not per row. Classes are the *kinds* of
+rows (``segments.row_kinds``); only where a bound of held rows lies among those of a segment are kinds told
+apart further.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from catalog.values.plan import FamilyPlan, PlannedQuery
+from operators.kernels.bounded import keep
+from operators.kernels.keys import Bools, Codes, Int64s
+from operators.lineage.entitlement import Term, rows_of_terms
+from operators.segments.row_kinds import Kind, kinds_of
+from operators.segments.segment import WORD_BITS, Segment
+
+#: Largest product of class counts kept without renumbering the classes.
+MAX_CLASSES = 1 << 16
+#: So many kinds are taken for classes as they are; of more, those that serve the same queries are one class.
+MAX_KINDS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowClasses:
+    """Classes of a segment's rows.
+
+    Attributes:
+        codes: int64[n] or uint8[n], class of each row; None when all rows are of class 0.
+        masks: Queries that the rows of each class may serve; classes may serve the same.
+    """
+
+    codes: Codes | None
+    masks: tuple[int, ...]
+
+    def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
+        """Tell which rows serve one of ``queries``: bool[rows], or None when all of them do.
+
+        Args:
+            rows: Number of rows.
+            queries: Set of queries.
+            none_of: Set of queries; rows that serve one of these are left out.
+        """
+        wanted = [mask & queries != 0 and mask & none_of == 0 for mask in self.masks]
+        if all(wanted):
+            return None
+        if self.codes is None:
+            return np.zeros(rows, dtype=np.bool_)
+        return np.array(wanted, dtype=np.bool_)[self.codes]
+
+    def select(self, keep: Bools) -> RowClasses:
+        """Return the classes of the rows where ``keep`` holds."""
+        return self if self.codes is None else RowClasses(self.codes[keep], self.masks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedFilters:
+    """Where the filters in force stand in segments that know the same filters.
+
+    Attributes:
+        places: Place of each filter that these rows know.
+        candidates: Queries without a filter, or with one that these rows know.
+        lives: Places of the filters in force, and of those that held rows passed, by lineage word.
+        queries: The queries of each filter in force, by its place.
+    """
+
+    places: Mapping[int, int]
+    candidates: int
+    lives: tuple[int, ...]
+    queries: tuple[tuple[int, int], ...]
+    _passed: dict[Kind, int] = field(default_factory=dict)
+
+    def passed_by(self, kind: Kind) -> int:
+        """Return the queries whose filter the rows of a kind pass."""
+        answers = kind[1:]
+        queries = self._passed.get(answers)
+        if queries is None:
+            queries = self.candidates
+            for place, members in self.queries:
+                word, bit = divmod(place, WORD_BITS)
+                if not answers[word] >> bit & 1:
+                    queries &= ~members
+            keep(self._passed, answers, queries)
+        return queries
+
+
+#: Queries that one plan version activated, with the terms that hold rows for them.
+Group = tuple[int, tuple[Term, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochEntitlement:
+    """What rows that were processed under one plan version may serve.
+
+    Attributes:
+        queries: Queries that came no later, and later ones that may use some of these rows.
+        held: The latter: sets of queries by their activation and by the terms that hold their rows.
+    """
+
+    queries: int
+    held: Mapping[Group, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """What rows of one plan version and of a range of event times may serve, whatever filters they pass.
+
+    Attributes:
+        queries: Queries that may use some of them.
+        passing: Sets of these that may use only rows that pass all filters of one of some sets, which are
+            given by their places, as bits, in each lineage word.
+        undecided: Groups for which it is the event time that decides.
+    """
+
+    queries: int
+    passing: tuple[tuple[int, tuple[Kind, ...]], ...]
+    undecided: Mapping[Group, int]
+
+    def serves(self, kind: Kind) -> int:
+        """Return the queries that may use the rows of a kind, if these pass their own filters."""
+        queries = self.queries
+        for members, choices in self.passing:
+            if not any(_passes(kind, choice) for choice in choices):
+                queries &= ~members
+        return queries
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Classes of the rows of some kinds.
+
+    Attributes:
+        numbering: int64[kinds], class of each kind; None where they are the same.
+        masks: Queries that the rows of each class may serve, but for what is undecided.
+        undecided: Groups for which it is the event time of each row that decides.
+    """
+
+    numbering: Int64s | None
+    masks: tuple[int, ...]
+    undecided: Mapping[Group, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideLineage:
+    """Lineage of one side under one plan version.
+
+    Attributes:
+        queries: The family's queries, in plan order.
+        bits: Each query's filter bit on this side, None without a filter.
+        terms: What each ``backfill: state`` query holds from before its activation, by query id.
+        columns: Each query's needed columns.
+        live: Lineage bits that this version may ask rows about, also those of who held them before. What a
+            later version asks of rows that rest now follows from these: bits of other filters are dead.
+        newest: Plan version that activated the youngest query.
+        bounds_us: Event times from which terms hold rows, ascending, each once.
+    """
+
+    queries: tuple[PlannedQuery, ...]
+    bits: tuple[int | None, ...]
+    terms: Mapping[int, tuple[Term, ...]]
+    columns: tuple[frozenset[str], ...]
+    live: frozenset[int] = field(init=False)
+    newest: int = field(init=False)
+    bounds_us: tuple[int, ...] = field(init=False)
+    # One entry per set of filters that resting rows know: at most one per plan version they came under.
+    _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
+    _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
+    # Most segments have the same kinds: the classes of a version are found for all of them at once.
+    _settled: dict[tuple[object, ...], Settled] = field(default_factory=dict)
+    _found: dict[tuple[object, ...], Found] = field(default_factory=dict)
+    _going_on: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        held = {bit for terms in self.terms.values() for term in terms for bit in term.bits}
+        live = frozenset(held.union(bit for bit in self.bits if bit is not None))
+        object.__setattr__(self, "live", live)
+        object.__setattr__(self, "newest", max((query.since_version for query in self.queries), default=0))
+        bounds_us = sorted({term.t_min_us for terms in self.terms.values() for term in terms})
+        object.__setattr__(self, "bounds_us", tuple(bounds_us))
+
+    @property
+    def all_queries(self) -> int:
+        """The set of all queries."""
+        return (1 << len(self.queries)) - 1
+
+    def all_go_on(self, queries: int, further: int) -> bool:
+        """Tell by the filters alone whether each row of one of some queries is of one of others, too.
+
+        Args:
+            queries: Set of queries.
+            further: The others.
+        """
+        known = self._going_on.get((queries, further))
+        if known is None:
+            some, others = (
+                {bit for place, bit in enumerate(self.bits) if members >> place & 1}
+                for members in (queries, further)
+            )
+            known = self._going_on[queries, further] = None in others or some <= others
+        return known
+
+    def classify(self, segment: Segment, kept: frozenset[str]) -> RowClasses:
+        """Find the classes of a segment's rows.
+
+        Args:
+            segment: n rows.
+            kept: Columns that can be read of it.
+
+        Returns:
+            Classes; at least one even without rows.
+        """
+        placed = self._places(segment.filters)
+        alike = kinds_of(segment, placed.lives)
+        # Of the bounds so many are passed by all rows, and so many by some.
+        early = late = len(self.bounds_us)
+        if self.newest > segment.epoch_min:
+            early = bisect_right(self.bounds_us, segment.t_min)
+            late = bisect_right(self.bounds_us, segment.t_max)
+        question = (segment.filters, alike.kinds, kept, early, late)
+        found = self._found.get(question) if len(alike.kinds) <= MAX_KINDS else None
+        if found is None:
+            found = self._classes_of(placed, alike.kinds, kept, early, late)
+            # Of many kinds no two segments have the same, and answers about them would take gigabytes.
+            if len(alike.kinds) <= MAX_KINDS:
+                keep(self._found, question, found)
+        codes = alike.codes
+        if found.numbering is not None:
+            codes = None if codes is None or len(found.masks) == 1 else found.numbering[codes]
+        classes = RowClasses(codes, found.masks)
+        for (since, terms), members in found.undecided.items():
+            serves = rows_of_terms(segment, terms, kept)
+            if segment.epoch_max >= since:
+                serves |= segment.epochs() >= since
+            classes = _combine(classes, self._only(serves, members))
+        return classes
+
+    def _only(self, serves: Bools, members: int) -> RowClasses:
+        """Return the classes of rows of which some serve certain queries; the others may serve all."""
+        without = self.all_queries & ~members
+        if serves.all():
+            return RowClasses(None, (self.all_queries,))
+        if not serves.any():
+            return RowClasses(None, (without,))
+        return RowClasses(serves.astype(np.int64), (without, self.all_queries))
+
+    def _classes_of(
+        self, placed: PlacedFilters, kinds: tuple[Kind, ...], kept: frozenset[str], early: int, late: int
+    ) -> Found:
+        """Find what rows of some kinds may serve, by what all rows of the segment have in common."""
+        settled = {kind[0]: self._settle(placed, kind[0], kept, early, late) for kind in kinds}
+        masks = [placed.passed_by(kind) & settled[kind[0]].serves(kind) for kind in kinds]
+        undecided = {group: m for one in settled.values() for group, m in one.undecided.items()}
+        numbers: dict[int, int] = {}
+        numbering = [numbers.setdefault(mask, len(numbers)) for mask in masks]
+        if len(numbers) == len(masks) or (len(numbers) > 1 and len(masks) <= MAX_KINDS):
+            return Found(None, tuple(masks), undecided)
+        return Found(np.array(numbering, dtype=np.int64), tuple(numbers), undecided)
+
+    def _places(self, filters: tuple[int, ...]) -> PlacedFilters:
+        known = self._placed.get(filters)
+        if known is None:
+            known = self._placed[filters] = self._place(filters)
+        return known
+
+    def _place(self, filters: tuple[int, ...]) -> PlacedFilters:
+        places = {bit: place for place, bit in enumerate(filters)}
+        candidates = 0
+        queries: dict[int, int] = {}
+        for number, bit in enumerate(self.bits):
+            if bit is None or bit in places:
+                candidates |= 1 << number
+            if bit is not None and bit in places:
+                queries[places[bit]] = queries.get(places[bit], 0) | 1 << number
+        return PlacedFilters(
+            places=places,
+            candidates=candidates,
+            lives=_words_of([places[bit] for bit in self.live if bit in places], len(filters)),
+            queries=tuple(sorted(queries.items())),
+        )
+
+    def _settle(
+        self, placed: PlacedFilters, epoch: int, kept: frozenset[str], early: int, late: int
+    ) -> Settled:
+        """Decide for whom rows of one plan version are held.
+
+        Args:
+            placed: Where filters stand in these rows.
+            epoch: The plan version.
+            kept: Columns that can be read of the rows.
+            early: Number of bounds that all rows have passed.
+            late: Number of bounds that some have.
+        """
+        question = (tuple(placed.places), epoch, kept, early, late)
+        known = self._settled.get(question)
+        if known is not None:
+            return known
+        entitled = self._of_epoch(epoch, kept)
+        queries, passing, undecided = entitled.queries, [], {}
+        for group, members in entitled.held.items():
+            terms = [
+                (term, bisect_right(self.bounds_us, term.t_min_us))
+                for term in group[1]
+                if term.epoch_min <= epoch and term.columns <= kept and placed.places.keys() >= term.bits
+            ]
+            certain = [term for term, bound in terms if bound <= early]
+            if any(not term.bits for term in certain):
+                continue
+            if any(early < bound <= late for _, bound in terms):
+                undecided[group] = members
+            elif not certain:
+                queries &= ~members
+            else:
+                words = len(placed.lives)
+                bits = [[placed.places[bit] for bit in term.bits] for term in certain]
+                passing.append((members, tuple(_words_of(b, words * WORD_BITS) for b in bits)))
+        settled = Settled(queries, tuple(passing), undecided)
+        keep(self._settled, question, settled)
+        return settled
+
+    def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
+        """Return what rows of one plan version, of which these columns are kept, may serve."""
+        known = self._entitled.get((epoch, kept))
+        if known is None:
+            queries = self.all_queries
+            held: dict[tuple[int, tuple[Term, ...]], int] = {}
+            for number, query in enumerate(self.queries):
+                if query.since_version > epoch:
+                    readable = query.backfill == "state" and self.columns[number] <= kept
+                    terms = self.terms.get(query.id, ()) if readable else ()
+                    if terms:
+                        group = (query.since_version, terms)
+                        held[group] = held.get(group, 0) | 1 << number
+                    else:
+                        queries &= ~(1 << number)
+            known = self._entitled[epoch, kept] = EpochEntitlement(queries, held)
+        return known
+
+
+def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
+    """Return places as bits of the lineage words that so many filters take.
+
+    >>> _words_of([1, 64], 65)
+    (2, 1)
+    """
+    words = [0] * -(-filters // WORD_BITS)
+    for place in places:
+        words[place // WORD_BITS] |= 1 << place % WORD_BITS
+    return tuple(words)
+
+
+def _passes(kind: Kind, places: tuple[int, ...]) -> bool:
+    """Tell whether the rows of a kind pass all filters at some places."""
+    return all(not wanted & ~answers for answers, wanted in zip(kind[1:], places, strict=True))
+
+
+def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, ...]]) -> SideLineage:
+    """Compile the lineage of side ``a`` or ``b`` of a family."""
+    first = side == "a"
+    return SideLineage(
+        queries=family.queries,
+        bits=tuple(q.filter_a if first else q.filter_b for q in family.queries),
+        terms=terms,
+        columns=tuple(_column_set(q.columns_a if first else q.columns_b) for q in family.queries),
+    )
+
+
+# Queries need the same few columns.
+@lru_cache(maxsize=1 << 10)
+def _column_set(columns: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(columns)
+
+
+def query_set(numbers: Sequence[int]) -> int:
+    """Return the set of the queries with these numbers.
+
+    >>> bin(query_set([0, 2]))
+    '0b101'
+    """
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
+def _combine(one: RowClasses, other: RowClasses) -> RowClasses:
+    if one.codes is None:
+        masks = tuple(one.masks[0] & mask for mask in other.masks)
+        return RowClasses(other.codes, masks)
+    if other.codes is None:
+        return RowClasses(one.codes, tuple(mask & other.masks[0] for mask in one.masks))
+    width = len(other.masks)
+    codes = one.codes.astype(np.int64) * width + other.codes
+    if len(one.masks) * width > MAX_CLASSES:
+        present, codes = np.unique(codes, return_inverse=True)
+        pairs = [divmod(int(code), width) for code in present]
+        return RowClasses(codes, tuple(one.masks[i] & other.masks[j] for i, j in pairs))
+    return RowClasses(codes, tuple(x & y for x in one.masks for y in other.masks))

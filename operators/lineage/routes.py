@@ -1,0 +1,142 @@
+"""Routes: which queries a joined pair belongs to (the per-query unions of State-Slice, section 4.2).
+
+The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows,
+one with d < 0 by b's, and by the lineage of both rows. A route's number derives from its query ids alone
+(``lineage.query_sets``): it is the same in every bucket, on replay and in every plan version, and never
+reused for another set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.values.plan import FamilyPlan
+from operators.kernels.keys import Int64s
+from operators.lineage.lineage import RowClasses
+from operators.lineage.query_sets import QuerySets, query_keys
+
+#: Largest table of (distance, class, class) combinations that is indexed directly.
+MAX_DIRECT_COMBINATIONS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Router:
+    """Routes of a join under one plan version.
+
+    Attributes:
+        query_ids: Query ids of the family in plan order.
+        keys: Their keys (``operators.lineage.query_sets.query_keys``).
+        bounds_a: Distinct windows of the join's queries on a, ascending, int64.
+        bounds_b: The same for b.
+        within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
+            then ``len(bounds_b) + 1`` for d < 0.
+    """
+
+    query_ids: tuple[int, ...]
+    keys: Int64s
+    bounds_a: Int64s
+    bounds_b: Int64s
+    within: tuple[int, ...]
+
+    def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
+        """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
+        found = QuerySets.of(self.query_ids, sets)
+        return found.numbers(self.keys), found
+
+    def masks(self, distance: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
+        """Find the queries of n candidate pairs.
+
+        Args:
+            distance: int64[n], T_b - T_a in µs.
+            a: Classes of a's row of each pair.
+            b: Classes of b's row of each pair.
+
+        Returns:
+            codes: int64[n], index into the sets.
+            sets: The set of queries of each code.
+        """
+        codes, sets = self._distance_codes(distance)
+        for classes in (a, b):
+            if classes.codes is not None:
+                codes, sets = _compact(codes * len(classes.masks) + classes.codes, sets, classes.masks)
+            else:
+                sets = [s & classes.masks[0] for s in sets]
+        return codes, sets
+
+    def _distance_codes(self, distance: Int64s) -> tuple[Int64s, list[int]]:
+        ahead = np.searchsorted(self.bounds_a, distance, side="right")
+        if len(distance) and distance.min() < 0:
+            behind = np.searchsorted(self.bounds_b, -distance, side="right") + len(self.bounds_a) + 1
+            ahead = np.where(distance < 0, behind, ahead)
+        return ahead.astype(np.int64), list(self.within)
+
+
+def router(family: FamilyPlan, members: Sequence[int], keys: Int64s | None = None) -> Router:
+    """Compile the routes of one join of a family.
+
+    Args:
+        family: The family.
+        members: Numbers of the join's queries: its pairs go to none of the others, whoever else they serve.
+        keys: Keys of the family's queries where they are known, as of another join.
+    """
+    query_ids = tuple(q.id for q in family.queries)
+    queries = [(number, family.queries[number]) for number in members]
+    bounds_a = sorted({q.w_a_us for _, q in queries})
+    bounds_b = sorted({q.w_b_us for _, q in queries})
+    within = [
+        *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
+        *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
+    ]
+    return Router(
+        query_ids=query_ids,
+        keys=query_keys(query_ids) if keys is None else keys,
+        bounds_a=np.array(bounds_a, dtype=np.int64),
+        bounds_b=np.array(bounds_b, dtype=np.int64),
+        within=tuple(within),
+    )
+
+
+def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -> list[int]:
+    """Return the queries whose window covers each distance class; class i >= 1 starts at bounds[i-1].
+
+    >>> _covering([(0, 10), (1, 30), (2, 10)], [10, 30])
+    [7, 2, 0]
+    """
+    of_window = dict.fromkeys(bounds_us, 0)
+    for number, window_us in windows_us:
+        of_window[window_us] |= 1 << number
+    covering = [0]
+    for bound_us in reversed(bounds_us):
+        covering.append(covering[-1] | of_window[bound_us])
+    return covering[::-1]
+
+
+def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:
+    """Number what remains of sets by masks, as far as it occurs; what is equal has the same number.
+
+    Args:
+        codes: int64[n], place of the set times the number of masks, plus place of the mask.
+        sets: Sets of queries.
+        masks: Queries that may remain of one.
+    """
+    combinations = len(sets) * len(masks)
+    direct = combinations <= MAX_DIRECT_COMBINATIONS
+    present = np.flatnonzero(np.bincount(codes, minlength=combinations)) if direct else np.unique(codes)
+    # Few combinations occur: of 1,000 distances, 20 classes of a and 20 of b there are 400,000.
+    of_set, of_mask = (places.tolist() for places in np.divmod(present, len(masks)))
+    numbering: dict[int, int] = {}
+    new = np.array(
+        [
+            numbering.setdefault(sets[i] & masks[j], len(numbering))
+            for i, j in zip(of_set, of_mask, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    if direct:
+        table = np.zeros(combinations, dtype=np.int64)
+        table[present] = new
+        return table[codes], list(numbering)
+    return new[np.searchsorted(present, codes)] if len(present) else codes, list(numbering)

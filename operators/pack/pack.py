@@ -1,0 +1,183 @@
+"""PACK: one partition's rows become one payload per bucket, decided as far as rows alone can decide.
+
+Every distinct filter is evaluated once per row and gives the row its lineage; keys are normalised, hashed to
+a bucket and sorted; a row without a key, or that no query of a family takes, goes no further. Lateness is not
+decided here: the watermark belongs to the buckets. But the listing of the input gives a bound that no
+watermark of this batch exceeds, and rows below the bound travel once more, whole, as suspects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.values.batch import FilterCounters
+from catalog.values.plan import PlannedFilter
+from catalog.values.stream import Stream
+from operators.kernels.fragments import Fragments
+from operators.kernels.keys import Int64s, bucket_of, join_key
+from operators.kernels.sort import sort_into_buckets
+from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
+from operators.pack.pack_plan import PackPlan, SidePlan
+from operators.pack.payload import Payload, StreamHeader
+from operators.segments.layout import SideLayout, side_layout
+from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.segment import COLUMN, LINEAGE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedSide:
+    """One side of a family as PACK sees it: its distinct filters, however many queries have them.
+
+    Attributes:
+        family: Id of the family.
+        side: ``a`` or ``b``.
+        layout: Columns of the side.
+        filters: Filters by their places in the words: by bit, as in the plan.
+        takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
+        fragments: Buckets that the rows of a key go to.
+    """
+
+    family: str
+    side: str
+    layout: SideLayout
+    filters: tuple[PlannedFilter, ...]
+    takes_all: bool
+    fragments: Fragments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packer:
+    """Packs the rows of one stream under one plan version.
+
+    Attributes:
+        stream: The stream.
+        sides: The family sides that it feeds.
+        buckets: Number of buckets.
+    """
+
+    stream: Stream
+    sides: tuple[PackedSide, ...]
+    buckets: int
+
+    def columns(self) -> frozenset[str]:
+        """Return the columns that must be read of the input."""
+        names = {self.stream.event_time}
+        for part in self.sides:
+            names |= {name for f in part.filters for name in f.columns}
+            names |= {*part.layout.key, *part.layout.stored}
+        return frozenset(names)
+
+    def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
+        """Tell whether some row is below the bound."""
+        oldest = pc.min(table.column(self.stream.event_time)).cast(pa.int64()).as_py()
+        return oldest is not None and oldest < late_bound_us
+
+    def pack(self, table: pa.Table, order: int, batch: int, late_bound_us: int | None) -> list[Payload]:
+        """Pack one partition.
+
+        Args:
+            table: Rows of the stream in canonical Arrow types, with ``_pos``.
+            order: Number of the partition in its batch.
+            batch: Batch number.
+            late_bound_us: No watermark of this stream exceeds it in this batch; None: there is none yet.
+
+        Returns:
+            One payload per bucket, by bucket.
+        """
+        rows_read = table.num_rows
+        table = table.combine_chunks()
+        times = table.column(self.stream.event_time)
+        if times.null_count:
+            table = table.filter(pc.is_valid(times)).combine_chunks()
+        ts = _int64(table.column(self.stream.event_time))
+        header = StreamHeader(
+            self.stream.id, rows_read, rows_read - table.num_rows, int(ts.max()) if len(ts) else None
+        )
+        suspects: dict[int, pa.RecordBatch] = {}
+        if late_bound_us is not None and len(ts) and int(ts.min()) < late_bound_us:
+            below = np.flatnonzero(ts < late_bound_us)
+            arrays = [*(_chunk(table.column(name)).take(pa.array(below)) for name in table.column_names)]
+            arrays.append(pa.array(ts[below]))
+            suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
+        rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        lineages = evaluate_lineage(table, [[f.sql for f in part.filters] for part in self.sides])
+        for part, lineage in zip(self.sides, lineages, strict=True):
+            for bucket, packed in enumerate(self._pack_side(part, table, ts, lineage)):
+                if packed.num_rows:
+                    rows[bucket][part.family, part.side] = packed
+        payloads = [
+            Payload(order, batch, (header,), (), rows[b], place=(b, self.buckets))
+            for b in range(self.buckets)
+        ]
+        counting = self.stream.id % self.buckets
+        filters = self._count(len(ts), lineages)
+        payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
+        return payloads
+
+    def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
+        """Count per lineage bit; no rows, nothing to count."""
+        if not rows:
+            return ()
+        return tuple(
+            FilterCounters(part.family, part.side, f.bit, rows, passed)
+            for part, lineage in zip(self.sides, lineages, strict=True)
+            for f, passed in zip(part.filters, count_passing(lineage, len(part.filters)), strict=True)
+        )
+
+    def _pack_side(
+        self, part: PackedSide, table: pa.Table, ts: Int64s, lineage: Sequence[pa.Array]
+    ) -> list[pa.RecordBatch]:
+        key, valid = join_key(table, part.layout.key, part.layout.key_types)
+        if not part.takes_all:
+            valid &= passing_some(lineage, len(ts))
+        names = [
+            KEY,
+            TS,
+            POS,
+            *(f"{LINEAGE}{w}" for w in range(len(lineage))),
+            *(COLUMN + n for n in part.layout.stored),
+        ]
+        columns = [pa.array(key), pa.array(ts), _chunk(table.column("_pos"))]
+        columns += lineage
+        columns += [_chunk(table.column(name)) for name in part.layout.stored]
+        whole = pa.RecordBatch.from_arrays(columns, names=names)
+        # Positions ascend in the table: in the order of (key, row) rows are sorted by (key, position).
+        if part.fragments.replicates:
+            order, starts = part.fragments.sort_into_buckets(key, valid, self.buckets)
+        else:
+            order, starts = sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
+        ordered = whole.take(pa.array(order))
+        return [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
+
+
+def packer(asked: PackPlan) -> Packer:
+    """Compile the packer of what a plan version asks of a stream."""
+    sides = tuple(_packed_side(side, asked.stream) for side in asked.sides)
+    return Packer(asked.stream, sides, asked.buckets)
+
+
+def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
+    family = asked.family
+    layout = side_layout(family, asked.side, stream)
+    fragments = Fragments.of(family.replication)
+    return PackedSide(family.id, asked.side, layout, asked.filters, asked.takes_all, fragments)
+
+
+def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:
+    """Return one payload per bucket that carries the batch's control records."""
+    return [Payload(order, batch, control=tuple(texts)) for _ in range(buckets)]
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _int64(column: pa.ChunkedArray) -> Int64s:
+    return np.ascontiguousarray(_chunk(column).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy())

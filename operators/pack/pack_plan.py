@@ -1,0 +1,62 @@
+"""What PACK is told of a stream: all that a plan version asks of its rows, and no more.
+
+Whoever hands out the input knows it without loading what packs (``operators.pack.pack``), and it is small:
+distinct filters, however many queries have them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
+from catalog.values.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class SidePlan:
+    """One side of a family that a stream feeds.
+
+    Attributes:
+        family: The family, without queries and joins.
+        side: ``a`` or ``b``.
+        takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
+    """
+
+    family: FamilyPlan
+    side: str
+    takes_all: bool
+
+    @property
+    def filters(self) -> tuple[PlannedFilter, ...]:
+        """Distinct filters of the side, by their places in the words of a row's lineage."""
+        return self.family.filters_a if self.side == "a" else self.family.filters_b
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlan:
+    """What is asked of a stream.
+
+    Attributes:
+        stream: The stream.
+        sides: The family sides that it feeds.
+        buckets: Number of buckets.
+    """
+
+    stream: Stream
+    sides: tuple[SidePlan, ...]
+    buckets: int
+
+
+def pack_plan(plan: Plan, stream: Stream, buckets: int) -> PackPlan:
+    """Return what a plan version asks of one of its streams."""
+    sides = []
+    for family in plan.families:
+        for side, fed_by in (("a", family.stream_a), ("b", family.stream_b)):
+            if fed_by == stream.id:
+                sides.append(SidePlan(replace(family, queries=(), joins=()), side, _takes_all(family, side)))
+    return PackPlan(stream, tuple(sides), buckets)
+
+
+def _takes_all(family: FamilyPlan, side: str) -> bool:
+    filters = [query.filter_a if side == "a" else query.filter_b for query in family.queries]
+    return None in filters or any(join.pulled_up for join in family.joins)

@@ -1,0 +1,412 @@
+"""Segments: immutable, key-sorted columnar runs of rows, the unit of a slice's state.
+
+    _key  _ts  _pos  (_epoch)  _l0 ...  c.<column> ...
+     3     ..   ..      ..      ..
+     3     ..                            sorted by (_key, _pos)
+     8     ..
+
+``_epoch`` is the plan version under which a row was processed; while it is the same for all rows it stays in
+the metadata. ``_l<word>`` are the lineage words, 64 places each; ``filters`` in the metadata says which
+filter stands in which place:
+
+    filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17, of all others nothing is known
+
+A filter's number (``PlannedFilter.bit``) is given once and grows for ever; places are given anew with every
+plan version, densely, and mean nothing outside their segment. So the bits of filters that have gone are used
+again at once, and no row can pass a filter that it never met: neither resting, nor backfilled, nor replayed
+does a word part from the numbers it was written with. A row's words grow with the filters in force, not with
+those that ever were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.errors import InternalError
+from operators.kernels.keys import Bools, Int64s, Words
+from operators.kernels.sort import sort_by_key, sort_by_key_and_position
+from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
+from operators.segments.row_kinds import RowKinds
+from operators.segments.view_names import cut_name, stored_ids
+
+EPOCH = "_epoch"
+LINEAGE = "_l"
+#: Places in a lineage word.
+WORD_BITS = 64
+COLUMN = "c."
+#: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 keys, times and
+#: positions were 64 bits wide.
+FORMAT = 3
+
+
+class CorruptSegment(InternalError):
+    """Stored bytes are not a segment of a known format."""
+
+    code = "corrupt-segment"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedFile:
+    """A file in which rows came from PACK, in the stored form of a segment (``segments.segment_files``).
+
+    Attributes:
+        name: Its name.
+        bytes: Its length.
+    """
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Where the rows of a segment that is not stored come from.
+
+    Attributes:
+        segment: A stored segment or a view.
+        index: int64[n], ascending, which rows of it; None for all of them.
+        relabelled: Whether their lineage is another one now; all else is as it was.
+    """
+
+    segment: Segment
+    index: Int64s | None
+    relabelled: bool
+
+    def picked(self, index: Int64s) -> Origin:
+        """Return where those rows come from that a segment of this origin has at an index."""
+        return Origin(self.segment, index if self.index is None else self.index[index], self.relabelled)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Rows of one side of a family, sorted by (key, position).
+
+    Attributes:
+        rows: The columns, as pictured above.
+        key: int64[n], ascending.
+        ts: int64[n], event time, µs UTC.
+        pos: int64[n], position in the source.
+        epoch: Plan version of all rows, or None where rows carry their own (``_epoch``).
+        filters: Numbers of the filters that were evaluated on these rows, by their place in the words.
+        t_min: Smallest event time (0 without rows).
+        t_max: Largest event time (0 without rows).
+        epoch_min: Smallest plan version of a row.
+        epoch_max: Largest plan version of a row.
+        columns: Names of the stream columns kept.
+        id: Stored id (``operators.segments.view_names``); empty until it is stored.
+        values: Stored id and length of every stored value that it is made of, its rows' first.
+        stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
+        origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.
+        arrived: File that has these very rows already; None if there is none, and once it is stored.
+        alike: Which rows answer filters alike, as far as anybody asked.
+    """
+
+    rows: pa.RecordBatch
+    epoch: int | None
+    filters: tuple[int, ...]
+    id: str = ""
+    values: tuple[tuple[str, int], ...] = ()
+    stored_rows: int = 0
+    origin: Origin | None = None
+    arrived: ArrivedFile | None = None
+    alike: RowKinds = field(default_factory=RowKinds, repr=False)
+    key: Int64s = field(init=False)
+    ts: Int64s = field(init=False)
+    pos: Int64s = field(init=False)
+    t_min: int = field(init=False)
+    t_max: int = field(init=False)
+    epoch_min: int = field(init=False)
+    epoch_max: int = field(init=False)
+    columns: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "key", self.rows.column(KEY).to_numpy())
+        put(self, "ts", self.rows.column(TS).to_numpy())
+        put(self, "pos", self.rows.column(POS).to_numpy())
+        some = len(self.ts) > 0
+        put(self, "t_min", int(self.ts.min()) if some else 0)
+        put(self, "t_max", int(self.ts.max()) if some else 0)
+        epochs = self.epochs() if self.epoch is None and some else None
+        put(self, "columns", _columns(tuple(self.rows.schema.names)))
+        put(self, "epoch_min", int(epochs.min()) if epochs is not None else self.epoch or 0)
+        put(self, "epoch_max", int(epochs.max()) if epochs is not None else self.epoch or 0)
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def known_bits(self) -> frozenset[int]:
+        """Lineage bits evaluated on these rows: a missing one must not be taken for a failed one."""
+        return frozenset(self.filters)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Length of the stored rows, of a view its share; 0 until it is stored."""
+        return round(self.values[0][1] * len(self) / max(self.stored_rows, 1)) if self.values else 0
+
+    @property
+    def words(self) -> int:
+        """Number of lineage words."""
+        return _words(len(self.filters))
+
+    def epochs(self) -> Int64s:
+        """Return the plan version of every row, int64[n]."""
+        if self.epoch is not None:
+            return np.full(len(self), self.epoch, dtype=np.int64)
+        epochs: Int64s = self.rows.column(EPOCH).to_numpy()
+        return epochs
+
+    def lineage_word(self, word: int) -> Words:
+        """Return places 64*word ... 64*word+63 of every row; the word must have a filter."""
+        values: Words = self.rows.column(f"{LINEAGE}{word}").to_numpy()
+        return values
+
+    def has_bit(self, bit: int) -> Bools:
+        """Tell which rows pass the filter of that lineage bit, bool[n]; none where it was not evaluated."""
+        if bit not in self.filters:
+            return np.zeros(len(self), dtype=np.bool_)
+        word, place = divmod(self.filters.index(bit), WORD_BITS)
+        passes: Bools = (self.lineage_word(word) >> np.uint64(place)) & np.uint64(1) != 0
+        return passes
+
+    def column(self, name: str) -> pa.Array | None:
+        """Return a kept stream column, or None where it was not kept."""
+        full = COLUMN + name
+        return self.rows.column(full) if full in self.rows.schema.names else None
+
+    def filter(self, keep: Bools) -> Segment:
+        """Return the rows where ``keep`` holds, as a segment not stored yet."""
+        return self.take(np.flatnonzero(keep))
+
+    def cut(self, t_start: int, t_end: int) -> Segment:
+        """Return the rows with ``t_start <= T < t_end``.
+
+        The cut of a stored segment is a view of it: a split at a slice boundary writes nothing, and the
+        stored bytes go when the last view of them has gone.
+        """
+        part = self.filter((self.ts >= t_start) & (self.ts < t_end))
+        return part.stored_as_view(cut_name(self.id, t_start, t_end)) if self.id else part
+
+    def take(self, index: Int64s) -> Segment:
+        """Return the rows at an ascending index, as a segment not stored yet."""
+        rows = _taken(self.rows, index)
+        if self.id:
+            return Segment(rows, self.epoch, self.filters, origin=Origin(self, index, False))
+        origin = None if self.origin is None else self.origin.picked(index)
+        return Segment(rows, self.epoch, self.filters, origin=origin)
+
+    def with_bit(self, bit: int, passes: Bools) -> Segment:
+        """Return the same rows with one more filter evaluated, in the next place."""
+        number, place = divmod(len(self.filters), WORD_BITS)
+        words = [self.lineage_word(word) for word in range(number)]
+        added = passes.astype(np.uint64) << np.uint64(place)
+        words.append(self.lineage_word(number) | added if place else added)
+        return self.with_lineage((*self.filters, bit), words)
+
+    def knowing(self, bits: Collection[int]) -> Segment:
+        """Return the same rows with what they know of other filters forgotten."""
+        return self.placed(tuple(bit for bit in self.filters if bit in bits))
+
+    def slimmed(self, live: Collection[int]) -> Segment:
+        """Return the same rows with dead filters forgotten, if that makes them narrower."""
+        known = sum(bit in live for bit in self.filters)
+        return self.knowing(live) if _words(known) < _words(len(self.filters)) else self
+
+    def placed(self, filters: tuple[int, ...]) -> Segment:
+        """Return the same rows with these filters, all of them known, in this order, and no others."""
+        if filters == self.filters:
+            return self
+        places = {bit: place for place, bit in enumerate(self.filters)}
+        # Filters that move together, from one word to another and equally far, move at once.
+        moves: dict[tuple[int, int, int], int] = {}
+        for new, bit in enumerate(filters):
+            (from_word, from_place), (to_word, to_place) = (divmod(p, WORD_BITS) for p in (places[bit], new))
+            move = (from_word, to_word, to_place - from_place)
+            moves[move] = moves.get(move, 0) | 1 << from_place
+        words = [np.zeros(len(self), dtype=np.uint64) for _ in range(_words(len(filters)))]
+        for (from_word, to_word, by), mask in moves.items():
+            moved = self.lineage_word(from_word) & np.uint64(mask)
+            words[to_word] |= moved << np.uint64(by) if by >= 0 else moved >> np.uint64(-by)
+        return self.with_lineage(filters, words)
+
+    def with_lineage(self, filters: tuple[int, ...], words: Sequence[Words]) -> Segment:
+        """Return the same rows with these filters, by place, and these lineage words, uint64[n] each."""
+        names = [name for name in self.rows.schema.names if not name.startswith(LINEAGE)]
+        arrays = [self.rows.column(name) for name in names]
+        names += [f"{LINEAGE}{number}" for number in range(len(words))]
+        rows = pa.RecordBatch.from_arrays([*arrays, *(pa.array(word) for word in words)], names=names)
+        origin = self.origin
+        if self.id:
+            origin = Origin(self, None, True)
+        elif origin is not None:
+            origin = Origin(origin.segment, origin.index, True)
+        return self._with(
+            rows=rows,
+            filters=filters,
+            alike=RowKinds(),
+            id="",
+            values=(),
+            stored_rows=0,
+            origin=origin,
+            arrived=None,
+        )
+
+    def stored_as(self, segment_id: str, stored_bytes: int) -> Segment:
+        """Return the same segment under the name and with the length of a stored value of its own."""
+        values = ((segment_id, stored_bytes),)
+        return self._with(id=segment_id, values=values, stored_rows=len(self), origin=None, arrived=None)
+
+    def stored_as_view(self, segment_id: str, patch: tuple[str, int] | None = None) -> Segment:
+        """Return the same segment under the name of a view of its origin.
+
+        Args:
+            segment_id: The name.
+            patch: Stored id and length of the patch that it names besides what its origin is made of.
+        """
+        assert self.origin is not None, "only stored rows can be viewed"
+        lengths = dict(self.origin.segment.values)
+        if patch is not None:
+            lengths[patch[0]] = patch[1]
+        values = tuple((stored, lengths[stored]) for stored in stored_ids(segment_id))
+        return self._with(
+            id=segment_id, values=values, stored_rows=self.origin.segment.stored_rows, origin=None
+        )
+
+    def _with(self, **given: object) -> Segment:
+        """Return a segment with the same keys, times and versions that differs in the fields given."""
+        # Not made anew: finding the first and last times again would cost as much as a state write.
+        other = object.__new__(Segment)
+        for name in Segment.__slots__:
+            object.__setattr__(other, name, given[name] if name in given else getattr(self, name))
+        return other
+
+    def encode(self) -> bytes:
+        """Return the stored form: one Arrow IPC stream with format, epoch and filters as metadata."""
+        return encode_rows(labelled(self.rows, self.epoch, self.filters))
+
+    @classmethod
+    def decode(cls, data: bytes | pa.Buffer, segment_id: str = "") -> Segment:
+        """Read the stored form.
+
+        Args:
+            data: Bytes under the stored id.
+            segment_id: Its stored id.
+
+        Raises:
+            CorruptSegment: If it is not a segment, or of an unknown format.
+        """
+        try:
+            rows = decode_rows(data)
+            facts = json.loads((rows.schema.metadata or {})[b"sluice"])
+            version = facts["format"]
+        except (pa.ArrowInvalid, OSError, EOFError, KeyError, ValueError) as error:
+            raise CorruptSegment(f'segment "{segment_id}" cannot be read', detail=str(error)) from error
+        if version != FORMAT:
+            raise CorruptSegment(f'segment "{segment_id}" has format {version}, this version reads {FORMAT}')
+        segment = cls(rows.replace_schema_metadata(None), facts["epoch"], tuple(facts["filters"]))
+        return segment.stored_as(segment_id, len(data)) if segment_id else segment
+
+
+def labelled(rows: pa.RecordBatch, epoch: int | None, filters: tuple[int, ...]) -> pa.RecordBatch:
+    """Return rows as the stored form of a segment has them, with format, epoch and filters as metadata."""
+    return rows.replace_schema_metadata(_label(epoch, filters))
+
+
+def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, ...]) -> pa.RecordBatch:
+    """Return the rows of a file that was ``labelled`` so.
+
+    Raises:
+        CorruptSegment: It was labelled otherwise: linked to a slice it would answer other filters.
+    """
+    if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
+        raise CorruptSegment(
+            f'file "{name}" was packed for another plan version or other filters',
+            detail=f"It says {rows.schema.metadata}, asked for {_label(epoch, filters)}.",
+        )
+    return rows.replace_schema_metadata(None)
+
+
+def _label(epoch: int | None, filters: tuple[int, ...]) -> dict[str, str]:
+    return {"sluice": json.dumps({"format": FORMAT, "epoch": epoch, "filters": filters})}
+
+
+def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> Segment:
+    """Merge segments that are ``mergeable`` into one, sorted by (key, position).
+
+    Args:
+        segments: At least one.
+        live: Lineage bits that somebody may still ask about; of the others nothing need stay. None keeps all.
+    """
+    parts = list(segments)
+    if len(parts) == 1:
+        return parts[0]
+    filters = parts[0].filters
+    if any(part.filters != filters for part in parts):
+        filters = tuple(bit for bit in filters if live is None or bit in live)
+        parts = [part.placed(filters) for part in parts]
+    epochs = {part.epoch for part in parts}
+    epoch = epochs.pop() if len(epochs) == 1 else None
+    batches = [part.rows if epoch is not None else _with_epochs(part) for part in parts]
+    names = batches[0].schema.names
+    rows = pa.concat_batches([batch.select(names) for batch in batches])
+    key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
+    order = sort_by_key(key) if _follow_each_other(parts) else sort_by_key_and_position(key, pos)
+    return Segment(rows.take(pa.array(order)), epoch, filters)
+
+
+def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
+    """Return the rows at an ascending index, where numpy takes 64-bit numbers twice as fast as Arrow does.
+
+    In any other order Arrow is the faster one.
+    """
+    where = pa.array(index)
+    columns = [
+        column.take(where) if name.startswith(COLUMN) else pa.array(np.take(column.to_numpy(), index))
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _follow_each_other(parts: Sequence[Segment]) -> bool:
+    """Tell whether every row of a part comes before those of the next in the source, as it mostly does."""
+    return all(int(one.pos.max()) < int(next_one.pos.min()) for one, next_one in pairwise(parts))
+
+
+def mergeable(one: Segment, other: Segment, live: Collection[int] | None = None) -> bool:
+    """Tell whether two segments keep the same columns and know the same filters, of ``live`` if given."""
+    if one.columns != other.columns:
+        return False
+    if one.filters == other.filters:
+        return True
+    return not any(live is None or bit in live for bit in one.known_bits ^ other.known_bits)
+
+
+# Segments have few sets of columns; each is one object, whose hash is computed once.
+@lru_cache(maxsize=1 << 10)
+def _columns(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name[len(COLUMN) :] for name in names if name.startswith(COLUMN))
+
+
+def _words(filters: int) -> int:
+    """Return the number of lineage words of so many filters."""
+    return -(-filters // WORD_BITS)
+
+
+def timestamps(ts: Int64s) -> pa.Array:
+    """Return event times in µs as an Arrow timestamp array."""
+    return pa.array(ts).view(pa.timestamp("us"))
+
+
+def _with_epochs(segment: Segment) -> pa.RecordBatch:
+    if segment.epoch is None:
+        return segment.rows
+    arrays = [*segment.rows.columns, pa.array(segment.epochs())]
+    return pa.RecordBatch.from_arrays(arrays, names=[*segment.rows.schema.names, EPOCH])

@@ -1,0 +1,115 @@
+"""Names of views: segments that are parts of stored values, so that they need no bytes of their own.
+
+    c.7.3.0                            a stored segment: checkpoint, bucket, batch, serial number
+    c.7.3.0@100:200                    its rows with 100 <= T < 200
+    c.7.3.0@100:200&9.4:12             of these the ones that part 12 of the patch c.7.9.4 keeps
+    c.7.3.0@100:200&9.4:12=9.4:0       and these with the lineage that part 0 of it gives them
+
+Steps are taken from left to right. A cut that follows a cut is one with it, and lineage that is given anew
+takes the place of what was given before, so a name grows with the selections alone, and these are bounded
+(``bucket.bucket_state``). A patch (``segments.patch``) is stored in the same bucket as what it is laid
+upon, so that its name leaves out what they have in common.
+"""
+
+from __future__ import annotations
+
+import re
+
+CUT, KEPT, LINEAGE = "@", "&", "="
+
+_STEP = re.compile(f"([{CUT}{KEPT}{LINEAGE}])([^{CUT}{KEPT}{LINEAGE}]+)")
+
+
+def steps(segment_id: str) -> list[tuple[str, str]]:
+    """Return the steps from the stored segment to the view, each with its kind.
+
+    >>> steps("c.7.3.0@100:200&9.4:12")
+    [('@', '100:200'), ('&', '9.4:12')]
+    """
+    return _STEP.findall(segment_id)
+
+
+def stored_id(segment_id: str) -> str:
+    """Return the id under which the rows are stored: the segment's own, or that of what it is a view of.
+
+    >>> stored_id("c.7.3.0@100:200&9.4:12")
+    'c.7.3.0'
+    """
+    first = _STEP.search(segment_id)
+    return segment_id if first is None else segment_id[: first.start()]
+
+
+def stored_ids(segment_id: str) -> tuple[str, ...]:
+    """Return the ids of all stored values that a segment is made of, its rows' first.
+
+    >>> stored_ids("c.7.3.0@100:200&9.4:12=9.4:0")
+    ('c.7.3.0', 'c.7.9.4')
+    """
+    if KEPT not in segment_id and LINEAGE not in segment_id:
+        # Most are not patched, and a bucket asks for hundreds in a batch.
+        return (segment_id.partition(CUT)[0],)
+    base = stored_id(segment_id)
+    patches = [part_of(base, facts)[0] for kind, facts in steps(segment_id) if kind != CUT]
+    return tuple(dict.fromkeys([base, *patches]))
+
+
+def part_of(segment_id: str, part: str) -> tuple[str, int]:
+    """Return the stored id of the patch and the number of the part that a step of a segment names.
+
+    >>> part_of("c.7.3.0@100:200", "9.4:12")
+    ('c.7.9.4', 12)
+    """
+    patch, _, number = part.partition(":")
+    return f"{stored_id(segment_id).rsplit('.', 2)[0]}.{patch}", int(number)
+
+
+def part_name(patch_id: str, number: int) -> str:
+    """Return what a step calls a part of a patch.
+
+    >>> part_name("c.7.9.4", 12)
+    '9.4:12'
+    """
+    return f"{'.'.join(patch_id.rsplit('.', 2)[1:])}:{number}"
+
+
+def cut_name(segment_id: str, t_start: int, t_end: int) -> str:
+    """Name the rows of a segment with ``t_start <= T < t_end``.
+
+    >>> cut_name("c.7.3.0@100:200", 150, 999)
+    'c.7.3.0@150:200'
+    """
+    return _named(segment_id, [*steps(segment_id), (CUT, f"{t_start}:{t_end}")])
+
+
+def cut_bounds(facts: str) -> tuple[int, int]:
+    """Return the bounds that the step of a cut names.
+
+    >>> cut_bounds("-5:10")
+    (-5, 10)
+    """
+    start, end = map(int, facts.split(":"))
+    return start, end
+
+
+def patched_name(segment_id: str, kept: str | None, lineage: str | None) -> str:
+    """Name a selection of a segment's rows, with lineage of their own if it is given.
+
+    >>> patched_name("c.7.3.0=4.1:3@0:9", "9.4:12", "9.4:0")
+    'c.7.3.0@0:9&9.4:12=9.4:0'
+    """
+    taken = steps(segment_id)
+    if kept is not None:
+        taken.append((KEPT, kept))
+    if lineage is not None:
+        taken = [*((kind, facts) for kind, facts in taken if kind != LINEAGE), (LINEAGE, lineage)]
+    return _named(segment_id, taken)
+
+
+def _named(segment_id: str, taken: list[tuple[str, str]]) -> str:
+    joined: list[tuple[str, str]] = []
+    for kind, facts in taken:
+        if kind == CUT and joined and joined[-1][0] == CUT:
+            (start, end), (former_start, former_end) = cut_bounds(facts), cut_bounds(joined.pop()[1])
+            facts = f"{max(start, former_start)}:{min(end, former_end)}"
+        joined.append((kind, facts))
+    return stored_id(segment_id) + "".join(kind + facts for kind, facts in joined)

@@ -1,0 +1,58 @@
+"""Views: what the names of ``operators.segments.view_names`` stand for, made of what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from operators.segments.patch import Patch
+from operators.segments.segment import Segment
+from operators.segments.view_names import CUT, KEPT, cut_bounds, part_of, patched_name, steps, stored_id
+
+
+def opened(
+    segment_id: str, segment_of: Callable[[str], Segment], patch_of: Callable[[str], Patch]
+) -> Segment:
+    """Return the segment of a name.
+
+    Args:
+        segment_id: Name of a stored segment or of a view.
+        segment_of: Returns a segment by its stored id.
+        patch_of: Returns a patch by its stored id.
+
+    Raises:
+        CorruptSegment: A stored value cannot be read, or does not fit the name.
+    """
+    segment = segment_of(stored_id(segment_id))
+    for kind, facts in steps(segment_id):
+        if kind == CUT:
+            segment = segment.cut(*cut_bounds(facts))
+            continue
+        patch_id, number = part_of(segment_id, facts)
+        patch = patch_of(patch_id)
+        if kind == KEPT:
+            name = patched_name(segment.id, facts, None)
+            made = segment.filter(patch.kept(number, len(segment)))
+        else:
+            name = patched_name(segment.id, None, facts)
+            made = segment.with_lineage(*patch.lineage(number, len(segment)))
+        segment = made.stored_as_view(name, (patch.id, patch.stored_bytes))
+    return segment
+
+
+def read_segment(segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> Segment:
+    """Return the segment of a name, with nothing at hand but the stored bytes.
+
+    Args:
+        segment_id: Name of a stored segment or of a view.
+        read: Returns the bytes under a stored id.
+
+    Raises:
+        CorruptSegment: A stored value cannot be read, or does not fit the name.
+    """
+    return opened(
+        segment_id,
+        lambda stored: Segment.decode(read(stored), stored),
+        lambda stored: Patch.decode(read(stored), stored),
+    )

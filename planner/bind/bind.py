@@ -1,0 +1,315 @@
+"""Binding: a CQL text and the registered streams give a ``Query``.
+
+Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
+
+    a.k = b.k                                  key of the family
+    b.ts <= a.ts + INTERVAL '5' MINUTE         bound on d, so part of the windows
+    a.v < 0.2                                  filter of one side
+    a.v < b.v                                  residual, tested on joined pairs
+
+Filters and residual are brought into canonical form (``bind.canonical``): what is always true vanishes. A
+query that never has results is legal: both of its filters are FALSE, so that no row is kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
+from catalog.values.stream import Stream
+from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.outputs import bind_outputs
+from planner.errors import (
+    CqlSyntaxError,
+    InvalidWindow,
+    KeyTypeMismatch,
+    NoEquiKey,
+    NoWindow,
+    UnknownColumn,
+    did_you_mean,
+)
+from planner.expressions.column_types import duckdb_type, key_type
+from planner.expressions.expressions import bare, compile_condition, qualified
+from planner.expressions.typed import Typed, columns_of
+from planner.sql.locate import at_expression
+from planner.sql.normalize import conjuncts, distributed
+from planner.sql.scope import Scope, SideName
+from planner.sql.statement import Statement, parse
+from planner.sql.time_bounds import Bounds, time_bounds
+
+_EXAMPLE_BOUNDS = "b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE"
+
+#: A join key: columns as (of a, of b), and their common type.
+_KeyPair = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Conditions:
+    """The conjuncts of a query by what they become."""
+
+    keys: dict[tuple[str, str], _KeyPair] = field(default_factory=dict)
+    equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)
+    bounds: Bounds = field(default_factory=Bounds)
+    bounds_at: Location | None = None
+    filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
+    residuals: list[Typed] = field(default_factory=list)
+
+
+def bind(
+    cql: str,
+    streams: Mapping[str, Stream],
+    *,
+    name: str = "",
+    query_id: int = 0,
+    backfill: Backfill = "none",
+) -> Query:
+    """Return the query that a CQL text means over the registered streams.
+
+    Args:
+        cql: The text.
+        streams: Registered streams by name.
+        name: Name of the query.
+        query_id: Its id.
+        backfill: Whether rows held from before the activation take part.
+
+    Raises:
+        InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
+    """
+    try:
+        statement = parse(cql)
+        scope = Scope(statement, streams)
+        return _bind(cql, statement, scope, name, query_id, backfill)
+    except RecursionError as error:
+        hint = "Write a shorter expression."
+        raise CqlSyntaxError("an expression is nested too deeply", hint=hint) from error
+
+
+def _bind(
+    cql: str, statement: Statement, scope: Scope, name: str, query_id: int, backfill: Backfill
+) -> Query:
+    conditions = _classified(statement, scope)
+    windows, distance = _windows(statement, scope, conditions)
+    residuals = [*conditions.residuals, *distance]
+    keys = _keys(scope, statement, conditions)
+    outputs, output_columns = bind_outputs(statement, scope)
+    filters = {side: canonical(parts, bare) for side, parts in conditions.filters.items()}
+    residual = canonical(residuals, qualified)
+    if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
+        filters = dict.fromkeys(filters, Typed(NEVER, "boolean"))
+        residual = canonical([], qualified)
+    read = output_columns | columns_of([*filters.values(), residual])
+    return Query(
+        id=query_id,
+        name=name,
+        cql=cql,
+        a=_side(scope, "a", windows, filters["a"], read),
+        b=_side(scope, "b", windows, filters["b"], read),
+        key=tuple((a, b) for a, b, _ in keys),
+        key_types=tuple(type_ for _, _, type_ in keys),
+        residual=residual.sql if residual.sql != ALWAYS else None,
+        outputs=outputs,
+        backfill=backfill,
+    )
+
+
+def _side(
+    scope: Scope,
+    side: SideName,
+    windows: Mapping[SideName, int],
+    filter_: Typed,
+    read: frozenset[tuple[SideName, str]],
+) -> Side:
+    """Make one side of the query."""
+    this = scope.side(side)
+    return Side(
+        stream_id=this.stream.id,
+        stream=this.stream.name,
+        alias=this.alias,
+        window_us=windows[side],
+        filter=filter_.sql if filter_.sql != ALWAYS else None,
+        filter_columns=tuple(sorted(column for _, column in filter_.columns)),
+        columns=tuple(sorted(column for owner, column in read if owner == side)),
+    )
+
+
+# Conditions
+
+
+def _classified(statement: Statement, scope: Scope) -> _Conditions:
+    """Sort the conjuncts into keys, bounds, filters and residuals; all are type-checked."""
+    found = _Conditions()
+    for identifier in statement.using:
+        _add_using(scope, found, identifier)
+    for written in conjuncts(statement.conditions):
+        pieces = distributed(written)
+        if pieces != [written]:
+            compile_condition(written, scope)  # What the optimizer drops has to be right, too.
+        for conjunct in pieces:
+            _classify(conjunct, scope, found)
+    return found
+
+
+def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions) -> None:
+    """Add a conjunct to what it is."""
+    pair = key_columns(conjunct, scope)
+    bounds = time_bounds(conjunct, scope)
+    if pair is not None and bounds is not None:
+        found.equal_times.append((pair, conjunct))
+    elif pair is not None:
+        _add_key(scope, found, pair, conjunct)
+        return
+    value = compile_condition(conjunct, scope)
+    if bounds is not None:
+        found.bounds = found.bounds.intersected(bounds)
+        found.bounds_at = at_expression(scope.text, conjunct)
+        if found.bounds.empty:
+            raise InvalidWindow(
+                "no pair of rows is in the window",
+                detail="The conditions on the event times exclude each other.",
+                hint=f"Write {_EXAMPLE_BOUNDS}.",
+                location=found.bounds_at,
+            )
+        return
+    if value.sides in ({"a"}, {"b"}):
+        (side,) = value.sides
+        found.filters[side].append(compile_condition(conjunct, scope, bare))
+    else:
+        found.residuals.append(value)
+
+
+def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
+    """Return (column of a, column of b) if a conjunct equates one with the other, else None."""
+    if not isinstance(node, exp.EQ):
+        return None
+    left, right = node.this.unnest(), node.expression.unnest()
+    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
+        return None
+    if isinstance(left.this, exp.Star) or isinstance(right.this, exp.Star):
+        return None
+    columns = {c.side: c.column.name for c in (scope.column(left), scope.column(right))}
+    return (columns["a"], columns["b"]) if len(columns) == 2 else None
+
+
+def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.Expr) -> None:
+    """Add a key pair; raises KeyTypeMismatch."""
+    a, b = scope.a.stream.column(pair[0]), scope.b.stream.column(pair[1])
+    if a is None or b is None:
+        raise LookupError(f"key columns {pair} were resolved before")
+    common = key_type(a.type, b.type)
+    if common is None:
+        raise KeyTypeMismatch(
+            f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
+            "have different types",
+            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
+            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
+            location=at_expression(scope.text, node),
+        )
+    found.keys[pair] = (a.name, b.name, common)
+
+
+def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> None:
+    """Add a key pair of USING."""
+    names = []
+    for side in (scope.a, scope.b):
+        column = side.stream.column(identifier.name)
+        if column is None:
+            raise UnknownColumn(
+                f'column "{identifier.name}" does not exist in stream "{side.stream.name}"',
+                hint=did_you_mean(identifier.name, [c.name for c in side.stream.columns], "column"),
+                location=at_expression(scope.text, identifier),
+            )
+        names.append(column.name)
+    _add_key(scope, found, (names[0], names[1]), identifier)
+
+
+def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
+    """Return the key in canonical order; equal event times are one if there is no other."""
+    if not found.keys:
+        for pair, node in found.equal_times:
+            _add_key(scope, found, pair, node)
+    if not found.keys:
+        first, second = scope.written
+        shared = [c.name for c in first.stream.columns if _joins(c.name, c.type, second.stream)]
+        shared = [name for name in shared if name.lower() != first.stream.event_time.lower()]
+        column = shared[0] if shared else "key"
+        raise NoEquiKey(
+            "the query has no equi-join key",
+            detail="A column of one stream has to equal a column of the other, joined to the rest with AND.",
+            hint=f"Add {first.alias}.{column} = {second.alias}.{column} to WHERE.",
+            location=second.source.location,
+        )
+    return sorted(found.keys.values())
+
+
+def _joins(name: str, type_: str, other: Stream) -> bool:
+    """Whether a column of that name in the other stream could be its key."""
+    column = other.column(name)
+    return column is not None and key_type(type_, column.type) is not None
+
+
+# Windows
+
+
+def _windows(
+    statement: Statement, scope: Scope, found: _Conditions
+) -> tuple[dict[SideName, int], list[Typed]]:
+    """Return W of both sides, and a residual for distances that do not begin at zero.
+
+    A window W_A alone admits 0 <= d < W_A and W_B alone 0 <= -d < W_B: together the distances from
+    1 - W_B to W_A - 1. Predicates narrow that interval.
+    """
+    given = _given_windows(statement, scope)
+    written = Bounds(
+        None if given["b"] is None else 1 - given["b"],
+        None if given["a"] is None else given["a"] - 1,
+    )
+    allowed = written.intersected(found.bounds)
+    unbounded = [side for side, bound in (("a", allowed.high_us), ("b", allowed.low_us)) if bound is None]
+    if unbounded:
+        missing = [this for this in scope.written if this.side in unbounded]
+        names = " and ".join(f'"{this.stream.name}"' for this in missing)
+        raise NoWindow(
+            f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
+            detail="Without one, rows would have to be kept for ever.",
+            hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
+            f"sides: {_EXAMPLE_BOUNDS}.",
+            location=missing[0].source.location,
+        )
+    low, high = allowed.low_us or 0, allowed.high_us or 0
+    if allowed.empty:
+        raise InvalidWindow(
+            "no pair of rows is in the window",
+            detail="The conditions on the event times lie outside the windows in FROM.",
+            hint="Widen the windows in FROM, or leave them out.",
+            location=found.bounds_at,
+        )
+    windows: dict[SideName, int] = {"a": max(high, 0) + 1, "b": max(-low, 0) + 1}
+    return {side: min(length, UNBOUNDED_US) for side, length in windows.items()}, _distance(scope, low, high)
+
+
+def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | None]:
+    """Return W as written behind each stream, in WITHIN or at the end."""
+    given: dict[SideName, int | None] = {}
+    for position, this in enumerate(scope.written):
+        window = this.source.window or statement.window
+        if statement.within is not None:
+            window = statement.within[position]
+        given[this.side] = window.length_us if window is not None else None
+    return given
+
+
+def _distance(scope: Scope, low: int, high: int) -> list[Typed]:
+    """Return what is left to test when the distances begin above or end below zero."""
+    a, b = scope.a.stream.event_time, scope.b.stream.event_time
+    text = f"TRY(epoch_us({qualified('b', b)}) - epoch_us({qualified('a', a)}))"
+    columns: frozenset[tuple[SideName, str]] = frozenset({("a", a), ("b", b)})
+    if low > 0:
+        return [Typed(f"{text} >= {low}", "boolean", columns, form="comparison")]
+    if high < 0:
+        return [Typed(f"{text} <= {high}", "boolean", columns, form="comparison")]
+    return []

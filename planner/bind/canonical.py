@@ -1,0 +1,185 @@
+"""Filters by meaning: one text for all the ways to write a condition.
+
+``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
+filter, so they are evaluated once per row and take one lineage bit (State-Slice, VLDB 2006, §6.1).
+
+Three steps lead there: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
+optimizer; the expression compiler gives every operand one typed text; ``simplify`` then reasons about the
+values for which the parts are TRUE.
+
+Most of sqlglot's ``simplify`` is not used, because it is not sound here: x + 1 > 3 is not x > 2 where x + 1
+overflows to NULL, literals are not folded as DuckDB folds them (decimals, doubles, integers that overflow),
+``v > 1 OR v <= 1`` is not TRUE for NULL, and comparisons of one column are merged without regard to the type
+in which DuckDB compares them (2^53 and 2^53 + 1 are one double and two integers).
+
+Not every equal meaning is found: a plan shows the constants that people wrote, so ``i > 10`` and ``i >= 11``
+are two filters even of integers, and conditions that multiply out into much are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from catalog.values.stream import Stream
+from planner.errors import (
+    AmbiguousColumn,
+    CqlSyntaxError,
+    UnknownColumn,
+    UnknownStream,
+    UnsupportedCql,
+    did_you_mean,
+)
+from planner.expressions.comparisons import conjunction
+from planner.expressions.expressions import bare, compile_condition
+from planner.expressions.typed import ColumnSql, Typed
+from planner.predicates.condition_text import render
+from planner.predicates.conditions import column_texts, parse
+from planner.predicates.simplify import simplify
+from planner.sql.locate import at_expression
+from planner.sql.normalize import conjuncts, distributed
+from planner.sql.scope import ResolvedColumn
+from planner.sql.statement import parse_condition
+
+#: Canonical texts of a filter that every row passes, and of one that none does.
+ALWAYS, NEVER = "TRUE", "FALSE"
+
+#: Most passes until nothing changes. One does nearly all: ``v < w OR v >= w`` becomes two conditions, which a
+#: second one sees apart.
+_PASSES = 4
+
+
+def canonical(parts: Sequence[Typed], column_sql: ColumnSql) -> Typed:
+    """Return the canonical text of conditions that all have to be true.
+
+    Args:
+        parts: Compiled conditions.
+        column_sql: How their columns were rendered.
+
+    Returns:
+        TRUE for the same rows, not always NULL for the same others; ``ALWAYS`` without conditions. It reads
+        those columns alone that are left.
+    """
+    if not parts:
+        return Typed(ALWAYS, "boolean")
+    whole = conjunction(list(parts))
+    sql = canonical_text(whole.sql)
+    read = column_texts(sql)
+    columns = frozenset((side, name) for side, name in whole.columns if column_sql(side, name) in read)
+    return Typed(sql, "boolean", columns, form="compound")
+
+
+def canonical_text(sql: str) -> str:
+    """Return the canonical text of a bound condition; that of a canonical text is itself.
+
+    >>> canonical_text('"v" > 10 AND "v" > 5 OR FALSE')
+    '"v" > 10'
+    """
+    for _ in range(_PASSES):
+        before, sql = sql, render(simplify(parse(sql)))
+        if sql == before:
+            break
+    return sql
+
+
+def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:
+    """Return what filter of which stream a predicate is, to find it among those of the queries.
+
+    Args:
+        predicate: CQL condition on the columns of one stream, under its own name: ``A.v < 0.2``. The name may
+            be left out where only one stream has all columns.
+        streams: Registered streams by name.
+
+    Returns:
+        The id of the stream, and the text that ``Side.filter`` has where a query is bound with the predicate
+        (``ALWAYS`` or ``NEVER`` where it is decided without a row).
+
+    Raises:
+        CqlSyntaxError, UnsupportedCql, TypeMismatch, UnknownFunction: As in a query.
+        UnknownStream, UnknownColumn, AmbiguousColumn: A name means nothing, or more than one thing.
+        UnsupportedCql: It reads no column, or columns of two streams.
+    """
+    node = parse_condition(predicate)
+    names = _StreamNames(predicate, node, streams)
+    try:
+        return names.stream.id, _filter(node, names)
+    except RecursionError as error:
+        hint = "Write a shorter expression."
+        raise CqlSyntaxError("an expression is nested too deeply", hint=hint) from error
+
+
+def _filter(node: exp.Expr, names: _StreamNames) -> str:
+    """Return the canonical text of a condition on one stream."""
+    parts: list[Typed] = []
+    for written in conjuncts([node]):
+        pieces = distributed(written)
+        if pieces != [written]:
+            compile_condition(written, names)  # What the optimizer drops has to be right, too.
+        parts += [compile_condition(piece, names, bare) for piece in pieces]
+    return canonical(parts, bare).sql
+
+
+class _StreamNames:
+    """Names in a condition on one stream, without regard to case."""
+
+    def __init__(self, text: str, node: exp.Expr, streams: Mapping[str, Stream]) -> None:
+        self.text = text
+        self._streams = {stream.name.lower(): stream for stream in streams.values()}
+        columns = [c for c in node.find_all(exp.Column, bfs=False) if not isinstance(c.this, exp.Star)]
+        if not columns:
+            raise UnsupportedCql(
+                "a condition without a column is not supported here",
+                hint="Write a condition on one stream, such as A.v < 0.2.",
+                location=at_expression(text, node),
+            )
+        self.stream = self._common(columns)
+
+    def _common(self, columns: Sequence[exp.Column]) -> Stream:
+        """Return the stream that all columns are of."""
+        named = {column.args["table"].name.lower(): column for column in columns if column.args.get("table")}
+        if len(named) > 1:
+            _, second, *_ = named.values()
+            raise UnsupportedCql(
+                "a condition on two streams is not supported here",
+                hint="Write a condition on one stream, such as A.v < 0.2.",
+                location=at_expression(self.text, second),
+            )
+        for name, column in named.items():
+            if name not in self._streams:
+                written = column.args["table"]
+                raise UnknownStream(
+                    f'stream "{written.name}" does not exist',
+                    hint=did_you_mean(written.name, [s.name for s in self._streams.values()], "stream"),
+                    location=at_expression(self.text, written),
+                )
+            return self._streams[name]
+        having = [s for s in self._streams.values() if all(s.column(c.name) is not None for c in columns)]
+        first = columns[0]
+        if len(having) > 1:
+            raise AmbiguousColumn(
+                f'column "{first.name}" is in {len(having)} streams',
+                hint=f"Write {having[0].name}.{first.name} or {having[1].name}.{first.name}.",
+                location=at_expression(self.text, first),
+            )
+        if not having:
+            known = [column.name for stream in self._streams.values() for column in stream.columns]
+            raise UnknownColumn(
+                f'no stream has a column "{first.name}"'
+                if len(columns) == 1
+                else "no stream has all these columns",
+                hint=did_you_mean(first.name, known, "column"),
+                location=at_expression(self.text, first),
+            )
+        return having[0]
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the column of the stream; raises UnknownColumn."""
+        column = self.stream.column(node.name)
+        if column is None or node.args.get("db"):
+            raise UnknownColumn(
+                f'column "{node.name}" does not exist in stream "{self.stream.name}"',
+                hint=did_you_mean(node.name, [c.name for c in self.stream.columns], "column"),
+                location=at_expression(self.text, node),
+            )
+        return ResolvedColumn("a", column)

@@ -1,0 +1,137 @@
+"""The select list: result columns, their names and types.
+
+A plain column goes by its own name, by ``alias_column`` where both streams have it; an expression without AS
+is ``col<position>``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from catalog.values.query import Output
+from planner.errors import InvalidOutput
+from planner.expressions.expressions import compile_expression
+from planner.expressions.typed import Typed
+from planner.sql.locate import at_expression
+from planner.sql.scope import Scope, SideName, SideScope
+from planner.sql.statement import Statement
+
+#: Columns that results have anyway.
+RESERVED = frozenset({"_event_time"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A result column before names are settled."""
+
+    name: str
+    value: Typed
+    location: Location | None
+    #: Alias of its stream, for a plain column whose name was not given with AS.
+    alias: str | None
+
+
+def bind_outputs(
+    statement: Statement, scope: Scope
+) -> tuple[tuple[Output, ...], frozenset[tuple[SideName, str]]]:
+    """Return the result columns in order, and the columns that they read.
+
+    Raises:
+        InvalidOutput: A column has a name that another one has, a reserved one, or no type.
+    """
+    items: list[_Item] = []
+    for node in statement.select:
+        items += _items(node, scope, len(items) + 1)
+    items = _named(items)
+    seen: dict[str, str] = {}
+    for item in items:
+        folded = item.name.lower()
+        if folded in RESERVED or not folded:
+            raise InvalidOutput(
+                f'result column name "{item.name}" is reserved',
+                hint="Write another name behind AS.",
+                location=item.location,
+            )
+        if folded in seen:
+            raise InvalidOutput(
+                f'result column "{item.name}" is there twice',
+                hint="Write another name behind AS.",
+                location=item.location,
+            )
+        seen[folded] = item.name
+    outputs = tuple(
+        Output(item.name, item.value.sql, item.value.type, tuple(sorted(item.value.columns)))
+        for item in items
+    )
+    return outputs, frozenset().union(*(item.value.columns for item in items))
+
+
+def _items(node: exp.Expr, scope: Scope, position: int) -> list[_Item]:
+    """Return the columns of one entry of the select list."""
+    if isinstance(node, exp.Star):
+        _refuse_star_options(node, scope)
+        return [item for side in scope.written for item in _all_of(side, node, scope)]
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+        _refuse_star_options(node.this, scope)
+        return _all_of(scope.qualifier(node), node, scope)
+    if isinstance(node, exp.Alias):
+        value = compile_expression(node.this, scope)
+        return [_Item(node.alias, _typed(value, node.this, scope), at_expression(scope.text, node), None)]
+    value = _typed(compile_expression(node, scope), node, scope)
+    location = at_expression(scope.text, node)
+    plain = node.unnest()
+    if isinstance(plain, exp.Column):
+        found = scope.column(plain)
+        return [_Item(found.column.name, value, location, scope.side(found.side).alias)]
+    return [_Item(f"col{position}", value, location, None)]
+
+
+def _all_of(side: SideScope, node: exp.Expr, scope: Scope) -> list[_Item]:
+    """Return every column of a stream."""
+    location = at_expression(scope.text, node)
+    items = []
+    for column in side.stream.columns:
+        reference = exp.column(exp.to_identifier(column.name), exp.to_identifier(side.alias))
+        items.append(_Item(column.name, compile_expression(reference, scope), location, side.alias))
+    return items
+
+
+def _refuse_star_options(star: exp.Star, scope: Scope) -> None:
+    """Refuse ``* EXCEPT (...)`` and the like."""
+    options = [name for name in ("except_", "replace", "rename", "ilike") if star.args.get(name)]
+    if options:
+        raise InvalidOutput(
+            "* with EXCEPT, REPLACE or RENAME is not supported",
+            hint="Write the columns out.",
+            location=at_expression(scope.text, star),
+        )
+
+
+def _typed(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
+    """Make sure that a column can have the value's type."""
+    if value.type == "interval":
+        raise InvalidOutput(
+            "an interval cannot be a result column",
+            hint="Write epoch_us(b.ts) - epoch_us(a.ts), or date_diff('second', a.ts, b.ts).",
+            location=at_expression(scope.text, node),
+        )
+    if value.type == "null":
+        raise InvalidOutput(
+            "NULL has no type", hint="Write CAST(NULL AS type).", location=at_expression(scope.text, node)
+        )
+    return value
+
+
+def _named(items: list[_Item]) -> list[_Item]:
+    """Put the alias before plain columns of the same name."""
+    count = Counter(item.name.lower() for item in items)
+    return [
+        _Item(f"{item.alias}_{item.name}", item.value, item.location, item.alias)
+        if item.alias is not None and count[item.name.lower()] > 1
+        else item
+        for item in items
+    ]

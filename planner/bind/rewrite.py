@@ -1,0 +1,321 @@
+"""Parts of a CQL text put anew: windows, filters, select list.
+
+The text is taken apart and written again in one form, whatever its own form was:
+
+    SELECT <list> FROM A [RANGE 30 SECONDS] AS a, B [NOW] AS b WHERE <condition> AND <condition> ...
+
+Windows stand behind the streams; bounds on event times that only say a window are gone, others stay
+conditions. Conditions are those that ``bind.bind`` sees: NOT inwards, AND taken apart. That nothing else
+has changed is checked by binding both texts, so a text that this cannot rewrite is refused, never bent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlglot import TokenType, exp
+
+from catalog.errors import InvalidInput
+from catalog.values.change import BOTH, QueryParts
+from catalog.values.query import UNBOUNDED_US, Query, Side
+from catalog.values.stream import Stream
+from planner.bind.bind import bind, key_columns
+from planner.bind.canonical import NEVER
+from planner.errors import CqlSyntaxError, InvalidWindow, UnknownColumn, UnknownStream, did_you_mean
+from planner.expressions.expressions import compile_condition
+from planner.sql.cql import Cql
+from planner.sql.durations import duration
+from planner.sql.normalize import conjuncts, distributed
+from planner.sql.scope import Scope, SideName, SideScope
+from planner.sql.statement import parse, parse_condition, select_list_text, tokens_of
+from planner.sql.time_bounds import time_bounds
+
+_UNITS = (
+    ("DAY", 86_400_000_000),
+    ("HOUR", 3_600_000_000),
+    ("MINUTE", 60_000_000),
+    ("SECOND", 1_000_000),
+    ("MILLISECOND", 1_000),
+    ("MICROSECOND", 1),
+)
+
+#: Tokens that end a select list.
+_ENDS = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.JOIN, TokenType.WINDOW, TokenType.ON})
+
+
+class NotRewritable(InvalidInput):
+    """A part of a query cannot be put anew by itself."""
+
+    code = "not-rewritable"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """The conditions of a query by what they are, without bounds on event times that only say a window.
+
+    Attributes:
+        filters: Conditions on one side alone.
+        others: Keys, conditions on both rows, and bounds that are more than a window.
+    """
+
+    filters: Mapping[SideName, list[exp.Expr]]
+    others: list[exp.Expr]
+
+
+def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
+    """Return a query's text with some parts put anew.
+
+    Args:
+        cql: A text that binds.
+        streams: Registered streams by name.
+        parts: What is put anew; at least one.
+
+    Returns:
+        A text that means the same but for these parts.
+
+    Raises:
+        InvalidInput: A part cannot be meant, or not by itself; ``path`` says which.
+    """
+    before = bind(cql, streams)
+    statement = parse(cql)
+    scope = Scope(statement, streams)
+    pieces = _pieces(scope, statement.conditions)
+    windows = {side.side: _bound_side(before, side.side).window_us for side in scope.written}
+    windows |= _new_windows(scope, parts)
+    filters = _new_filters(scope, parts)
+    conditions = list(pieces.others)
+    for side in scope.written:
+        conditions += filters.get(side.side, pieces.filters[side.side])
+    with _at("select"):
+        select = select_list_text(cql) if parts.select is None else _select_list(parts.select)
+    first, second = (
+        f"{_name(side.source.stream)} {_bracket(windows[side.side])} AS {_name(side.alias)}"
+        for side in scope.written
+    )
+    using = ", ".join(_name(name.name) for name in statement.using)
+    joined = f"{first} JOIN {second} USING ({using})" if using else f"{first}, {second}"
+    where = " AND ".join(_written(condition) for condition in conditions)
+    text = f"SELECT {select} FROM {joined}" + (f" WHERE {where}" if where else "")
+    _check(before, bind(text, streams), windows, filters, selected=parts.select is not None)
+    return text
+
+
+def _pieces(scope: Scope, conditions: Sequence[exp.Expr]) -> _Pieces:
+    """Sort the conditions as the binder does."""
+    found = _Pieces({"a": [], "b": []}, [])
+    all_pieces = [piece for written in conjuncts(conditions) for piece in distributed(written)]
+    has_key = bool(scope.merged) or any(
+        key_columns(piece, scope) is not None and time_bounds(piece, scope) is None for piece in all_pieces
+    )
+    for piece in all_pieces:
+        bounds, is_key = time_bounds(piece, scope), key_columns(piece, scope) is not None
+        if bounds is not None and (has_key or not is_key):
+            if (bounds.low_us or 0) > 0 or (bounds.high_us or 0) < 0:
+                found.others.append(piece)
+            continue
+        sides = compile_condition(piece, scope).sides
+        if len(sides) == 1:
+            (side,) = sides
+            found.filters[side].append(piece)
+        else:
+            found.others.append(piece)
+    return found
+
+
+def _new_windows(scope: Scope, parts: QueryParts) -> dict[SideName, int]:
+    """Return the windows that are put anew, µs."""
+    windows: dict[SideName, int] = {}
+    for name, text in parts.windows.items():
+        with _at("window") if name == BOTH else _at("window", name):
+            length = _length(text)
+            for side in scope.written if name == BOTH else (_side_named(scope, name),):
+                if side.side in windows:
+                    raise InvalidWindow(f'stream "{side.stream.name}" gets two windows', hint="Keep one.")
+                windows[side.side] = length
+    return windows
+
+
+def _length(text: str) -> int:
+    """Return a window's length, µs."""
+    words = text.strip().upper().removeprefix("RANGE ").strip()
+    if words == "NOW":
+        return 1
+    if words == "UNBOUNDED":
+        return UNBOUNDED_US
+    length = duration([text.strip()[-len(words) :] if words else ""])
+    if isinstance(length, str) or length.months or not 0 < length.us < UNBOUNDED_US:
+        detail = f"{length[:1].upper()}{length[1:]}." if isinstance(length, str) else None
+        raise InvalidWindow(
+            f'"{text}" is not the length of a window',
+            detail=detail,
+            hint='Write a number and a unit, such as "30s" or "5 MINUTES", or "NOW" or "UNBOUNDED".',
+        )
+    return length.us
+
+
+def _new_filters(scope: Scope, parts: QueryParts) -> dict[SideName, list[exp.Expr]]:
+    """Return the conditions of the filters that are put anew."""
+    filters: dict[SideName, list[exp.Expr]] = {}
+    for name, text in parts.filters.items():
+        with _at("filter", name):
+            side = _side_named(scope, name)
+            if side.side in filters:
+                raise NotRewritable(f'stream "{side.stream.name}" gets two filters', hint="Keep one.")
+            filters[side.side] = [] if text is None else _filter(scope, side, text)
+    return filters
+
+
+def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
+    """Return the conditions of one filter, every column with its alias."""
+    condition = parse_condition(text)
+    for column in condition.find_all(exp.Column):
+        table = column.args.get("table")
+        known = {side.alias.lower(), side.stream.name.lower()}
+        if table is not None and table.name.lower() not in known:
+            raise NotRewritable(
+                f'the filter of "{side.alias}" names "{table.name}"',
+                hint="A filter is a condition on one stream alone. Send the whole query as cql.",
+            )
+        if side.stream.column(column.name) is None and not isinstance(column.this, exp.Star):
+            raise UnknownColumn(
+                f'column "{column.name}" does not exist in stream "{side.stream.name}"',
+                hint=did_you_mean(column.name, [c.name for c in side.stream.columns], "column"),
+            )
+        column.set("table", exp.to_identifier(side.alias, quoted=_name(side.alias) != side.alias))
+    pieces = [piece for written in conjuncts([condition]) for piece in distributed(written)]
+    for piece in pieces:
+        if compile_condition(piece, scope).sides != {side.side}:
+            raise NotRewritable(
+                f'a condition in the filter of "{side.alias}" names no column of it',
+                hint="Leave it out, or send null to take the filter away.",
+            )
+    return pieces
+
+
+def _side_named(scope: Scope, name: str) -> SideScope:
+    """Return the side of an alias or, where it means one side only, of a stream."""
+    for by in ("alias", "stream"):
+        found = [
+            side
+            for side in scope.written
+            if (side.alias if by == "alias" else side.stream.name).lower() == name.lower()
+        ]
+        if len(found) == 1:
+            return found[0]
+    known = [side.alias for side in scope.written]
+    raise UnknownStream(f'the query has no stream "{name}"', hint=did_you_mean(name, known, "name"))
+
+
+def _select_list(select: str | tuple[str, ...]) -> str:
+    """Return a select list that is nothing but one."""
+    items = [select] if isinstance(select, str) else list(select)
+    texts = []
+    for i, item in enumerate(items):
+        tokens = tokens_of(item)
+        depth = 0
+        for token in tokens:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth < 0 or (depth == 0 and token.token_type in _ENDS):
+                raise CqlSyntaxError(
+                    f'unexpected "{token.text}" in the select list', hint="Write columns, such as A.k, B.ts."
+                )
+        if not tokens or depth:
+            where = f" {i + 1}" if len(items) > 1 else ""
+            raise CqlSyntaxError(
+                f"the select list{where} ends too early", hint="Write columns, such as A.k, B.ts."
+            )
+        texts.append(item[tokens[0].start : tokens[-1].end + 1])
+    if not texts:
+        raise CqlSyntaxError("the select list is empty", hint="Write columns, such as A.k, B.ts.")
+    return ", ".join(texts)
+
+
+def _check(
+    before: Query,
+    after: Query,
+    windows: Mapping[SideName, int],
+    filters: Mapping[SideName, object],
+    *,
+    selected: bool,
+) -> None:
+    """Refuse a text that means more, or less, than what was asked for."""
+    for name in ("a", "b"):
+        side: SideName = "a" if name == "a" else "b"
+        old, new = _bound_side(before, side), _bound_side(after, side)
+        if (new.stream_id, new.alias) != (old.stream_id, old.alias):
+            raise NotRewritable("the query would read other streams", hint="Send the whole query as cql.")
+        if new.window_us != windows[side]:
+            raise NotRewritable(
+                f'the window of "{new.alias}" cannot be put anew by itself',
+                detail="Conditions on the event times of both streams narrow it.",
+                hint="Send the whole query as cql.",
+                path=("window",),
+            )
+    never = NEVER in (before.a.filter, after.a.filter)
+    same = before.key == after.key and (never or before.residual == after.residual)
+    for side, old, new in (("a", before.a, after.a), ("b", before.b, after.b)):
+        same = same and (never or side in filters or old.filter == new.filter)
+    if not same or not (selected or before.outputs == after.outputs):
+        raise NotRewritable(
+            "the query cannot be rewritten part by part",
+            detail="Written anew, its other parts would not mean the same.",
+            hint="Send the whole query as cql.",
+        )
+
+
+def _bound_side(query: Query, side: SideName) -> Side:
+    return query.a if side == "a" else query.b
+
+
+def _bracket(window_us: int) -> str:
+    """Return a window as CQL has it.
+
+    >>> _bracket(90_000_000), _bracket(1), _bracket(1_500_000)
+    ('[RANGE 90 SECONDS]', '[NOW]', '[RANGE 1500 MILLISECONDS]')
+    """
+    if window_us == 1:
+        return "[NOW]"
+    if window_us >= UNBOUNDED_US:
+        return "[RANGE UNBOUNDED]"
+    unit, size = next((unit, size) for unit, size in _UNITS if window_us % size == 0)
+    count = window_us // size
+    return f"[RANGE {count} {unit}{'S' if count != 1 else ''}]"
+
+
+def _name(name: str) -> str:
+    """Return a name as it can be written, quoted where it is a keyword."""
+    tokens = tokens_of(name)
+    plain = len(tokens) == 1 and tokens[0].token_type == TokenType.VAR and tokens[0].text == name
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _written(condition: exp.Expr) -> str:
+    """Return a condition as text, with parentheses around every operand that could need them."""
+    copy = condition.copy()
+    for node in reversed(list(copy.walk(bfs=False))):
+        if node is not copy and _needs_parentheses(node):
+            parentheses = exp.Paren()
+            node.replace(parentheses)
+            parentheses.set("this", node)
+    text = str(copy.sql(dialect=Cql))
+    return f"({text})" if isinstance(copy, exp.Or) else text
+
+
+def _needs_parentheses(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Paren) or isinstance(node.parent, exp.Paren | exp.Escape):
+        return False
+    if isinstance(node, exp.Neg):
+        return not isinstance(node.this, exp.Literal)
+    return isinstance(node, exp.Binary | exp.Unary | exp.Between | exp.In)
+
+
+@contextmanager
+def _at(*path: str) -> Iterator[None]:
+    """Put a place in the request before the place that an error names."""
+    try:
+        yield
+    except InvalidInput as error:
+        error.path = (*path, *error.path)
+        raise

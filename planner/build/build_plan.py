@@ -1,0 +1,240 @@
+"""The shared plan of all queries: families, lineage bits, activations, joins.
+
+    queries ── families ── filters (bits) ── strategy (joins) ── replication ── check_plan ── Plan
+
+A plan depends on its queries, on the plan before it and, where the strategy weighs costs, on the statistics
+given; never on the order of any. Bits, activations and replication are carried over from the plan before,
+everything else derives from content. So the same arguments give the same bytes in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from catalog.values.boundaries import Boundaries
+from catalog.values.plan import (
+    FamilyPlan,
+    JoinPlan,
+    Partitioning,
+    Plan,
+    PlannedFilter,
+    PlannedQuery,
+    Replication,
+    Strategy,
+)
+from catalog.values.query import Query, Side
+from catalog.values.statistics import Profile
+from catalog.values.stream import Stream
+from planner.build.check_plan import check_plan
+from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
+from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_left
+from planner.costs.cost import CostModel
+from planner.costs.paper_model import PaperModel
+from planner.costs.rates import FamilyRates, family_rates
+from planner.errors import InvalidPlan, UnknownStrategy, listed
+from planner.families.families import Family, families, result_columns
+from planner.families.filters import assign_bits, first_bit, kept_counts
+from planner.strategies.cpu_opt import cpu_opt
+from planner.strategies.mem_opt import mem_opt
+from planner.strategies.pullup import pullup
+from planner.strategies.pushdown import pushdown
+from planner.strategies.unshared import unshared
+
+#: Strategies by name. Mem-Opt is the default because its state is minimal whatever the statistics are.
+STRATEGIES: Mapping[Strategy, Callable[[Family, FamilyRates, CostModel], tuple[JoinPlan, ...]]] = (
+    MappingProxyType(
+        {
+            "unshared": unshared,
+            "pullup": pullup,
+            "pushdown": pushdown,
+            "mem-opt": mem_opt,
+            "cpu-opt": cpu_opt,
+        }
+    )
+)
+
+_NOTHING_KNOWN = Profile()
+_PAPER = PaperModel()
+_NO_OWN: Mapping[str, Strategy] = MappingProxyType({})
+
+
+def build_plan(
+    queries: Sequence[Query],
+    streams: Mapping[int, Stream],
+    previous: Plan | None = None,
+    *,
+    strategy: Strategy = "mem-opt",
+    family_strategies: Mapping[str, Strategy] = _NO_OWN,
+    profile: Profile = _NOTHING_KNOWN,
+    model: CostModel = _PAPER,
+    pinned: ByFamily = NO_BOUNDARIES,
+    left: ByFamily = NO_BOUNDARIES,
+    keep: Collection[str] = (),
+    partitioning: Partitioning = "auto",
+) -> Plan:
+    """Plan all queries together, as the successor of the previous version.
+
+    Args:
+        queries: All running queries, bound; any order.
+        streams: Streams by id; at least those that the queries use.
+        previous: Plan version in force until now; None for the first one.
+        strategy: Objective that chooses the joins of every family that has none of its own.
+        family_strategies: Objectives of single families by family id; ids of no family are allowed, since a
+            family's queries may all be gone.
+        profile: Statistics that ``cpu-opt`` weighs; what it does not say is assumed (``costs.rates``).
+        model: What ``cpu-opt`` minimises.
+        pinned: Boundaries of the families whose chain is cut by hand, by family id; it is one shared chain
+            then, whatever the strategy.
+        left: Boundaries that stay in the chains of the others although no query has such a window any more.
+        keep: Ids of families whose joins are not chosen anew while their queries are the same.
+        partitioning: Who chooses over how many buckets the rows of a key spread.
+
+    Returns:
+        The next plan version, checked.
+
+    Raises:
+        UnknownStrategy: There is no strategy of that name.
+        InvalidPlan: A query names a stream that is not given, or an invariant is broken.
+    """
+    for name in (strategy, *family_strategies.values()):
+        if name not in STRATEGIES:
+            raise UnknownStrategy(
+                f'strategy "{name}" does not exist', hint=f"Strategies: {listed(STRATEGIES)}."
+            )
+    version = 1 if previous is None else previous.version + 1
+    next_bit = {} if previous is None else dict(previous.next_bit)
+    before = {} if previous is None else {f.id: f for f in previous.families}
+    since = {q.id: q.since_version for f in before.values() for q in f.queries}
+    replications = former_replications(previous)
+
+    planned = []
+    for family_id, members in families(queries).items():
+        family = _family(family_id, members, before.get(family_id), next_bit, since, version)
+        rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
+        objective = family_strategies.get(family_id, strategy)
+        old = before.get(family_id)
+        asked = asked_replication(partitioning, family, rates, choose=old is None or family_id not in keep)
+        replication = replications.get(family_id, HASHED).grown(asked)
+        if (
+            old is not None
+            and family_id in keep
+            and (old.queries, old.strategy) == (family.queries, objective)
+        ):
+            planned.append(old if replication == old.replication else replace(old, replication=replication))
+            continue
+        chosen = STRATEGIES[objective](family, rates, model)
+        joins = _kept(family, chosen, pinned.get(family_id), left.get(family_id, Boundaries()))
+        built = _family_plan(family, members[0], objective, joins, replication, given=joins != chosen)
+        planned.append(built)
+
+    flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
+    plan = Plan(
+        version=version,
+        strategy=strategy,
+        streams=flowing,
+        families=tuple(planned),
+        next_bit=kept_counts(next_bit, present),
+        departed=departed_replications(replications, present, flowing),
+    )
+    check_plan(plan, previous)
+    return plan
+
+
+def _family(
+    family_id: str,
+    members: Sequence[Query],
+    old: FamilyPlan | None,
+    next_bit: dict[str, int],
+    since: Mapping[int, int],
+    version: int,
+) -> Family:
+    """Give the members of a family their bits and activations; counts ``next_bit`` on."""
+    filters_a = _filters([q.a for q in members], old.filters_a if old else (), f"{family_id}/a", next_bit)
+    filters_b = _filters([q.b for q in members], old.filters_b if old else (), f"{family_id}/b", next_bit)
+    bits_a = {f.sql: f.bit for f in filters_a}
+    bits_b = {f.sql: f.bit for f in filters_b}
+    return Family(
+        id=family_id,
+        queries=tuple(
+            PlannedQuery(
+                id=q.id,
+                name=q.name,
+                w_a_us=q.a.window_us,
+                w_b_us=q.b.window_us,
+                filter_a=None if q.a.filter is None else bits_a[q.a.filter],
+                filter_b=None if q.b.filter is None else bits_b[q.b.filter],
+                residual=q.residual,
+                columns_a=tuple(sorted(q.a.columns)),
+                columns_b=tuple(sorted(q.b.columns)),
+                outputs=q.outputs,
+                since_version=since.get(q.id, version),
+                backfill=q.backfill,
+            )
+            for q in members
+        ),
+        filters_a=filters_a,
+        filters_b=filters_b,
+    )
+
+
+def _kept(
+    family: Family, chosen: tuple[JoinPlan, ...], pinned: Boundaries | None, left: Boundaries
+) -> tuple[JoinPlan, ...]:
+    """Put what is pinned in the place of what the strategy chose, or what was left beside it."""
+    if pinned is not None:
+        return pinned_chain(family, pinned, left)
+    return with_left(family, chosen, left) if left else chosen
+
+
+def _filters(
+    sides: Iterable[Side], old: Sequence[PlannedFilter], scope: str, next_bit: dict[str, int]
+) -> tuple[PlannedFilter, ...]:
+    """Assign the bits of one side of one family and count ``next_bit[scope]`` on."""
+    wanted = {s.filter: tuple(sorted(s.filter_columns)) for s in sides if s.filter is not None}
+    filters, next_bit[scope] = assign_bits(wanted, old, first_bit(next_bit, scope))
+    return filters
+
+
+def _family_plan(
+    family: Family,
+    member: Query,
+    strategy: Strategy,
+    joins: tuple[JoinPlan, ...],
+    replication: Replication,
+    *,
+    given: bool,
+) -> FamilyPlan:
+    return FamilyPlan(
+        id=family.id,
+        stream_a=member.a.stream_id,
+        stream_b=member.b.stream_id,
+        key=member.key,
+        key_types=member.key_types,
+        columns_a=tuple(sorted({c for q in family.queries for c in q.columns_a})),
+        columns_b=tuple(sorted({c for q in family.queries for c in q.columns_b})),
+        filters_a=family.filters_a,
+        filters_b=family.filters_b,
+        queries=family.queries,
+        strategy=strategy,
+        joins=joins,
+        given=given,
+        replication=replication,
+        result_columns_a=result_columns(family.queries, "a"),
+        result_columns_b=result_columns(family.queries, "b"),
+    )
+
+
+def _streams(
+    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None
+) -> tuple[Stream, ...]:
+    """Return every stream used so far; one that flows already stays as it was when it was first used."""
+    used = {} if previous is None else {s.id: s for s in previous.streams}
+    for query in queries:
+        for side in (query.a, query.b):
+            if side.stream_id not in used:
+                if side.stream_id not in streams:
+                    raise InvalidPlan(f'query "{query.name}" uses unknown stream {side.stream_id}')
+                used[side.stream_id] = streams[side.stream_id]
+    return tuple(used[i] for i in sorted(used))

@@ -1,0 +1,156 @@
+"""The last step of planning: changes nothing, refuses a plan that cannot run or would answer wrongly.
+
+A plan that passes goes into the control log, and applying a logged plan never raises. So everything that the
+chain takes for granted is asserted here, in the driver, before the version exists for anybody.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Replication
+from catalog.values.stream import Stream
+from planner.build.check_joins import check_joins
+from planner.errors import InvalidPlan
+from planner.families.families import (
+    SIDES,
+    SideName,
+    family_id,
+    family_streams,
+    side_filter,
+    side_filters,
+    side_stream,
+)
+from planner.families.filters import first_bit
+
+_T = TypeVar("_T", int, str)
+
+
+def check_plan(plan: Plan, previous: Plan | None) -> None:
+    """Check a plan in itself and against the version before it.
+
+    Args:
+        plan: The plan to check.
+        previous: The version that it follows; None for the first one.
+
+    Raises:
+        InvalidPlan: An invariant is broken; the message names it and where.
+    """
+    expected = 1 if previous is None else previous.version + 1
+    _require(plan.version == expected, f"plan version is {plan.version}, not {expected}")
+    _ascending((s.id for s in plan.streams), "streams")
+    _ascending((f.id for f in plan.families), "families")
+    _ascending((scope for scope, _ in plan.next_bit), "next_bit")
+    _ascending((family for family, _ in plan.departed), "departed")
+    _ascending(sorted(q.id for f in plan.families for q in f.queries), "query ids of all families")
+    streams = {s.id: s for s in plan.streams}
+    for family in plan.families:
+        _check_family(family, streams)
+        for side in SIDES:
+            _check_filters(plan, family, side)
+        check_joins(family)
+    _check_history(plan, previous)
+
+
+def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
+    where = f'family "{family.id}"'
+    _require(
+        family.id == family_id(family.stream_a, family.stream_b, family.key),
+        f"{where}: id does not follow from streams and key",
+    )
+    _require(family.stream_a <= family.stream_b, f"{where}: side a is not the stream with the smaller id")
+    _require(bool(family.key), f"{where}: no key column")
+    _require(len(family.key) == len(family.key_types), f"{where}: key columns and key types differ in number")
+    _require(bool(family.queries), f"{where}: no query")
+    _ascending((q.id for q in family.queries), f"{where}: queries")
+    for side in SIDES:
+        stream = streams.get(side_stream(family, side))
+        _require(stream is not None, f"{where}: stream {side_stream(family, side)} is not in the plan")
+        assert stream is not None
+        stored = family.columns_a if side == "a" else family.columns_b
+        needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
+        _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
+        unstored = sorted(set(family.carried(side)) - needed)
+        _require(not unstored, f"{where}: pairs carry columns {unstored} of {side} that are not stored")
+        key = {pair[0 if side == "a" else 1] for pair in family.key}
+        read = {c for f in side_filters(family, side).values() for c in f.columns}
+        unknown = sorted((needed | key | read) - {c.name for c in stream.columns})
+        _require(not unknown, f'{where}: stream "{stream.name}" has no column {unknown}')
+
+
+def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
+    where = f'family "{family.id}", filters of {side}'
+    filters = family.filters_a if side == "a" else family.filters_b
+    _ascending((f.bit for f in filters), where)
+    _ascending(sorted(f.sql for f in filters), f"{where}: predicates")
+    used = {bit for q in family.queries if (bit := side_filter(q, side)) is not None}
+    _require(used == {f.bit for f in filters}, f"{where}: not the bits that its queries use")
+    free = first_bit(dict(plan.next_bit), f"{family.id}/{side}")
+    _require(all(0 <= f.bit < free for f in filters), f"{where}: a bit is not below next_bit {free}")
+
+
+def _check_history(plan: Plan, previous: Plan | None) -> None:
+    """Bits, activations, streams and fragments may only grow: rows rest as earlier versions put them."""
+    if previous is None:
+        previous = Plan(0, plan.strategy, (), ())
+    lost = {s.id for s in previous.streams} - {s.id for s in plan.streams}
+    _require(not lost, f"streams {sorted(lost)} were used before and are gone")
+    free = dict(plan.next_bit)
+    for scope, bit in previous.next_bit:
+        _require(first_bit(free, scope) >= bit, f"next_bit of {scope} went back")
+    replications, flowing = plan.replications(), {s.id for s in plan.streams}
+    for name, former in previous.replications().items():
+        if flowing.issuperset(family_streams(name)):
+            now = replications.get(name, Replication())
+            _require(now == now.grown(former), f'family "{name}": a key lost fragments')
+    before = {f.id: f for f in previous.families}
+    for family in plan.families:
+        for side in SIDES:
+            _check_bits_kept(family, before.get(family.id), side, dict(previous.next_bit))
+    since = {q.id: q.since_version for f in previous.families for q in f.queries}
+    meaning = {q.id: m for f in previous.families for q, m in _meanings(f)}
+    for family in plan.families:
+        for query, means in _meanings(family):
+            expected = since.get(query.id, plan.version)
+            _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
+            # An id stands for one meaning: rows and routes of earlier batches are read by it.
+            _require(
+                meaning.get(query.id, means) == means,
+                f'query "{query.name}": key, window or filter changed under the same id {query.id}',
+            )
+
+
+def _check_bits_kept(
+    family: FamilyPlan, before: FamilyPlan | None, side: SideName, next_bit: dict[str, int]
+) -> None:
+    where = f'family "{family.id}", filters of {side}'
+    old = {f.sql: f.bit for f in side_filters(before, side).values()} if before is not None else {}
+    first = first_bit(next_bit, f"{family.id}/{side}")
+    for planned in side_filters(family, side).values():
+        if planned.sql in old:
+            _require(planned.bit == old[planned.sql], f"{where}: {planned.sql} changed its bit")
+        else:
+            _require(planned.bit >= first, f"{where}: bit {planned.bit} was given before")
+
+
+def _meanings(family: FamilyPlan) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
+    """Yield each query with what must never change under its id: family, windows, filters."""
+    sql_a = {f.bit: f.sql for f in family.filters_a}
+    sql_b = {f.bit: f.sql for f in family.filters_b}
+    for q in family.queries:
+        filter_a = None if q.filter_a is None else sql_a[q.filter_a]
+        filter_b = None if q.filter_b is None else sql_b[q.filter_b]
+        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b)
+
+
+def _ascending(values: Iterable[_T], what: str) -> None:
+    """Require strictly ascending order, which makes the values unique too."""
+    for left, right in itertools.pairwise(values):
+        _require(left < right, f"{what}: {left!r} stands before {right!r}")
+
+
+def _require(holds: bool, primary: str) -> None:
+    if not holds:
+        raise InvalidPlan(primary)

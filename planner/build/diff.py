@@ -1,0 +1,295 @@
+"""What has to be done to the joins of one plan version to make them those of the next (State-Slice §5.3).
+
+    v:    [0, 10) [10, 30)            q1 10s, q2 30s
+          Extend 30 -> 60             q3 60s comes
+          Merge at 30                 q2 leaves
+    v+1:  [0, 10) [10, 60)            q1, q3
+
+A migration is the list of primitives between two versions; the engine carries it out on the state in place,
+between two batches. Steps say where slices lie, not their numbers, so that none depends on those before.
+Invariant: primitives, applied in order to the joins of the former version, give those of the next; the
+inverses of those that have one, applied in reverse order, lead back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from catalog.errors import InvariantBroken
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, Slice
+from catalog.values.primitive import (
+    CloseJoin,
+    Extend,
+    Keep,
+    Merge,
+    OpenJoin,
+    Primitive,
+    SetFilter,
+    SetRoutes,
+    Split,
+    Truncate,
+)
+from planner.families.families import SIDES, SideName, side_chain
+
+#: Family id and join id.
+JoinKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A slice while it is worked on.
+
+    Attributes:
+        w_start_us: Start of its window.
+        w_end_us: End of its window.
+        keep: Lineage bits of which a row needs one to enter; None for every row.
+        rows: Rows it holds.
+    """
+
+    w_start_us: int
+    w_end_us: int
+    keep: tuple[int, ...] | None
+    rows: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A join as primitives see it.
+
+    Attributes:
+        a: Slices of a, contiguous from 0; empty for a join that was just opened.
+        b: Slices of b.
+        queries: Ids of the queries its pairs are routed to.
+    """
+
+    a: tuple[Piece, ...] = ()
+    b: tuple[Piece, ...] = ()
+    queries: tuple[int, ...] = ()
+
+    def side(self, side: SideName) -> tuple[Piece, ...]:
+        """Return the slices of one side."""
+        return self.a if side == "a" else self.b
+
+    def with_side(self, side: SideName, pieces: tuple[Piece, ...]) -> Shape:
+        """Return the same join with other slices on one side."""
+        return replace(self, a=pieces) if side == "a" else replace(self, b=pieces)
+
+
+def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
+    """Return the steps from one plan version to the next.
+
+    Joins of the same id are changed in place; where the rows that come to a join are others (a stream is
+    split in another way), it is closed and opened again. Selections pulled up are filters that let all in.
+
+    Args:
+        old: Version in force; None before the first.
+        new: Version that follows.
+
+    Returns:
+        Primitives by family and join: closed joins first, whose rows are there for the opened ones; in a
+        join the ends of its chains slice by slice, then boundaries that go, boundaries that come, filters
+        and routes.
+
+    Source: State-Slice §5.3 (splitting and merging slices). We differ: rows move at once.
+    """
+    former = {} if old is None else {f.id: f for f in old.families}
+    wanted = {f.id: f for f in new.families}
+    steps: list[Primitive] = []
+    for family in sorted(former.keys() | wanted.keys()):
+        steps += _family_steps(family, former.get(family), wanted.get(family))
+    return tuple(steps)
+
+
+def shapes(plan: Plan | None) -> dict[JoinKey, Shape]:
+    """Return the joins of a plan as primitives see them, without rows."""
+    families = () if plan is None else plan.families
+    return {(f.id, j.id): _shape(j) for f in families for j in f.joins}
+
+
+def apply_primitives(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> dict[JoinKey, Shape]:
+    """Carry out primitives on the shapes of joins.
+
+    Rows are shared out as if they lay evenly in their slice; rows of closed joins are gone, since where they
+    go depends on their lineage.
+
+    Args:
+        before: Joins before.
+        steps: Primitives in order.
+
+    Returns:
+        Joins after.
+
+    Raises:
+        InvariantBroken: A step does not fit the joins it meets.
+    """
+    joins = dict(before)
+    for step in steps:
+        _apply(joins, step)
+    return joins
+
+
+def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> float:
+    """Return how many rows change their slice when primitives are carried out, at most.
+
+    A split moves the older part of its slice, a merge the later slice's rows, and every row of a closed join
+    is looked at anew. Where a slice is unbounded it is not known where its rows lie, and all are counted.
+
+    Args:
+        before: Joins before, with the rows they hold.
+        steps: Primitives in order.
+    """
+    joins = dict(before)
+    moved = 0.0
+    planned = tuple(steps)
+    for step, following in zip(planned, (*planned[1:], None), strict=False):
+        if isinstance(step, CloseJoin):
+            shape = joins[step.family, step.join]
+            moved += sum(p.rows for p in (*shape.a, *shape.b))
+        elif isinstance(step, Merge):
+            pieces = joins[step.family, step.join].side(step.side)
+            moved += next(p.rows for p in pieces if p.w_start_us == step.at_us)
+        elif isinstance(step, Split) and not _drops(following, step):
+            pieces = joins[step.family, step.join].side(step.side)
+            moved += _cut(next(p for p in pieces if _inside(p, step.at_us)), step.at_us, None)[1].rows
+        _apply(joins, step)
+    return moved
+
+
+def _family_steps(family: str, old: FamilyPlan | None, new: FamilyPlan | None) -> list[Primitive]:
+    former = {} if old is None else {j.id: j for j in old.joins}
+    wanted = {} if new is None else {j.id: j for j in new.joins}
+    kept = {i for i in former.keys() & wanted.keys() if former[i].partition == wanted[i].partition}
+    steps: list[Primitive] = [CloseJoin(family, i) for i in sorted(former.keys() - kept, key=_order)]
+    for join in sorted(wanted, key=_order):
+        if join in kept:
+            shape = _shape(former[join])
+        else:
+            steps.append(OpenJoin(family, join))
+            shape = Shape()
+        for side in SIDES:
+            steps += _chain_steps(family, join, side, shape.side(side), side_chain(wanted[join], side))
+        if shape.queries != wanted[join].queries:
+            steps.append(SetRoutes(family, join, wanted[join].queries, shape.queries))
+    return steps
+
+
+def _chain_steps(
+    family: str, join: str, side: SideName, old: tuple[Piece, ...], new: tuple[Slice, ...]
+) -> list[Primitive]:
+    key = (family, join)
+    steps: list[Primitive] = []
+    reached = {key: Shape().with_side(side, old)}
+
+    def pieces() -> tuple[Piece, ...]:
+        return reached[key].side(side)
+
+    def take(step: Primitive) -> None:
+        steps.append(step)
+        _apply(reached, step)
+
+    before = old[-1].w_end_us if old else 0
+    after = new[-1].w_end_us
+    if after > before:
+        take(Extend(family, join, side, before, after))
+    for piece in pieces():
+        if _inside(piece, after):
+            take(Split(family, join, side, after, piece.keep))
+    while (last := pieces()[-1]).w_end_us > after:
+        take(Truncate(family, join, side, last.w_end_us, last.w_start_us, last.keep))
+    inner = {s.w_end_us for s in new}
+    for piece in pieces()[1:]:
+        if piece.w_start_us not in inner:
+            take(Merge(family, join, side, piece.w_start_us, piece.keep))
+    for at in sorted(inner - {p.w_end_us for p in pieces()}):
+        around = next(p for p in pieces() if _inside(p, at))
+        take(Split(family, join, side, at, around.keep))
+    for piece, wanted in zip(pieces(), new, strict=True):
+        if piece.keep != wanted.keep:
+            take(SetFilter(family, join, side, wanted.w_start_us, wanted.w_end_us, wanted.keep, piece.keep))
+    return steps
+
+
+def _apply(joins: dict[JoinKey, Shape], step: Primitive) -> None:
+    key = (step.family, step.join)
+    if isinstance(step, OpenJoin):
+        _require(key not in joins, step)
+        joins[key] = Shape()
+        return
+    _require(key in joins, step)
+    if isinstance(step, CloseJoin):
+        del joins[key]
+    elif isinstance(step, SetRoutes):
+        joins[key] = replace(joins[key], queries=step.queries)
+    else:
+        joins[key] = joins[key].with_side(step.side, _changed(joins[key].side(step.side), step))
+
+
+def _changed(
+    pieces: tuple[Piece, ...], step: Split | Merge | Extend | Truncate | SetFilter
+) -> tuple[Piece, ...]:
+    """Return a chain after one step."""
+    end = pieces[-1].w_end_us if pieces else 0
+    match step:
+        case Extend(from_us=start, to_us=to, keep=keep):
+            _require(start == end < to, step)
+            return (*pieces, Piece(start, to, keep))
+        case Truncate(from_us=start, to_us=to):
+            _require(bool(pieces) and (pieces[-1].w_start_us, end) == (to, start), step)
+            return pieces[:-1]
+        case Split(at_us=at, keep=keep):
+            _require(any(_inside(p, at) for p in pieces), step)
+            return tuple(part for p in pieces for part in (_cut(p, at, keep) if _inside(p, at) else (p,)))
+        case Merge(at_us=at):
+            _require(any(p.w_end_us == at for p in pieces) and at < end, step)
+            return _merged(pieces, at)
+        case SetFilter(w_start_us=start, w_end_us=to, keep=keep):
+            _require(any((p.w_start_us, p.w_end_us) == (start, to) for p in pieces), step)
+            return tuple(replace(p, keep=keep) if p.w_start_us == start else p for p in pieces)
+
+
+def _merged(pieces: tuple[Piece, ...], at_us: int) -> tuple[Piece, ...]:
+    """Put together the two slices that meet; what may enter the first may enter both."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        if piece.w_start_us == at_us:
+            first = merged.pop()
+            piece = Piece(first.w_start_us, piece.w_end_us, first.keep, first.rows + piece.rows)
+        merged.append(piece)
+    return tuple(merged)
+
+
+def _cut(piece: Piece, at_us: int, keep: Keep) -> tuple[Piece, Piece]:
+    """Cut a slice in two, its rows by length; ``keep`` is the later one's filter."""
+    older = piece.rows * (piece.w_end_us - at_us) / (piece.w_end_us - piece.w_start_us)
+    return (
+        replace(piece, w_end_us=at_us, rows=piece.rows - older),
+        replace(piece, w_start_us=at_us, rows=older, keep=keep),
+    )
+
+
+def _drops(step: Primitive | None, split: Split) -> bool:
+    """Whether a step drops the later part of the slice that was split just before."""
+    place = (split.family, split.join, split.side, split.at_us)
+    return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
+
+
+def _inside(piece: Piece, at_us: int) -> bool:
+    return piece.w_start_us < at_us < piece.w_end_us
+
+
+def _shape(join: JoinPlan) -> Shape:
+    a, b = (tuple(Piece(s.w_start_us, s.w_end_us, s.keep) for s in side_chain(join, side)) for side in SIDES)
+    return Shape(a, b, join.queries)
+
+
+def _order(join: str) -> tuple[str, int]:
+    """Joins by kind and number: ``q2`` before ``q10``."""
+    number = "".join(itertools.dropwhile(lambda c: not c.isdigit(), join))
+    return join.removesuffix(number), int(number or 0)
+
+
+def _require(holds: bool, step: Primitive) -> None:
+    if not holds:
+        raise InvariantBroken(f"a migration step does not fit the joins it meets: {step}")

@@ -1,0 +1,97 @@
+"""Splits and merges that somebody asks for, of slices named by where they meet.
+
+    chain of A   [0s, 10s) [10s, 30s)      split at 15s      [0s, 10s) [10s, 15s) [15s, 30s)
+                                           merge at 10s      [0s, 15s) [15s, 30s)
+
+Merges come before splits, as in every migration. What comes out are boundaries to pin; where they stand, the
+chain's end is never touched, since that follows from the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from catalog.errors import SluiceError
+from catalog.values.boundaries import Boundaries
+from catalog.values.migration_steps import ExplicitStep
+from catalog.values.plan import FamilyPlan
+from planner.build.retained_boundaries import boundaries_of, is_one_chain
+from planner.errors import NoSharedChain, UnknownBoundary, did_you_mean
+from planner.families.display import FamilyText, display_duration
+from planner.families.families import SIDES, SideName, side_window_us
+
+
+def stepped_boundaries(family: FamilyPlan, text: FamilyText, steps: Iterable[ExplicitStep]) -> Boundaries:
+    """Return where a family's slices end after splits and merges.
+
+    Args:
+        family: The family as it is planned now.
+        text: How its sides are called.
+        steps: What is asked for, in any order.
+
+    Returns:
+        All boundaries of both sides.
+
+    Raises:
+        NoSharedChain: Its queries do not share one chain.
+        UnknownBoundary: A boundary to be merged is not there or is the end; one to be split at is there
+            already or lies outside of the chain; a side is not called so.
+    """
+    if not is_one_chain(family.joins):
+        raise NoSharedChain(
+            f'family "{text.title}" has no chain to split or merge: its strategy is {family.strategy}',
+            hint="Migrate it to mem-opt or cpu-opt first.",
+        )
+    found = boundaries_of(family)
+    ends = {side: set(found.side(side)) for side in SIDES}
+    for step in sorted(steps, key=lambda s: s.kind):  # merges first
+        try:
+            for side in _sides(step, text):
+                largest = max(side_window_us(q, side) for q in family.queries)
+                _take(step, ends[side], largest, text.labels[side])
+        except SluiceError as error:
+            error.path = (*step.path, *error.path)
+            raise
+    return Boundaries(tuple(sorted(ends["a"])), tuple(sorted(ends["b"])))
+
+
+def _take(step: ExplicitStep, ends: set[int], largest: int, label: str) -> None:
+    at, end = step.at_us, max(ends)
+    shown = display_duration(at)
+    known = f"Slices of {label} end at {', '.join(map(display_duration, sorted(ends)))}."
+    if step.kind == "split":
+        if at in ends:
+            raise UnknownBoundary(f"slices of {label} meet at {shown} already", detail=known, path=("at",))
+        if not 0 < at < end:
+            raise UnknownBoundary(
+                f"the chain of {label} has no slice around {shown}",
+                detail=known,
+                hint=f"Split it between 0s and {display_duration(end)}.",
+                path=("at",),
+            )
+        ends.add(at)
+        return
+    inner = sorted(ends - {end, largest})
+    hint = f"Merge at {' or '.join(map(display_duration, inner))}." if inner else "It has one slice."
+    if at in (end, largest):
+        what = "the end of the chain" if at == end else "the largest window"
+        primary = f"{shown} is {what} of {label}, where the slices of queries end"
+        raise UnknownBoundary(primary, detail=known, hint=hint, path=("at",))
+    if at not in ends:
+        raise UnknownBoundary(f"no slices of {label} meet at {shown}", detail=known, hint=hint, path=("at",))
+    ends.remove(at)
+
+
+def _sides(step: ExplicitStep, text: FamilyText) -> tuple[SideName, ...]:
+    if step.side is None:
+        return SIDES
+    wanted = step.side.casefold()
+    by_label = [side for side in SIDES if text.labels[side].casefold() == wanted]
+    named = by_label or [side for side in SIDES if side == wanted]
+    if not named:
+        raise UnknownBoundary(
+            f'"{step.side}" is no side of the family',
+            hint=did_you_mean(step.side, text.labels.values(), "side"),
+            path=("side",),
+        )
+    return tuple(named)

@@ -1,0 +1,169 @@
+"""Over how many buckets the rows of each key spread (fragment-and-replicate; State-Slice §4.2).
+
+    hash        one bucket per key                            many keys
+    replicate   all buckets for every key                     whatever is known
+    auto        as many as a key's work asks for              few keys, skewed keys
+
+``auto`` plays the buckets' work through with the hash that places them:
+
+    work of a key in each of its f buckets  =  (resting rows + pairs) / f  +  male copies of all its rows
+
+The last term is what replicating costs. No key is to have more than a certain part of a bucket's mean work
+in one bucket; of several such parts, from none to a thirty-second, it takes the one that leaves the hottest
+bucket least to do. Keys that are not frequent are taken to spread evenly.
+
+Whoever chooses, a family's fragments only grow (``catalog.values.plan.Replication``): what a version has
+given a key, later ones leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Replication
+from catalog.values.stream import Stream
+from planner.costs.rates import FamilyRates
+from planner.costs.shipped import SHIPPED
+from planner.families.families import Family, family_streams
+
+HASHED = Replication()
+
+#: The hottest bucket may have so many times the mean work: less would cost copies for what chance brings.
+EVEN = 1.2
+#: Parts of the mean work of a bucket that no key is to exceed in one bucket.
+PARTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+#: More copies must take so much off the hottest bucket.
+WORTH = 1.05
+#: CPU of a row in the bucket where it rests, of a male copy in each, and of a pair with three columns.
+_ROW_S = SHIPPED.per_inserted_row
+_COPY_S = SHIPPED.per_packed_row
+_PAIR_S = SHIPPED.per_match + SHIPPED.per_result + 3 * SHIPPED.per_result_value
+
+_Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+_Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def asked_replication(
+    partitioning: Partitioning, family: Family, rates: FamilyRates, *, choose: bool
+) -> Replication:
+    """Return the replication that a user or the planner asks for.
+
+    Args:
+        partitioning: Who chooses.
+        family: The family.
+        rates: What is known of it.
+        choose: Whether the planner may choose; else it asks for nothing.
+    """
+    if partitioning == "replicate":
+        return Replication(ALL_BUCKETS)
+    return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED
+
+
+def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Replication:
+    """Return the fragments that even out the work of the buckets.
+
+    Args:
+        family: The family.
+        rates: What is known of it; nothing is replicated where no frequent keys are known.
+    """
+    work = KeyWork.of(family, rates)
+    hashed = np.ones(len(rates.frequent), dtype=np.int64)
+    even_s = float(work.loads(hashed).mean())
+    if work.loads(hashed).max() <= EVEN * even_s:
+        return HASHED
+    tried = [hashed]
+    tried += [
+        np.clip(np.ceil(work.shared / (part * even_s)), 1, rates.buckets).astype(np.int64) for part in PARTS
+    ]
+    hottest = [float(work.loads(fragments).max()) for fragments in tried]
+    # The first is the one of fewest copies.
+    fragments = next(f for f, load in zip(tried, hottest, strict=True) if load <= WORTH * min(hottest))
+    heavy = [(k.key, int(f)) for k, f in zip(rates.frequent, fragments, strict=True) if f > 1]
+    return Replication(1, tuple(sorted(heavy)))
+
+
+def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replication: Replication) -> float:
+    """Return the predicted work of the hottest bucket over the mean; 1 where nothing is known of the keys."""
+    given = dict(replication.heavy)
+    fragments = [min(given.get(k.key, replication.every), rates.buckets) for k in rates.frequent]
+    loads = KeyWork.of(family, rates).loads(np.array(fragments, dtype=np.int64))
+    return float(loads.max() / loads.mean()) if loads.any() else 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyWork:
+    """CPU that frequent keys and all others cost, per second of event time, as predicted.
+
+    Attributes:
+        rest_s: Of the other keys, in each bucket.
+        home: int64[m], the frequent keys' first buckets.
+        shared: float64[m], work of each that its buckets divide.
+        copies: float64[m], work that each of its buckets has.
+        buckets: Number of buckets.
+    """
+
+    rest_s: float
+    home: _Ints
+    shared: _Floats
+    copies: _Floats
+    buckets: int
+
+    @classmethod
+    def of(cls, family: Family | FamilyPlan, rates: FamilyRates) -> KeyWork:
+        """Return the work of a family's keys."""
+        queries = family.queries
+        passing_a = rates.a.rate.value * rates.a.passing_any([q.filter_a for q in queries])
+        passing_b = rates.b.rate.value * rates.b.passing_any([q.filter_b for q in queries])
+        window_s = sum(
+            rates.seconds(max(w)) for w in zip(*((q.w_a_us, q.w_b_us) for q in queries), strict=True)
+        )
+        a = np.array([passing_a * key.share_a for key in rates.frequent])
+        b = np.array([passing_b * key.share_b for key in rates.frequent])
+        all_pairs = passing_a * passing_b * window_s * rates.join_selectivity.value
+        rest_pairs = max(all_pairs - float((a * b).sum()) * window_s, 0.0)
+        rest_rows = max(passing_a + passing_b - float((a + b).sum()), 0.0)
+        return cls(
+            rest_s=(rest_rows * (_ROW_S + _COPY_S) + rest_pairs * _PAIR_S) / rates.buckets,
+            home=np.array([key.hash % rates.buckets for key in rates.frequent], dtype=np.int64),
+            shared=(a + b) * _ROW_S + a * b * window_s * _PAIR_S,
+            copies=(a + b) * _COPY_S,
+            buckets=rates.buckets,
+        )
+
+    def loads(self, fragments: _Ints) -> _Floats:
+        """Return the work of each bucket, float64[buckets].
+
+        Args:
+            fragments: int64[m], buckets of each frequent key.
+        """
+        loads = np.full(self.buckets, self.rest_s)
+        key = np.repeat(np.arange(len(fragments)), fragments)
+        nth = np.arange(len(key)) - np.repeat(np.cumsum(fragments) - fragments, fragments)
+        np.add.at(loads, (self.home[key] + nth) % self.buckets, (self.shared / fragments + self.copies)[key])
+        return loads
+
+
+def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
+    """Return what families have been given so far, by id; hashed ones may miss."""
+    return {} if previous is None else previous.replications()
+
+
+def departed_replications(
+    former: Mapping[str, Replication], present: Collection[str], streams: Collection[Stream]
+) -> tuple[tuple[str, Replication], ...]:
+    """Return what families without queries go on with when they come back.
+
+    Args:
+        former: Of all families so far, by id.
+        present: Ids of the families that have queries.
+        streams: Streams of the plan; families of others cannot come back.
+    """
+    flowing = {stream.id for stream in streams}
+    return tuple(
+        (family, former[family])
+        for family in sorted(former)
+        if family not in present and flowing.issuperset(family_streams(family))
+    )

@@ -1,0 +1,121 @@
+"""Chains whose boundaries are not, or not only, those that a strategy chose.
+
+    pinned    an operator split and merged slices by hand     their boundaries below the end, and the end
+    left      departed queries left them (on_leave: manual)    the strategy's boundaries and these
+
+A chain always ends where its largest window ends, or where a departed one did. What lies beyond every window
+keeps no row and serves no query. Everything else about a slice (who reaches it, which rows it keeps) follows
+from the queries, as in every chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from catalog.values.boundaries import Boundaries
+from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, Slice
+from catalog.values.query import Query
+from planner.families.families import SIDES, Family, SideName, families, side_chain, side_window_us
+from planner.families.filters import weaker_filters
+from planner.strategies.shared_join import shared_join
+from planner.strategies.slice_dag import chain_of_path
+
+#: Boundaries by family id.
+ByFamily = Mapping[str, Boundaries]
+
+NO_BOUNDARIES: ByFamily = MappingProxyType({})
+
+
+def is_one_chain(joins: Sequence[JoinPlan]) -> bool:
+    """Return whether a family is joined by one state-slice chain, whose boundaries are free to choose."""
+    only = joins[0]
+    return len(joins) == 1 and only.id == SHARED_JOIN and only.partition is None and not only.pulled_up
+
+
+def boundaries_of(family: FamilyPlan) -> Boundaries:
+    """Return where the slices of a family's one chain end; nothing for a family of several joins."""
+    if not is_one_chain(family.joins):
+        return Boundaries()
+    a, b = (tuple(s.w_end_us for s in side_chain(family.joins[0], side)) for side in SIDES)
+    return Boundaries(a, b)
+
+
+def kept_families(previous: Plan | None, anew: Collection[str]) -> frozenset[str]:
+    """Return the ids of the families in force that are not to be planned anew."""
+    return frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(anew)
+
+
+def given_families(previous: Plan | None) -> frozenset[str]:
+    """Return the ids of the families in force whose boundaries are not just those of their strategy."""
+    return frozenset() if previous is None else frozenset(f.id for f in previous.families if f.given)
+
+
+def left_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict[str, Boundaries]:
+    """Return the boundaries in force that are no window of a query that runs.
+
+    Args:
+        previous: Plan in force; None before the first.
+        queries: Queries that run in the version to come.
+
+    Returns:
+        Boundaries by family id, families without any left out.
+    """
+    found: dict[str, Boundaries] = {}
+    members = families(queries)
+    for family in () if previous is None else previous.families:
+        ends = boundaries_of(family)
+        running = members.get(family.id, ())
+        left = Boundaries(
+            _without(ends.a, {q.a.window_us for q in running}),
+            _without(ends.b, {q.b.window_us for q in running}),
+        )
+        if running and left:
+            found[family.id] = left
+    return found
+
+
+def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[JoinPlan, ...]:
+    """Cut a family's chains where they are pinned.
+
+    Args:
+        family: The family.
+        pinned: Where slices end; what lies beyond the largest window waits for a query that comes so far.
+        left: What departed queries left.
+
+    Returns:
+        The one join that all queries share.
+    """
+
+    def chain(side: SideName) -> tuple[Slice, ...]:
+        largest = max(side_window_us(q, side) for q in family.queries)
+        end = max((largest, *left.side(side)))
+        inner = (at for at in pinned.side(side) if at < end)
+        return _chain(family, side, {largest, *left.side(side), *inner})
+
+    return shared_join(family, chain("a"), chain("b"))
+
+
+def with_left(family: Family, joins: tuple[JoinPlan, ...], left: Boundaries) -> tuple[JoinPlan, ...]:
+    """Leave the boundaries of departed queries in the chain that a strategy chose.
+
+    Args:
+        family: The family.
+        joins: What its strategy chose; several joins, and one of pulled-up selections, stay as they are.
+        left: What departed queries left.
+    """
+    if not is_one_chain(joins):
+        return joins
+    a, b = (
+        _chain(family, side, {*(s.w_end_us for s in side_chain(joins[0], side)), *left.side(side)})
+        for side in SIDES
+    )
+    return shared_join(family, a, b)
+
+
+def _chain(family: Family, side: SideName, ends: Iterable[int]) -> tuple[Slice, ...]:
+    return chain_of_path([0, *sorted(ends)], family.queries, side, weaker_filters(family, side))
+
+
+def _without(ends: Iterable[int], windows: set[int]) -> tuple[int, ...]:
+    return tuple(at for at in ends if at not in windows)

@@ -1,0 +1,128 @@
+"""How many pairs of rows serve a query: what the filters of both sides let by together.
+
+    P(some q: a passes σ_a(q) and b passes σ_b(q))
+
+is exact where one side has few filters: its rows are told apart by which of them they pass, and for each
+kind the other side's rows need one of some filters. With more kinds than are worth it, queries with different
+filters of this side are taken as independent, which counts some pairs twice where they share filters of the
+other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from catalog.values.plan import PlannedQuery
+from planner.costs.row_classes import Bits, Floats, Population
+from planner.families.families import SideName, other_side, side_filter, side_window_us
+
+#: Filters of a side whose rows are told apart: 2^6 kinds.
+_MOST_FILTERS = 6
+
+
+def serving(
+    queries: Sequence[PlannedQuery],
+    side: SideName,
+    boundaries: Sequence[int],
+    own: Population,
+    other: Population,
+) -> Floats:
+    """Return the fraction of pairs that serve a query with a window beyond each boundary.
+
+    Args:
+        queries: Queries of the join.
+        side: Side whose windows count.
+        boundaries: Distances, µs, ascending.
+        own: Rows of the side.
+        other: Rows of the other side.
+
+    Returns:
+        float64, one per boundary: of all pairs of rows of both streams, whatever population they are of.
+    """
+    mate_side = other_side(side)
+    filters = [{side_filter(q, s) for q in queries} - {None} for s in (side, mate_side)]
+    swapped = len(filters[1]) < len(filters[0])
+    first, second = (other, own) if swapped else (own, other)
+    told_apart = _kinds(first, filters[swapped]) if len(filters[swapped]) <= _MOST_FILTERS else None
+    waiting = sorted(queries, key=lambda q: side_window_us(q, side))
+    found = _Served(first, second, told_apart)
+    fraction, fractions = 0.0, []
+    for boundary in reversed(boundaries):
+        arrived = []
+        while waiting and side_window_us(waiting[-1], side) > boundary:
+            query = waiting.pop()
+            pair = (side_filter(query, side), side_filter(query, mate_side))
+            arrived.append(pair[::-1] if swapped else pair)
+        if found.add(arrived):
+            fraction = found.fraction()
+        fractions.append(fraction)
+    return np.array(fractions[::-1], dtype=np.float64)
+
+
+class _Served:
+    """The pairs of filters that queries have so far, and how many pairs of rows they let by together."""
+
+    def __init__(
+        self, first: Population, second: Population, kinds: Mapping[frozenset[int], float] | None
+    ) -> None:
+        self._first, self._second, self._kinds = first, second, kinds
+        self._mates: dict[int | None, Bits] = {}
+        #: Fraction of pairs let by, by filter of the first side.
+        self._shares: dict[int | None, float] = {}
+
+    def add(self, pairs: Iterable[tuple[int | None, int | None]]) -> bool:
+        """Take in pairs of filters; tell whether any of them is new."""
+        changed: dict[int | None, None] = {}  # in order, so that sums round alike in every process
+        for bit, mate in pairs:
+            known = self._mates.get(bit, frozenset())
+            if mate not in known:
+                self._mates[bit] = known | {mate}
+                changed[bit] = None
+        if self._kinds is None:
+            for bit in changed:
+                of_first, of_second = frozenset({bit}), self._mates[bit]
+                self._shares[bit] = _share(self._first, of_first) * _share(self._second, of_second)
+        return bool(changed)
+
+    def fraction(self) -> float:
+        """Return the fraction of pairs of rows that some pair of filters lets by."""
+        mates = self._mates
+        all_mates: Bits = frozenset().union(*mates.values())
+        most = _share(self._first, frozenset(mates)) * _share(self._second, all_mates)
+        if len(set(mates.values())) == 1:
+            return most
+        if self._kinds is None:
+            return min(1.0 - math.prod(1.0 - share for share in self._shares.values()), most)
+        return sum(
+            fraction
+            * _share(self._second, frozenset().union(*(mates[b] for b in mates if b is None or b in kind)))
+            for kind, fraction in self._kinds.items()
+            if fraction > 0.0
+        )
+
+
+def _share(population: Population, bits: Bits) -> float:
+    return population.share(bits, whole=False)
+
+
+def _kinds(population: Population, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
+    """Return the fraction of rows by the filters that they pass, of those given.
+
+    P(passes just S of U) is the sum over subsets T of S of (-1)^|T| P(passes none of (U - S) + T).
+    """
+    bits = sorted(bit for bit in filters if bit is not None)
+    everyone = population.share(frozenset({None}), whole=False)
+    sets = [
+        frozenset(bit for place, bit in enumerate(bits) if number >> place & 1)
+        for number in range(1 << len(bits))
+    ]
+    # First the rows that pass none outside of S; then, filter by filter, less those that fail one inside.
+    passing = [everyone - population.share(frozenset(bits) - kind, whole=False) for kind in sets]
+    for place in range(len(bits)):
+        for number in range(len(sets)):
+            if number >> place & 1:
+                passing[number] -= passing[number ^ 1 << place]
+    return dict(zip(sets, passing, strict=True))

@@ -1,0 +1,185 @@
+"""What a family's streams bring, as far as it is known: the numbers that costs are computed from.
+
+    Profile (given > measured > sampled) ──┐
+    assumptions, where it is silent ───────┴── FamilyRates ── loads
+
+Filters are taken as independent: of n filters 1 - (1 - S_1) ... (1 - S_n) of the rows pass at least one.
+Those known to imply another are so among the rows that pass it:
+
+    g ─┬─ f1       P(f1 or f2) = P(g) (1 - (1 - P(f1) / P(g)) (1 - P(f2) / P(g)))
+       └─ f2       P(f1 or g) = P(g)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from catalog.values.plan import FamilyPlan
+from catalog.values.query import UNBOUNDED_US
+from catalog.values.statistics import FrequentKey, Measure, Profile
+from planner.families.families import SIDES, Family, SideName, side_filters
+from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
+
+_US_PER_S = 1_000_000
+
+#: Where nothing is known: a plain middle of what the benchmarks see, so that plans do not depend on luck.
+ASSUMED_RATE_PER_S = Measure(1000.0, "assumed")
+#: Key, event time, position, lineage and two numbers.
+ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
+#: A filter that nobody has measured: neither useless nor decisive.
+ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
+#: A thousand keys, evenly used.
+ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
+ASSUMED_BATCH_S = Measure(1.0, "assumed")
+#: Event time for which an unbounded window is costed: the rows of a day.
+HORIZON_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SideRates:
+    """What one side brings.
+
+    Attributes:
+        rate: Rows per second of event time.
+        row_bytes: Encoded bytes of a stored row.
+        selectivity: Fraction of rows that pass each filter, by lineage bit.
+        weaker: Filters that each filter implies, by bit.
+    """
+
+    rate: Measure
+    row_bytes: Measure
+    selectivity: Mapping[int, Measure]
+    weaker: Weaker = field(default_factory=lambda: NOTHING_IMPLIED)
+    #: Fraction of rows that pass each filter: no more than pass what it implies.
+    _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
+    #: The strongest of the filters that each filter implies.
+    _above: Mapping[int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        value = {bit: measure.value for bit, measure in self.selectivity.items()}
+        fractions = {bit: min([value[bit], *(value[b] for b in self.weaker.get(bit, ()))]) for bit in value}
+        above = {}
+        for bit in self.weaker:
+            # One that implies it back is the same filter: one of the two stands above the other.
+            implied = [b for b in self.weaker[bit] if bit not in self.weaker.get(b, ()) or b < bit]
+            if implied:
+                above[bit] = min(implied, key=lambda b: (fractions[b], -b))
+        object.__setattr__(self, "_fractions", fractions)
+        object.__setattr__(self, "_above", above)
+
+    def passing_any(self, bits: Iterable[int | None]) -> float:
+        """Return the fraction of rows that pass at least one of the filters; None among them takes every row.
+
+        >>> side = SideRates(Measure(1), Measure(1), {0: Measure(0.5), 1: Measure(0.5)})
+        >>> side.passing_any([0, 1, 0]), side.passing_any([0, None]), side.passing_any([])
+        (0.75, 1.0, 0.0)
+        """
+        weakest = keep_bits(bits, self.weaker)
+        if weakest is None:
+            return 1.0
+        below: dict[int | None, set[int]] = {}
+        for bit in weakest:
+            above = self._above.get(bit)
+            while bit not in below.setdefault(above, set()):
+                below[above].add(bit)
+                if above is None:
+                    break
+                bit, above = above, self._above.get(above)
+        return self._either(None, below, frozenset(weakest))
+
+    def _either(
+        self, above: int | None, below: Mapping[int | None, Iterable[int]], wanted: frozenset[int]
+    ) -> float:
+        """Return the fraction of rows that pass ``above`` and one of the wanted filters that imply it."""
+        passing = 1.0 if above is None else self._fractions[above]
+        if above in wanted or passing == 0.0:
+            return passing
+        shares = [min(self._either(b, below, wanted) / passing, 1.0) for b in sorted(below.get(above, ()))]
+        if len(shares) == 1:
+            return passing * shares[0]  # as exact as the number itself, however small
+        return passing * (1.0 - math.prod(1.0 - share for share in shares))
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRates:
+    """What is known of a family, or assumed; every number with its origin.
+
+    Attributes:
+        a: Side a.
+        b: Side b.
+        join_selectivity: Fraction of the pairs of rows that have equal keys: the paper's S_1.
+        batch_s: Event time that one micro-batch covers, seconds.
+        buckets: Buckets of the job.
+        horizon_s: Length for which an unbounded window is costed, seconds.
+        frequent: Keys that many rows have.
+    """
+
+    a: SideRates
+    b: SideRates
+    join_selectivity: Measure
+    batch_s: Measure = ASSUMED_BATCH_S
+    buckets: int = 2
+    horizon_s: float = HORIZON_S
+    frequent: tuple[FrequentKey, ...] = ()
+
+    def side(self, side: SideName) -> SideRates:
+        """Return one side's rates."""
+        return self.a if side == "a" else self.b
+
+    def seconds(self, window_us: int) -> float:
+        """Return a window in seconds; an unbounded one is as long as the horizon."""
+        return self.horizon_s if window_us >= UNBOUNDED_US else window_us / _US_PER_S
+
+
+def family_rates(
+    family: Family | FamilyPlan,
+    stream_a: int,
+    stream_b: int,
+    profile: Profile,
+    *,
+    horizon_s: float = HORIZON_S,
+) -> FamilyRates:
+    """Look a family up in a profile, and assume what the profile does not say.
+
+    Args:
+        family: The family.
+        stream_a: Stream id of side a.
+        stream_b: Stream id of side b.
+        profile: What is known of streams, filters and families.
+        horizon_s: Length for which an unbounded window is costed, seconds; longer if a bounded one is longer.
+
+    Returns:
+        Its rates; measures of origin ``assumed`` where the profile is silent: 1,000 rows per second, 64 bytes
+        per row, half of the rows pass a filter, one pair in a thousand has equal keys.
+    """
+    streams = {s.stream_id: s for s in profile.streams}
+    filters = {(f.stream_id, f.sql): f.selectivity for f in profile.filters}
+    known = {f.family: f for f in profile.families}.get(family.id)
+    ids: Mapping[SideName, int] = {"a": stream_a, "b": stream_b}
+
+    def side_rates(side: SideName) -> SideRates:
+        stream = streams.get(ids[side])
+        row_bytes = None if stream is None else stream.row_bytes
+        return SideRates(
+            rate=ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s,
+            row_bytes=ASSUMED_ROW_BYTES if row_bytes is None else row_bytes,
+            selectivity={
+                bit: filters.get((ids[side], planned.sql), ASSUMED_SELECTIVITY)
+                for bit, planned in side_filters(family, side).items()
+            },
+            weaker=weaker_filters(family, side),
+        )
+
+    bounded = [w for q in family.queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
+    a, b = (side_rates(side) for side in SIDES)
+    return FamilyRates(
+        a=a,
+        b=b,
+        join_selectivity=ASSUMED_JOIN_SELECTIVITY if known is None else known.join_selectivity,
+        batch_s=profile.batch_s,
+        buckets=profile.buckets,
+        horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
+        frequent=() if known is None else known.frequent,
+    )

@@ -1,0 +1,117 @@
+"""Which rows of a side come to a join: all of them, or one class of a stream that is split.
+
+    all rows of the side ─┬─ pass a filter of the join's queries          state-slice chains, unshared joins
+                          ├─ all                                          selection pull-up
+                          └─ pass one of O, none of N                     stream partition, one class
+
+Everything is a fraction of the side's rows; filters are as independent as ``planner.costs.rates`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from catalog.values.plan import FamilyPlan, JoinPlan
+from planner.costs.rates import FamilyRates, SideRates
+from planner.families.families import Family, SideName, queries_of, side_filter
+from planner.families.filters import keep_bits
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+#: Filters of queries; None for a query without one.
+Bits = frozenset[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """The rows of one side that may come to a join: all, or one class of a split stream.
+
+    Attributes:
+        rates: The side.
+        one_of: Filters of which a row of the class passes one; None among them is passed by all.
+        none_of: Filters of which it passes none.
+        whole: Whether rows come that serve no query, too (selection pull-up).
+        split: Whether it is a class of a split stream.
+    """
+
+    rates: SideRates
+    one_of: Bits = frozenset({None})
+    none_of: Bits = frozenset()
+    whole: bool = False
+    split: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rows are neither split nor let in unjudged."""
+        return not self.whole and not self.split
+
+    def share(self, bits: Bits, *, whole: bool = True) -> float:
+        """Return the fraction of the side's rows that are of the class and pass one of ``bits``.
+
+        With O = one_of, N = none_of: P(O and F and not N) = P(O or N) - P(N) - P(O or N or F) + P(N or F).
+
+        Args:
+            bits: F; None among them is passed by all.
+            whole: Whether rows that pass none count where they come, too.
+        """
+        if self.whole and whole:
+            return 1.0
+        any_of, without = self.rates.passing_any, self.none_of
+        if not self.split:
+            return any_of(bits)
+        reached = any_of(self.one_of | without) - any_of(without)
+        missed = any_of(self.one_of | without | bits) - any_of(without | bits)
+        return max(0.0, reached - missed)
+
+    def shares(self, reaching: Sequence[Bits]) -> Floats:
+        """Return ``share`` for each of a list of sets that often repeat."""
+        known = {bits: self.share(bits) for bits in set(reaching)}
+        return np.array([known[bits] for bits in reaching], dtype=np.float64)
+
+    def single_shares(self) -> Callable[[int | None], float]:
+        """Return a function from a filter to the fraction of rows that pass it; it remembers."""
+        return cache(lambda bit: self.share(frozenset({bit}), whole=False))
+
+    def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
+        """Return the filters of which a row passes one in a slice, given those of the queries that reach it.
+
+        Of a split side only the class comes: its filters say more than those of the queries.
+        """
+        if self.whole:
+            return [frozenset({None})] * len(reaching)
+        return [self.one_of] * len(reaching) if self.split else list(reaching)
+
+    def guaranteed_ends(
+        self, keeps: Sequence[Bits], ends: Mapping[int | None, int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield, per slice start, the ends of the filters that every row kept there passes anyway."""
+        known: dict[Bits, tuple[int, ...]] = {}
+        for keep in keeps:
+            if keep not in known:
+                known[keep] = tuple(ends[bit] for bit in sorted(self._guaranteed(keep)) if bit in ends)
+            yield known[keep]
+
+    def _guaranteed(self, keep: Bits) -> frozenset[int]:
+        kept = keep_bits(keep, self.rates.weaker)
+        if not kept:
+            return frozenset()
+        return frozenset.intersection(*(frozenset({b}) | self.rates.weaker.get(b, frozenset()) for b in kept))
+
+
+def population_of(
+    family: Family | FamilyPlan, join: JoinPlan, side: SideName, rates: FamilyRates
+) -> Population:
+    """Return the rows of one side that may come to a join of its family."""
+    if join.partition is None or join.partition.side != side:
+        return Population(rates.side(side), whole=join.pulled_up)
+    of_class, above = (queries_of(family, ids) for ids in (join.partition.one_of, join.partition.none_of))
+    return Population(
+        rates.side(side),
+        one_of=frozenset(side_filter(q, side) for q in of_class),
+        none_of=frozenset(side_filter(q, side) for q in above),
+        split=True,
+    )

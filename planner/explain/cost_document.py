@@ -1,0 +1,109 @@
+"""Costs as JSON values, for ``GET /plan`` and previews."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from catalog.values.plan import JoinPlan, Slice
+from catalog.values.query import UNBOUNDED_US
+from planner.costs.cost import Cost, Terms
+from planner.explain.explain import Alternative, Decision, FamilyReport, decisive
+from planner.families.families import SIDES, SideName, side_chain
+
+_DIGITS = 12
+
+
+def family_costs(report: FamilyReport) -> dict[str, Any]:
+    """Return what a family costs and why it is joined as it is.
+
+    Args:
+        report: The report.
+
+    Returns:
+        ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
+        ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None where
+        nothing is known of the keys; ``chain`` if one was given.
+    """
+    document: dict[str, Any] = {
+        "cost": cost_document(report.cost),
+        "costs": {a.name: _alternative(report, a) for a in report.alternatives},
+        "decided_by": decision_document(report.decided_by),
+        "hottest_bucket": {
+            "work": rounded(report.hottest_bucket),
+            "work_hashed": rounded(report.hottest_hashed),
+        }
+        if report.rates.frequent
+        else None,
+    }
+    if report.given is not None:
+        document["chain"] = _alternative(report, report.given)
+    return document
+
+
+def slice_costs(report: FamilyReport, join: JoinPlan, side: SideName, piece: Slice) -> dict[str, Any]:
+    """Return what a slice of the plan holds and costs, by term under both models."""
+    cost = report.slices[join.id, side, piece.w_start_us]
+    return {
+        "memory_rows": rounded(cost.memory_rows),
+        "memory_bytes": rounded(cost.memory_bytes),
+        "comparisons_per_s": terms_document(cost.comparisons),
+        "cpu_s_per_s": terms_document(cost.cpu_s),
+    }
+
+
+def cost_document(cost: Cost) -> dict[str, Any]:
+    """Return a cost: rows and bytes held, comparisons and CPU seconds per second, and the terms of both."""
+    return {
+        "memory_rows": rounded(cost.memory_rows),
+        "memory_bytes": rounded(cost.memory_bytes),
+        "cpu_comparisons_per_s": rounded(cost.comparisons.total),
+        "cpu_s_per_s": rounded(cost.cpu_s.total),
+        "terms": {
+            "comparisons_per_s": terms_document(cost.comparisons),
+            "cpu_s_per_s": terms_document(cost.cpu_s),
+        },
+    }
+
+
+def terms_document(terms: Terms) -> dict[str, float]:
+    """Return terms by name."""
+    return {name: rounded(value) for name, value in asdict(terms).items()}
+
+
+def decision_document(decision: Decision | None) -> dict[str, Any] | None:
+    """Return what sets two alternatives apart."""
+    if decision is None:
+        return None
+    return {
+        name: rounded(value) if isinstance(value, float) else value
+        for name, value in asdict(decision).items()
+    }
+
+
+def rounded(value: float) -> float:
+    """Round to twelve digits: what floating point adds beyond differs between machines.
+
+    >>> rounded(0.1 + 0.2)
+    0.3
+    """
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _alternative(report: FamilyReport, alternative: Alternative) -> dict[str, Any]:
+    decision = None
+    if alternative is not report.planned:
+        by_memory = report.family.strategy == "mem-opt"
+        decision = decisive(report.planned, alternative, report.objective, by_memory=by_memory)
+    return cost_document(alternative.cost) | {
+        "joins": [
+            {"id": join.id, "boundaries_s": {side: _boundaries_s(join, side) for side in SIDES}}
+            for join in alternative.joins
+        ],
+        "set_apart_by": decision_document(decision),
+    }
+
+
+def _boundaries_s(join: JoinPlan, side: SideName) -> list[float | None]:
+    """Return where slices end, seconds; None for unbounded."""
+    return [None if s.w_end_us >= UNBOUNDED_US else s.w_end_us / 1e6 for s in side_chain(join, side)]

@@ -1,0 +1,275 @@
+"""Why a family is joined as it is: what every strategy costs, and the term that decides between two of them.
+
+    FamilyPlan ── STRATEGIES ── joins of each ── family_cost ── Cost ── decisive ── Decision
+
+Costs are expectations under one profile; both models price the same loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from catalog.values.plan import FamilyPlan, JoinPlan, Strategy
+from catalog.values.statistics import Profile
+from planner.build.build_plan import STRATEGIES
+from planner.build.replication import HASHED, predicted_imbalance
+from planner.costs.cost import Cost, CostModel, SliceLoad, Terms
+from planner.costs.family_cost import family_cost
+from planner.costs.loads import slice_loads
+from planner.costs.rates import FamilyRates, family_rates
+from planner.families.families import SIDES, Family, SideName, side_chain
+
+CostModelName = Literal["paper", "calibrated"]
+
+Unit = Literal["rows", "comparisons/s", "cpu s/s"]
+
+#: Unit of a model's terms.
+UNITS: Mapping[CostModelName, Unit] = {"paper": "comparisons/s", "calibrated": "cpu s/s"}
+
+#: Name of a chain that was asked for beside the strategies.
+GIVEN_CHAIN = "chain"
+#: Name of the plan where it is not what its strategy would choose now.
+PLANNED = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class CostModels:
+    """The models that price a plan.
+
+    Attributes:
+        paper: Comparisons per second.
+        calibrated: CPU seconds per second on this machine.
+        objective: The one that decides.
+    """
+
+    paper: CostModel
+    calibrated: CostModel
+    objective: CostModelName = "paper"
+
+    @property
+    def deciding(self) -> CostModel:
+        """The model that decides."""
+        return self.paper if self.objective == "paper" else self.calibrated
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCost:
+    """What a slice is expected to hold and to cost.
+
+    Attributes:
+        memory_rows: Rows held.
+        memory_bytes: Encoded bytes of them.
+        comparisons: Terms of the paper's model, per second of event time.
+        cpu_s: Terms of the calibrated model, CPU seconds per second of event time.
+    """
+
+    memory_rows: float
+    memory_bytes: float
+    comparisons: Terms
+    cpu_s: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to answer a family.
+
+    Attributes:
+        name: Strategy; ``chain`` for boundaries that were given, ``plan`` for those of a plan that no
+            strategy chooses.
+        joins: Its joins.
+        cost: What they cost.
+    """
+
+    name: str
+    joins: tuple[JoinPlan, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The number that sets two alternatives apart.
+
+    Attributes:
+        against: Name of the other alternative.
+        term: ``memory_rows``, or a term of the CPU cost.
+        unit: Unit of all numbers.
+        chosen: What the chosen one costs by this term.
+        other: What the other one costs by it.
+        chosen_total: What the chosen one costs in all; where a strategy was asked for, or no chain is the
+            cheapest, the other one can cost less.
+        other_total: What the other one costs in all.
+    """
+
+    against: str
+    term: str
+    unit: Unit
+    chosen: float
+    other: float
+    chosen_total: float
+    other_total: float
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyReport:
+    """What a planned family costs, and what else it could cost.
+
+    Attributes:
+        family: The family as planned.
+        rates: What its costs rest on.
+        objective: Model that decides where CPU does.
+        planned: The plan: named for its strategy where that would choose the same now, else ``plan``. It
+            would not where the chain is pinned, where departed queries left boundaries in it, or where it
+            was chosen by other statistics.
+        slices: Cost by slice: join id, side, start in µs.
+        alternatives: Every strategy with the joins that it would choose now, in the order of their table.
+        given: The chain that was asked for, if one was.
+        decided_by: What sets the plan apart from the next best alternative; None if all cost the same.
+    """
+
+    family: FamilyPlan
+    rates: FamilyRates
+    objective: CostModelName
+    planned: Alternative
+    slices: Mapping[tuple[str, SideName, int], SliceCost]
+    alternatives: tuple[Alternative, ...]
+    given: Alternative | None
+    decided_by: Decision | None
+
+    @property
+    def cost(self) -> Cost:
+        """Cost of the plan."""
+        return self.planned.cost
+
+    @property
+    def hottest_bucket(self) -> float:
+        """Predicted work of the hottest bucket over the mean; 1 where nothing is known of the keys."""
+        return predicted_imbalance(self.family, self.rates, self.family.replication)
+
+    @property
+    def hottest_hashed(self) -> float:
+        """The same if every key had one bucket."""
+        return predicted_imbalance(self.family, self.rates, HASHED)
+
+
+def explain_family(
+    family: FamilyPlan,
+    profile: Profile,
+    models: CostModels,
+    *,
+    given: Sequence[JoinPlan] = (),
+) -> FamilyReport:
+    """Return what a planned family costs under its own and every other strategy.
+
+    Args:
+        family: The family as planned.
+        profile: What is known of streams, filters and family.
+        models: Prices.
+        given: Joins of a chain that was asked for, to be costed beside the strategies.
+
+    Returns:
+        The report.
+    """
+    rates = family_rates(family, family.stream_a, family.stream_b, profile)
+
+    def costed(name: str, joins: Sequence[JoinPlan]) -> Alternative:
+        planned = replace(family, joins=tuple(joins))
+        return Alternative(name, tuple(joins), family_cost(planned, rates, models.paper, models.calibrated))
+
+    unplanned = Family(family.id, family.queries, family.filters_a, family.filters_b)
+    alternatives = tuple(
+        costed(strategy, choose(unplanned, rates, models.deciding)) for strategy, choose in STRATEGIES.items()
+    )
+    own = next(a for a in alternatives if a.name == family.strategy)
+    planned = own if own.joins == family.joins else costed(PLANNED, family.joins)
+    return FamilyReport(
+        family=family,
+        rates=rates,
+        objective=models.objective,
+        planned=planned,
+        slices={
+            (join.id, side, start): _slice_cost(load, models)
+            for join in family.joins
+            for side, start, load in _loads(family, join, rates)
+        },
+        alternatives=alternatives,
+        given=costed(GIVEN_CHAIN, given) if given else None,
+        decided_by=_decided_by(family.strategy, planned, alternatives, models.objective),
+    )
+
+
+def decisive(
+    chosen: Alternative, other: Alternative, model: CostModelName, *, by_memory: bool = False
+) -> Decision | None:
+    """Return the term that contributes most to what sets one alternative apart from another.
+
+    Args:
+        chosen: The one.
+        other: The other.
+        model: Model whose terms are compared.
+        by_memory: Compare rows held, and CPU only where they are equal.
+
+    Returns:
+        The term, of those that speak for the cheaper of both; None if nothing sets them apart.
+    """
+    rows = (chosen.cost.memory_rows, other.cost.memory_rows)
+    if by_memory and _differ(*rows):
+        return Decision(other.name, "memory_rows", "rows", *rows, *rows)
+    mine, theirs = terms(chosen.cost, model), terms(other.cost, model)
+    if not _differ(mine.total, theirs.total):
+        return None
+    sign = 1 if theirs.total > mine.total else -1
+    ones, others = asdict(mine), asdict(theirs)
+    term = max(ones, key=lambda name: sign * (others[name] - ones[name]))
+    return Decision(other.name, term, UNITS[model], ones[term], others[term], mine.total, theirs.total)
+
+
+def terms(cost: Cost, model: CostModelName) -> Terms:
+    """Return the terms of one model."""
+    return cost.comparisons if model == "paper" else cost.cpu_s
+
+
+def _decided_by(
+    strategy: Strategy, chosen: Alternative, alternatives: Sequence[Alternative], model: CostModelName
+) -> Decision | None:
+    """Compare with the best of the alternatives that cost something else, by what the strategy aims at."""
+    by_memory = strategy == "mem-opt"
+
+    def aim(alternative: Alternative) -> tuple[float, float]:
+        cpu = terms(alternative.cost, model).total
+        return (alternative.cost.memory_rows, cpu) if by_memory else (cpu, alternative.cost.memory_rows)
+
+    found = (
+        decision
+        for other in sorted(alternatives, key=aim)
+        if other is not chosen
+        and (decision := decisive(chosen, other, model, by_memory=by_memory)) is not None
+    )
+    return next(found, None)
+
+
+def _differ(one: float, other: float) -> bool:
+    """Whether two costs are more than rounding apart."""
+    return abs(one - other) > 1e-9 * max(abs(one), abs(other))
+
+
+def _loads(family: FamilyPlan, join: JoinPlan, rates: FamilyRates) -> list[tuple[SideName, int, SliceLoad]]:
+    """Return the loads of a join's slices with the slices that they are of."""
+    loads = slice_loads(family, join, rates)
+    return [
+        (side, piece.w_start_us, load)
+        for side in SIDES
+        for piece, load in zip(
+            side_chain(join, side), [load for load in loads if load.side == side], strict=True
+        )
+    ]
+
+
+def _slice_cost(load: SliceLoad, models: CostModels) -> SliceCost:
+    return SliceCost(
+        memory_rows=load.held_rows,
+        memory_bytes=load.held_bytes,
+        comparisons=models.paper.slice_terms(load),
+        cpu_s=models.calibrated.slice_terms(load),
+    )

@@ -1,0 +1,125 @@
+"""Statistics that somebody gives: about streams by name, and filters as they are written in a query.
+
+    {"streams": {"A": {"rate": 50}}, "filters": {"A.v < 0.2": 0.2}, "join_selectivity": 0.025}
+
+A filter is bound as a query's condition is, so that it is found by what it means, however it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from catalog.errors import InvalidInput
+from catalog.values.query import Query
+from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
+from catalog.values.stream import Stream
+from planner.bind.canonical import canonical_filter
+from planner.costs.rates import ASSUMED_RATE_PER_S
+from planner.errors import did_you_mean
+from planner.families.display import predicate_text
+from planner.families.families import families
+
+
+class UnknownStatistic(InvalidInput):
+    """A statistic is about a stream or filter that is not there."""
+
+    code = "unknown-statistic"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNumbers:
+    """What is given of a stream.
+
+    Attributes:
+        rate_per_s: Rows per second of event time, or None.
+        row_bytes: Encoded bytes of a stored row, or None.
+    """
+
+    rate_per_s: float | None = None
+    row_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenStatistics:
+    """What is given; what is not is taken from elsewhere.
+
+    Attributes:
+        streams: By stream name.
+        filters: Fraction of rows that pass, by predicate in CQL.
+        join_selectivity: Fraction of the pairs of rows that have equal keys, in every family.
+        batch_s: Event time that a micro-batch covers, seconds.
+    """
+
+    streams: Mapping[str, StreamNumbers] = field(default_factory=dict)
+    filters: Mapping[str, float] = field(default_factory=dict)
+    join_selectivity: float | None = None
+    batch_s: float | None = None
+
+
+def given_profile(given: GivenStatistics, queries: Iterable[Query], streams: Iterable[Stream]) -> Profile:
+    """Return given statistics as a profile.
+
+    Args:
+        given: The statistics.
+        queries: Queries that are planned; their filters are the ones that can be given.
+        streams: Registered streams.
+
+    Returns:
+        A profile that holds nothing else; a rate that is not given beside a row width is an assumed one.
+
+    Raises:
+        UnknownStatistic: A stream is not registered, or no query has the filter.
+        InvalidInput: A filter is no condition on one stream (``bind.canonical.canonical_filter``). The
+            ``path`` of every error starts at ``given``.
+    """
+    by_name = {s.name.casefold(): s for s in streams}
+    members = tuple(queries)
+    return Profile(
+        streams=tuple(
+            sorted((_stream(n, v, by_name) for n, v in given.streams.items()), key=lambda s: s.stream_id)
+        ),
+        filters=tuple(
+            FilterProfile(*_filter(text, members, by_name), Measure(value))
+            for text, value in given.filters.items()
+        ),
+        families=()
+        if given.join_selectivity is None
+        else tuple(FamilyProfile(family, Measure(given.join_selectivity)) for family in families(members)),
+        batch_s=Profile().batch_s if given.batch_s is None else Measure(given.batch_s),
+    )
+
+
+def _stream(name: str, numbers: StreamNumbers, by_name: Mapping[str, Stream]) -> StreamProfile:
+    stream = by_name.get(name.casefold())
+    if stream is None:
+        raise UnknownStatistic(
+            f'stream "{name}" does not exist',
+            hint=did_you_mean(name, [s.name for s in by_name.values()], "stream"),
+            path=("streams", name),
+        )
+    return StreamProfile(
+        stream.id,
+        ASSUMED_RATE_PER_S if numbers.rate_per_s is None else Measure(numbers.rate_per_s),
+        None if numbers.row_bytes is None else Measure(numbers.row_bytes),
+    )
+
+
+def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]) -> tuple[int, str]:
+    """Return stream and canonical predicate of what a text means."""
+    path = ("filters", text)
+    known = {(s.stream_id, s.filter): s.stream for q in queries for s in (q.a, q.b) if s.filter is not None}
+    try:
+        found = canonical_filter(text, {s.name: s for s in by_name.values()})
+    except InvalidInput as error:
+        error.path = path
+        raise
+    if found not in known:
+        written = [predicate_text(sql or "", stream) for (_, sql), stream in known.items()]
+        raise UnknownStatistic(
+            f'no query has the filter "{text}"',
+            detail="The condition of a query on one stream is one filter, all its parts together.",
+            hint=did_you_mean(text, written, "filter"),
+            path=path,
+        )
+    return found

@@ -1,0 +1,218 @@
+"""The plan as a graph of streams, slices, unions and queries, for whatever draws it.
+
+stream A ─┐
+          ├─ slice 1 [0s, 10s) ── slice 2 [10s, 30s)      rows move on as they age, filtered
+stream B ─┘        │      └──────────┐     │
+                union (1)         union (1, 2)            State-Slice, VLDB 2006, Figure 10
+                   │                  │
+                   q1                q2
+
+A family that is answered by several joins (stream partition, no sharing) has such a ladder for each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
+from planner.families.display import (
+    FamilyText,
+    display_interval,
+    family_text,
+    partition_text,
+    replication_text,
+)
+from planner.families.families import SIDES, SideName, side_chain, side_filter, side_window_us
+
+#: Beyond so many filters a label would hide the graph; the text form and the document have all of them.
+_LABEL_FILTERS = 4
+
+NodeKind = Literal["stream", "slice", "union", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box of the graph.
+
+    Attributes:
+        id: Unique in the graph, letters, digits and underscores.
+        kind: What it stands for.
+        label: Text to show.
+        group: Number of its family from 1; 0 for streams, which families share.
+    """
+
+    id: str
+    kind: NodeKind
+    label: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An arrow of the graph.
+
+    Attributes:
+        source: Node id.
+        target: Node id.
+        label: Filter that rows or results pass on the way; empty for none.
+        probe: Rows only look for partners there and are not kept.
+    """
+
+    source: str
+    target: str
+    label: str = ""
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """Nodes, edges and the titles of the families in order."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    groups: tuple[str, ...]
+
+
+def plan_graph(plan: Plan) -> PlanGraph:
+    """Draw a plan: every slice, the way rows take through them, and the union of each query."""
+    streams = {s.id: s.name for s in plan.streams}
+    used = sorted({i for f in plan.families for i in (f.stream_a, f.stream_b)})
+    nodes = [Node(f"s{i}", "stream", streams[i], 0) for i in used]
+    edges: list[Edge] = []
+    titles = []
+    for group, family in enumerate(plan.families, start=1):
+        text = family_text(family, streams)
+        drawing = _FamilyDrawing(family, group, text)
+        nodes += drawing.nodes()
+        edges += drawing.edges()
+        titles.append("  ".join(filter(None, [text.title, replication_text(family.replication)])))
+    return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
+
+
+def one_chain(join: JoinPlan) -> bool:
+    """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
+    return [(s.w_end_us, s.queries) for s in join.chain_a] == [(s.w_end_us, s.queries) for s in join.chain_b]
+
+
+def feeding_slices(chain: Sequence[Slice], window: int) -> tuple[int, ...]:
+    """Return the numbers of the slices whose union is the answer for a window, from 1.
+
+    Args:
+        chain: One side's chain.
+        window: The query's window on that side, µs.
+    """
+    return tuple(n for n, s in enumerate(chain, start=1) if s.w_start_us < window)
+
+
+@dataclass(frozen=True, slots=True)
+class _FamilyDrawing:
+    family: FamilyPlan
+    group: int
+    text: FamilyText
+
+    def nodes(self) -> list[Node]:
+        nodes = [node for join in self.family.joins for node in self._slices(join)]
+        nodes += [self._node(f"u{n}", "union", "union") for n in range(1, len(self._unions()) + 1)]
+        nodes += [self._node(f"q{q.id}", "query", q.name) for q in self.family.queries]
+        return nodes
+
+    def edges(self) -> list[Edge]:
+        edges = [edge for join in self.family.joins for edge in self._moves(join)]
+        for n, (slices, members) in enumerate(self._unions().items(), start=1):
+            edges += [Edge(self._id(s), self._id(f"u{n}")) for s in slices]
+            edges += [Edge(self._id(f"u{n}"), self._id(f"q{q.id}"), self._conditions(q)) for q in members]
+        return edges
+
+    def _slices(self, join: JoinPlan) -> list[Node]:
+        """Return the slices of a join; its id stands before them where there are several joins."""
+        before = f"{join.id}: " if len(self.family.joins) > 1 else ""
+        if one_chain(join):
+            return [
+                self._node(
+                    self._slice(join, "ab", n), "slice", f"{before}slice {n} {display_interval(piece)}"
+                )
+                for n, piece in enumerate(join.chain_a, start=1)
+            ]
+        nodes = []
+        for side in SIDES:
+            label = self.text.labels[side]
+            for n, piece in enumerate(side_chain(join, side), start=1):
+                text = f"{before}slice {n} of {label} {display_interval(piece)}"
+                nodes.append(self._node(self._slice(join, side, n), "slice", text))
+        return nodes
+
+    def _moves(self, join: JoinPlan) -> list[Edge]:
+        """Return how rows come to a join and through it."""
+        a, b = f"s{self.family.stream_a}", f"s{self.family.stream_b}"
+        edges = []
+        if one_chain(join):
+            first = self._id(self._slice(join, "ab", 1))
+            edges.append(Edge(a, first, self._entry(join, "a")))
+            edges.append(Edge(b, first, self._entry(join, "b")))
+            for n in range(2, len(join.chain_a) + 1):
+                label = ", ".join(k for side in SIDES if (k := self._keep(join, side, n)))
+                edges.append(
+                    Edge(
+                        self._id(self._slice(join, "ab", n - 1)), self._id(self._slice(join, "ab", n)), label
+                    )
+                )
+            return edges
+        for side, own, other in zip(SIDES, (a, b), (b, a), strict=True):
+            names = [self._id(self._slice(join, side, n + 1)) for n in range(len(side_chain(join, side)))]
+            edges.append(Edge(own, names[0], self._entry(join, side)))
+            edges.append(Edge(other, names[0], "probe", probe=True))
+            for n, (source, target) in enumerate(itertools.pairwise(names), start=2):
+                edges.append(Edge(source, target, self._keep(join, side, n)))
+        return edges
+
+    def _unions(self) -> dict[tuple[str, ...], list[PlannedQuery]]:
+        """Return the queries of each distinct union, by the slices that feed it."""
+        unions: dict[tuple[str, ...], list[PlannedQuery]] = {}
+        for query in self.family.queries:
+            slices: tuple[str, ...] = ()
+            for join in self.family.joins:
+                if query.id not in join.queries:
+                    continue
+                sides: tuple[SideName, ...] = ("a",) if one_chain(join) else SIDES
+                slices += tuple(
+                    self._slice(join, "ab" if one_chain(join) else side, n)
+                    for side in sides
+                    for n in feeding_slices(side_chain(join, side), side_window_us(query, side))
+                )
+            unions.setdefault(slices, []).append(query)
+        return unions
+
+    def _conditions(self, query: PlannedQuery) -> str:
+        """Return the query's own filters and residual, applied to the results of its union."""
+        parts = [self.text.filter(side, side_filter(query, side)) for side in SIDES]
+        if query.residual is not None:
+            parts.append(self.text.residual(query.residual))
+        return ", ".join(part for part in parts if part is not None)
+
+    def _entry(self, join: JoinPlan, side: SideName) -> str:
+        """Return what a row needs to enter a join: the first slice's filter and its part of the stream."""
+        parts = [self._keep(join, side, 1)]
+        if join.partition is not None and join.partition.side == side:
+            parts.append(partition_text(join.partition, {q.id: q.name for q in self.family.queries}))
+        return ", ".join(part for part in parts if part)
+
+    def _keep(self, join: JoinPlan, side: SideName, number: int) -> str:
+        keep = side_chain(join, side)[number - 1].keep
+        if keep is None:
+            return ""
+        shown = self.text.keep(side, keep[:_LABEL_FILTERS])
+        return shown if len(keep) <= _LABEL_FILTERS else f"{shown} OR {len(keep) - _LABEL_FILTERS} more"
+
+    def _node(self, name: str, kind: NodeKind, label: str) -> Node:
+        return Node(self._id(name), kind, label, self.group)
+
+    def _slice(self, join: JoinPlan, chain: str, number: int) -> str:
+        """Name a slice; the one shared join of a family needs no name of its own."""
+        own = "" if join.id == SHARED_JOIN else f"{join.id}_"
+        return f"{own}{chain}{number}"
+
+    def _id(self, name: str) -> str:
+        return f"f{self.group}_{name}"

@@ -1,0 +1,157 @@
+"""What a change would do: the plan it leads to, the steps to get there, and what every strategy would cost.
+
+    queries ── build_plan ── Plan ──┬── diff(previous) ── primitives, rows moved
+               profile, models ─────┴── explain_family ── costs by strategy, the term that decides
+
+Nothing is changed: previewing and planning are one function of the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from catalog.values.plan import JoinPlan, Partitioning, Plan, Strategy
+from catalog.values.primitive import Primitive
+from catalog.values.query import Query
+from catalog.values.statistics import Profile
+from catalog.values.stream import Stream
+from planner.build.build_plan import build_plan
+from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
+from planner.build.explicit_chain import explicit_chain
+from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
+from planner.explain.explain import CostModels, FamilyReport, explain_family
+from planner.families.display import family_text
+from planner.families.families import SIDES, SideName
+
+#: Boundaries of a side that was asked for, µs, by family id and side.
+GivenChains = Mapping[str, Mapping[SideName, Sequence[int]]]
+
+#: Rows held by family id, join id, side and number of the slice, from 1.
+HeldRows = Mapping[tuple[str, str, SideName, int], float]
+
+_NO_OWN: Mapping[str, Strategy] = MappingProxyType({})
+_NO_CHAINS: GivenChains = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change would do.
+
+    Attributes:
+        plan: The plan that would be built.
+        previous: Version that it would follow; None for the first.
+        primitives: Steps from the one to the other.
+        rows_moved: Rows that change their slice, at most; None where nobody has counted what is held.
+        reports: Costs by family, in the plan's order.
+        profile: Statistics that were used.
+        bytes_moved: Encoded bytes of ``rows_moved``.
+    """
+
+    plan: Plan
+    previous: Plan | None
+    primitives: tuple[Primitive, ...]
+    rows_moved: float | None
+    reports: tuple[FamilyReport, ...]
+    profile: Profile
+    bytes_moved: float | None = None
+
+
+def preview(
+    queries: Sequence[Query],
+    streams: Mapping[int, Stream],
+    previous: Plan | None = None,
+    *,
+    models: CostModels,
+    profile: Profile,
+    strategy: Strategy = "mem-opt",
+    family_strategies: Mapping[str, Strategy] = _NO_OWN,
+    chains: GivenChains = _NO_CHAINS,
+    held: HeldRows | None = None,
+    held_bytes: HeldRows | None = None,
+    pinned: ByFamily = NO_BOUNDARIES,
+    left: ByFamily = NO_BOUNDARIES,
+    keep: Collection[str] = (),
+    partitioning: Partitioning = "auto",
+) -> Preview:
+    """Plan queries and say what would come of it.
+
+    Args:
+        queries: All queries that would run.
+        streams: Streams by id.
+        previous: Plan version in force; None if there is none.
+        models: Prices, and which of them decides.
+        profile: Statistics.
+        strategy: Objective of families that have none of their own.
+        family_strategies: Objectives by family id.
+        chains: Boundaries to be costed beside the strategies, by family id.
+        held: Rows that the slices of ``previous`` hold; None where nobody has counted them.
+        held_bytes: The same in encoded bytes.
+        pinned: Boundaries of families whose chain is cut by hand, by family id.
+        left: Boundaries that departed queries left, by family id.
+        keep: Ids of families whose joins stay as they are while their queries do.
+        partitioning: Who chooses over how many buckets the rows of a key spread.
+
+    Returns:
+        The preview.
+
+    Raises:
+        InvalidChain: Given boundaries make no chain for the family's queries.
+    """
+    plan = build_plan(
+        queries,
+        streams,
+        previous,
+        strategy=strategy,
+        family_strategies=family_strategies,
+        profile=profile,
+        model=models.deciding,
+        pinned=pinned,
+        left=left,
+        keep=keep,
+        partitioning=partitioning,
+    )
+    reports = []
+    for family in plan.families:
+        given: tuple[JoinPlan, ...] = ()
+        if family.id in chains:
+            labels = family_text(family, {s.id: s.name for s in plan.streams}).labels
+            names = {side: f'"{labels[side]}"' for side in SIDES}
+            given = explicit_chain(family, chains[family.id]["a"], chains[family.id]["b"], names=names)
+        reports.append(explain_family(family, profile, models, given=given))
+    steps = diff(previous, plan)
+    rows, size = (moved(previous, counts, steps) for counts in (held, held_bytes))
+    return Preview(plan, previous, steps, rows, tuple(reports), profile, size)
+
+
+def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, FamilyReport]:
+    """Return what the families of a plan cost, by family id."""
+    return {family.id: explain_family(family, profile, models) for family in plan.families}
+
+
+def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:
+    """Return how much of what is held changes its slice, at most; None where nobody has counted it.
+
+    Args:
+        previous: Plan in force; None before the first.
+        held: Rows or bytes that its slices hold.
+        steps: Primitives that lead to the next plan.
+    """
+    if previous is None:
+        return 0.0
+    return None if held is None else rows_moved(_with_rows(shapes(previous), held), steps)
+
+
+def _with_rows(joins: Mapping[JoinKey, Shape], held: HeldRows) -> dict[JoinKey, Shape]:
+    """Fill in the rows that slices hold."""
+    filled = {}
+    for (family, join), shape in joins.items():
+        for side in SIDES:
+            pieces = tuple(
+                replace(piece, rows=held.get((family, join, side, number), 0.0))
+                for number, piece in enumerate(shape.side(side), start=1)
+            )
+            shape = shape.with_side(side, pieces)
+        filled[family, join] = shape
+    return filled

@@ -1,0 +1,70 @@
+"""A preview as JSON values: the plan with its costs, the primitives that lead to it, the statistics used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.values.statistics import Measure
+from planner.explain.cost_document import rounded
+from planner.explain.preview import Preview
+from planner.explain.primitive_document import primitive_documents
+from planner.explain.render import plan_document
+from planner.families.display import family_text, predicate_text
+from planner.families.families import SIDES, side_filters, side_stream
+
+
+def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
+    """Return a preview as the JSON document of ``POST /plan:preview``.
+
+    Args:
+        preview: The preview.
+        now_us: Wall clock to which ages refer, µs UTC.
+
+    Returns:
+        ``plan`` as in ``GET /plan``, with costs; ``previous_version``; ``primitives``; ``rows_moved``;
+        ``statistics`` with origin and age of each number.
+    """
+    reports = {report.family.id: report for report in preview.reports}
+    return {
+        "plan": plan_document(preview.plan, reports),
+        "previous_version": 0 if preview.previous is None else preview.previous.version,
+        "primitives": primitive_documents(preview.previous, preview.plan, preview.primitives),
+        "rows_moved": None if preview.rows_moved is None else round(preview.rows_moved),
+        "statistics": statistics_document(preview, now_us=now_us),
+    }
+
+
+def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
+    """Return the statistics that the costs rest on, assumed ones included, with their origins.
+
+    Args:
+        preview: The preview.
+        now_us: Wall clock to which ages refer, µs UTC.
+    """
+    names = {s.id: s.name for s in preview.plan.streams}
+    streams: dict[str, Any] = {}
+    filters: dict[str, Any] = {}
+    joins: dict[str, Any] = {}
+    for report in preview.reports:
+        family = report.family
+        for side in SIDES:
+            name, rates = names[side_stream(family, side)], report.rates.side(side)
+            streams[name] = {
+                "rate": _measure(rates.rate, now_us),
+                "row_bytes": _measure(rates.row_bytes, now_us),
+            }
+            for bit, planned in side_filters(family, side).items():
+                filters[predicate_text(planned.sql, name)] = _measure(rates.selectivity[bit], now_us)
+        joins[family_text(family, names).title] = _measure(report.rates.join_selectivity, now_us)
+    return {
+        "streams": {name: streams[name] for name in sorted(streams)},
+        "filters": {text: filters[text] for text in sorted(filters)},
+        "join_selectivity": joins,
+        "batch_s": _measure(preview.profile.batch_s, now_us),
+        "buckets": preview.profile.buckets,
+    }
+
+
+def _measure(measure: Measure, now_us: int) -> dict[str, Any]:
+    age_s = None if measure.at_us is None else round(max(now_us - measure.at_us, 0) / 1e6, 1)
+    return {"value": rounded(measure.value), "origin": measure.origin, "age_s": age_s}

@@ -1,0 +1,352 @@
+"""A plan in the forms people and programs read: text, Mermaid, DOT, and the document of ``GET /plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
+from catalog.values.query import UNBOUNDED_US
+from planner.explain.cost_document import family_costs, slice_costs
+from planner.explain.explain import FamilyReport
+from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, one_chain, plan_graph
+from planner.families.display import (
+    FamilyText,
+    display_interval,
+    family_text,
+    partition_text,
+    replication_text,
+)
+from planner.families.families import (
+    SIDES,
+    SideName,
+    side_chain,
+    side_filter,
+    side_filters,
+    side_stream,
+    side_window_us,
+)
+
+_MERMAID_SHAPES: Mapping[NodeKind, tuple[str, str]] = {
+    "stream": ("[/", "/]"),
+    "slice": ("[", "]"),
+    "union": ("((", "))"),
+    "query": ("([", "])"),
+}
+_DOT_SHAPES: Mapping[NodeKind, str] = {
+    "stream": "cds",
+    "slice": "box",
+    "union": "circle",
+    "query": "oval",
+}
+
+
+def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
+    """Return the plan as ``sluice plan`` prints it: families, their slices, who reads and what is kept.
+
+    Where both sides have the same boundaries and the same queries in each slice, one chain of binary slices
+    stands for both; otherwise each side has its own. The objective is named where it is not Mem-Opt, joins
+    where there are several, and keys whose rows several buckets share.
+
+    Args:
+        plan: The plan.
+        names: Query names by id to show instead of those in the plan.
+
+    Returns:
+        Lines without a final line break.
+    """
+    if not plan.families:
+        return "no queries"
+    streams = {s.id: s.name for s in plan.streams}
+    return "\n".join(render_family(f, family_text(f, streams), names) for f in plan.families)
+
+
+def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str] | None = None) -> str:
+    """Return one family as text.
+
+    Args:
+        family: The family.
+        text: How its parts are named.
+        names: Query names by id to show instead of those in the plan.
+
+    Returns:
+        Lines without a final line break.
+    """
+    return "\n".join(
+        _text_of_family(family, text, {q.id: q.name for q in family.queries} | dict(names or {}))
+    )
+
+
+def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
+    strategy = "" if family.strategy == "mem-opt" else family.strategy
+    yield "  ".join(filter(None, [f"family {text.title}", strategy, replication_text(family.replication)]))
+    for join in family.joins:
+        if len(family.joins) == 1:
+            yield from _text_of_join(join, text, names, "  ")
+            continue
+        head = f"  join {join.id}"
+        if join.partition is not None:
+            label = text.labels[join.partition.side]
+            head += f"  rows of {label} {partition_text(join.partition, names)}"
+        yield head
+        yield from _text_of_join(join, text, names, "    ")
+
+
+def _text_of_join(join: JoinPlan, text: FamilyText, names: Mapping[int, str], indent: str) -> Iterator[str]:
+    keeps = {side: [_keep(text, side, s) for s in side_chain(join, side)] for side in SIDES}
+    if one_chain(join):
+        both = [[k for k in pair if k] for pair in zip(keeps["a"], keeps["b"], strict=True)]
+        yield from _text_of_chain(join.chain_a, both, names, indent)
+        return
+    for side in SIDES:
+        yield f"{indent}chain of {text.labels[side]}"
+        own = [[k] if k else [] for k in keeps[side]]
+        yield from _text_of_chain(side_chain(join, side), own, names, f"{indent}  ")
+
+
+def _text_of_chain(
+    chain: tuple[Slice, ...], keeps: list[list[str]], names: Mapping[int, str], indent: str
+) -> Iterator[str]:
+    heads = [f"slice {n} {display_interval(s)}" for n, s in enumerate(chain, start=1)]
+    width = max(map(len, heads))
+    for head, piece, keep in zip(heads, chain, keeps, strict=True):
+        queries = "queries " + (" ".join(names[i] for i in piece.queries) or "none")
+        yield indent + "  ".join([head.ljust(width), queries, *(f"keep {k}" for k in keep)])
+
+
+def render_mermaid(plan: Plan) -> str:
+    """Return the plan graph as a Mermaid flowchart.
+
+    Args:
+        plan: The plan.
+
+    Returns:
+        Lines without a final line break.
+    """
+    graph = plan_graph(plan)
+    lines = ["flowchart LR"]
+    lines += [f"  {_mermaid_node(n)}" for n in graph.nodes if n.group == 0]
+    for group, title in enumerate(graph.groups, start=1):
+        lines.append(f"  subgraph f{group}[{_mermaid_text(title)}]")
+        lines += [f"    {_mermaid_node(n)}" for n in graph.nodes if n.group == group]
+        lines.append("  end")
+    lines += [f"  {_mermaid_edge(e)}" for e in graph.edges]
+    return "\n".join(lines)
+
+
+def _mermaid_node(node: Node) -> str:
+    left, right = _MERMAID_SHAPES[node.kind]
+    return f"{node.id}{left}{_mermaid_text(node.label)}{right}"
+
+
+def _mermaid_edge(edge: Edge) -> str:
+    arrow = "-.->" if edge.probe else "-->"
+    label = f"|{_mermaid_text(edge.label)}|" if edge.label else ""
+    return f"{edge.source} {arrow}{label} {edge.target}"
+
+
+def _mermaid_text(text: str) -> str:
+    """Quote a label: Mermaid reads # as the start of an entity, and labels as HTML."""
+    for char, entity in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("&", "#amp;")):
+        text = text.replace(char, entity)
+    return '"' + text.replace("\n", " ") + '"'
+
+
+def render_dot(plan: Plan) -> str:
+    """Return the plan graph in Graphviz DOT.
+
+    Args:
+        plan: The plan.
+
+    Returns:
+        Lines without a final line break.
+    """
+    graph = plan_graph(plan)
+    lines = ["digraph plan {", "  rankdir=LR;"]
+    lines += [f"  {_dot_node(n)}" for n in graph.nodes if n.group == 0]
+    for group, title in enumerate(graph.groups, start=1):
+        lines += [f"  subgraph cluster_f{group} {{", f"    label={_dot_text(title)};"]
+        lines += [f"    {_dot_node(n)}" for n in graph.nodes if n.group == group]
+        lines.append("  }")
+    lines += [f"  {_dot_edge(e)}" for e in graph.edges]
+    return "\n".join([*lines, "}"])
+
+
+def _dot_node(node: Node) -> str:
+    return f"{node.id} [shape={_DOT_SHAPES[node.kind]}, label={_dot_text(node.label)}];"
+
+
+def _dot_edge(edge: Edge) -> str:
+    attributes = [f"label={_dot_text(edge.label)}"] if edge.label else []
+    attributes += ["style=dashed"] if edge.probe else []
+    return f"{edge.source} -> {edge.target}" + (f" [{', '.join(attributes)}]" if attributes else "") + ";"
+
+
+def _dot_text(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+
+def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None) -> dict[str, Any]:
+    """Return the plan as the JSON document of ``GET /plan``.
+
+    Args:
+        plan: The plan.
+        reports: What families cost, by family id; none leaves costs out.
+
+    Returns:
+        Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1; ``unions``
+        says for each query which slices of which side feed it: d = T_b - T_a >= 0 comes from a's slices.
+        A family of one join has its ``chains`` and the slices of its unions also without naming the join.
+        ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
+        heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
+    """
+    streams = {s.id: s.name for s in plan.streams}
+    known = {} if reports is None else reports
+    return {
+        "version": plan.version,
+        "strategy": plan.strategy,
+        "streams": [{"id": s.id, "name": s.name} for s in plan.streams],
+        "families": [
+            _family_document(f, family_text(f, streams), streams, known.get(f.id)) for f in plan.families
+        ],
+    }
+
+
+def _family_document(
+    family: FamilyPlan, text: FamilyText, streams: Mapping[int, str], report: FamilyReport | None
+) -> dict[str, Any]:
+    stored = {"a": family.columns_a, "b": family.columns_b}
+    joins = [join_document(family, join, text, report) for join in family.joins]
+    document = {
+        "id": family.id,
+        "title": text.title,
+        "strategy": family.strategy,
+        "streams": {
+            side: {
+                "id": side_stream(family, side),
+                "name": streams[side_stream(family, side)],
+                "stored_columns": list(stored[side]),
+            }
+            for side in SIDES
+        },
+        "key": [
+            {"a": of_a, "b": of_b, "type": key_type}
+            for (of_a, of_b), key_type in zip(family.key, family.key_types, strict=True)
+        ],
+        "filters": {
+            side: [
+                {
+                    "bit": f.bit,
+                    "text": text.filter(side, f.bit),
+                    "sql": f.sql,
+                    "columns": list(f.columns),
+                }
+                for f in side_filters(family, side).values()
+            ]
+            for side in SIDES
+        },
+        "replication": {
+            "every": _fragments(family.replication.every),
+            "heavy": [{"key": str(k), "fragments": _fragments(f)} for k, f in family.replication.heavy],
+        },
+        "joins": joins,
+        "queries": _query_documents(family, text),
+        "unions": _union_documents(family),
+    }
+    if len(joins) == 1:
+        document["chains"] = joins[0]["chains"]
+    if report is not None:
+        document |= family_costs(report)
+    return document
+
+
+def join_document(
+    family: FamilyPlan, join: JoinPlan, text: FamilyText, report: FamilyReport | None = None
+) -> dict[str, Any]:
+    """Return one join of a family as JSON values.
+
+    Args:
+        family: The family.
+        join: The join, of any strategy.
+        text: How the family's parts are named.
+        report: What the family costs; none leaves costs out.
+    """
+    names = {q.id: q.name for q in family.queries}
+    partition = join.partition
+    return {
+        "id": join.id,
+        "queries": [names[i] for i in join.queries],
+        "partition": None
+        if partition is None
+        else {
+            "side": partition.side,
+            "one_of": [names[i] for i in partition.one_of],
+            "none_of": [names[i] for i in partition.none_of],
+        },
+        "selections_pulled_up": join.pulled_up,
+        "chains": {side: _chain_document(join, side, text, names, report) for side in SIDES},
+    }
+
+
+def _chain_document(
+    join: JoinPlan, side: SideName, text: FamilyText, names: Mapping[int, str], report: FamilyReport | None
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "slice": n,
+            "window": display_interval(s),
+            "w_start_us": s.w_start_us,
+            "w_end_us": _bounded(s.w_end_us),
+            "queries": [names[i] for i in s.queries],
+            "keep": _keep(text, side, s),
+            "keep_bits": None if s.keep is None else list(s.keep),
+        }
+        | ({} if report is None else {"cost": slice_costs(report, join, side, s)})
+        for n, s in enumerate(side_chain(join, side), start=1)
+    ]
+
+
+def _union_documents(family: FamilyPlan) -> list[dict[str, Any]]:
+    def slices(join: JoinPlan, query: PlannedQuery) -> dict[str, list[int]]:
+        return {
+            side: list(feeding_slices(side_chain(join, side), side_window_us(query, side))) for side in SIDES
+        }
+
+    if len(family.joins) == 1:
+        return [{"query": q.name, "slices": slices(family.joins[0], q)} for q in family.queries]
+    return [
+        {
+            "query": q.name,
+            "joins": [{"join": j.id, "slices": slices(j, q)} for j in family.joins if q.id in j.queries],
+        }
+        for q in family.queries
+    ]
+
+
+def _query_documents(family: FamilyPlan, text: FamilyText) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": q.id,
+            "name": q.name,
+            "window_us": {side: _bounded(side_window_us(q, side)) for side in SIDES},
+            "filter": {side: text.filter(side, side_filter(q, side)) for side in SIDES},
+            "residual": None if q.residual is None else text.residual(q.residual),
+            "columns": [{"name": o.name, "type": o.type} for o in q.outputs],
+            "since_version": q.since_version,
+            "backfill": q.backfill,
+        }
+        for q in family.queries
+    ]
+
+
+def _keep(text: FamilyText, side: SideName, piece: Slice) -> str | None:
+    return None if piece.keep is None else text.keep(side, piece.keep)
+
+
+def _fragments(fragments: int) -> int | None:
+    return None if fragments == ALL_BUCKETS else fragments
+
+
+def _bounded(window: int) -> int | None:
+    """JSON numbers are doubles to most readers, so unbounded is no number."""
+    return None if window >= UNBOUNDED_US else window

@@ -1,0 +1,243 @@
+"""Function calls, CASE and casts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from sqlglot import exp
+
+from planner.errors import UnknownFunction, did_you_mean
+from planner.expressions import column_types as ct
+from planner.expressions.arithmetic import apply
+from planner.expressions.conditionals import alike, choice, null_if, wrong_count
+from planner.expressions.functions import (
+    AGGREGATES,
+    EXTRACT_ONLY,
+    FUNCTIONS,
+    INSTEAD,
+    NOT_REPEATABLE,
+    UNITS,
+    Function,
+)
+from planner.expressions.literals import time_literal
+from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
+
+#: Compiles a function whose form depends on the types of its arguments.
+Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]
+
+_MAX_COUNT = 10_000
+
+
+def call(compiler: Compiler, node: exp.Anonymous) -> Typed:
+    """Compile ``name(arguments)``."""
+    return call_named(compiler, node, node.name, node.expressions)
+
+
+def call_named(compiler: Compiler, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> Typed:
+    """Compile a call of a function by name.
+
+    Raises:
+        UnknownFunction: There is none of that name.
+        UnsupportedCql: It is an aggregate, or one that a repeated run would answer differently.
+        TypeMismatch: It does not take these arguments.
+    """
+    upper = name.upper()
+    special = _SPECIAL.get(upper)
+    if special is not None:
+        return special(compiler, node, arguments)
+    function = FUNCTIONS.get(upper)
+    if function is None:
+        _refuse_function(compiler, node, name)
+    least = len(function.takes) - function.optional
+    if len(arguments) < least or (len(arguments) > len(function.takes) and not function.repeats):
+        takes = f"{least}" if not function.optional else f"{least} to {len(function.takes)}"
+        takes = f"{least} or more" if function.repeats else takes
+        wrong_count(compiler, node, name, takes, arguments)
+    kinds = [*function.takes, *function.takes[-1:] * (len(arguments) - len(function.takes))]
+    values = [argument(compiler, part, name, kind) for part, kind in zip(arguments, kinds, strict=False)]
+    if "alike" in function.takes:
+        values = alike(compiler, node, values)
+    text = function.sql.format(*(value.sql for value in values), args=", ".join(v.sql for v in values))
+    return Typed(text, _result(function, values), columns_of(values))
+
+
+def _result(function: Function, values: Sequence[Typed]) -> str:
+    return values[0].type if function.gives in ("first", "common") else function.gives
+
+
+def _refuse_function(compiler: Compiler, node: exp.Expr, name: str) -> NoReturn:
+    upper = name.upper()
+    if upper in AGGREGATES:
+        hint = "Select the joined rows and aggregate them where you read the results."
+        compiler.refuse(f"the aggregate {upper}", hint, node)
+    if upper in NOT_REPEATABLE:
+        hint = "A query answers the same on every run over the same rows: compare with a column or a literal."
+        compiler.refuse(f"{upper}()", hint, node)
+    raise UnknownFunction(
+        f'function "{name.lower()}" does not exist',
+        hint=INSTEAD.get(upper) or did_you_mean(name, [n.lower() for n in known_functions()], "function"),
+        location=compiler.where(node),
+    )
+
+
+def known_functions() -> list[str]:
+    """Return the names of all functions, in order."""
+    return sorted({*FUNCTIONS, *_SPECIAL})
+
+
+def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
+    """Compile an argument and hold it to what the function takes."""
+    if kind in ("unit", "count", "pattern"):
+        return _literal_argument(compiler, node, name, kind)
+    value = compiler.compile(node)
+    if value.type == "null":
+        return value if kind in ("any", "alike") else cast_to(value, _NULL_AS.get(kind, kind))
+    if kind in ("any", "alike"):
+        if value.type == "interval":
+            compiler.mismatch(f"{name.lower()} takes no interval", "Write epoch_us of both times.", node)
+        return value
+    if kind in ("timestamp", "date") and value.literal is not None:
+        value = time_literal(value.literal, kind) or value
+    fits = {
+        "double": ct.is_numeric(value.type),
+        "number": ct.is_numeric(value.type),
+        "integer": ct.is_integer(value.type),
+        "bigint": ct.is_integer(value.type),
+        "time": ct.is_time(value.type),
+        "timestamp": ct.is_time(value.type),
+    }
+    if not fits.get(kind, value.type == kind):
+        wanted = {"double": "a number", "number": "a number", "integer": "a whole number", "string": "a text"}
+        compiler.mismatch(
+            f"{name.lower()} takes {wanted.get(kind, 'a ' + kind)}, not {value.type}",
+            f"Cast it: CAST(x AS {_NULL_AS.get(kind, kind).replace('string', 'VARCHAR').upper()}).",
+            node,
+        )
+    return cast_to(value, kind) if kind in ("double", "timestamp", "bigint") else value
+
+
+_NULL_AS = {"number": "double", "integer": "bigint", "time": "timestamp"}
+
+
+def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
+    """Compile an argument that has to be written out."""
+    if kind == "unit":
+        return Typed(text_literal(unit(compiler, node, name)), "string")
+    value = compiler.compile(node)
+    if kind == "pattern":
+        if value.literal is None:
+            compiler.mismatch(
+                f"{name.lower()} takes a pattern written out", "Write it in quotes: '^A[0-9]+$'.", node
+            )
+        if (wrong := pattern_error(value.literal)) is not None:
+            compiler.mismatch(
+                f"{value.sql} is not a regular expression", f"{wrong[:1].upper()}{wrong[1:]}.", node
+            )
+        return value
+    if value.columns or not value.sql.isdigit() or int(value.sql) > _MAX_COUNT:
+        compiler.mismatch(
+            f"{name.lower()} takes a whole number written out", f"Write 0 to {_MAX_COUNT}.", node
+        )
+    return value
+
+
+def pattern_error(pattern: str) -> str | None:
+    """Return what is wrong with a regular expression, or None.
+
+    DuckDB compiles a constant pattern before it evaluates anything, where TRY does not reach; so the
+    pattern is held to what both DuckDB's RE2 and Python's ``re`` know.
+    """
+    if re.search(r"\(\?[<!=#(P]|\\[1-9ZkgG]|\+\+|\*\+|\?\+|\}\+", pattern):
+        return "look-around, back-references, named groups and possessive repeats are not known"
+    if any(int(n) > 1000 for n in re.findall(r"\{(\d+)|,(\d+)\}", pattern) for n in n if n):
+        return "a repeat of more than 1000 is not known"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def unit(compiler: Compiler, node: exp.Expr, name: str, extract: bool = False) -> str:
+    """Return a unit of time, written as a word or as a text."""
+    written = node.name if isinstance(node, exp.Column | exp.Var | exp.Literal) else ""
+    found = UNITS.get(written.lower()) or UNITS.get(written.lower().removesuffix("s"))
+    known = [u for u in dict.fromkeys(UNITS.values()) if extract or u not in EXTRACT_ONLY]
+    if found not in known:
+        compiler.mismatch(
+            f'{name.lower()} does not know the unit "{written or node.sql()}"',
+            f"Write one of {', '.join(known)}.",
+            node,
+        )
+    return found or ""
+
+
+# Functions whose form depends on the type
+
+
+def _one(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr], name: str) -> Typed:
+    if len(arguments) != 1:
+        wrong_count(compiler, node, name, "1", arguments)
+    return argument(compiler, arguments[0], name, "number")
+
+
+def absolute(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
+    """Compile ABS."""
+    value = _one(compiler, node, arguments, "abs")
+    return Typed(f"TRY(abs({value.sql}))", value.type, value.columns)
+
+
+def _whole(name: str) -> Special:
+    def compile_whole(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
+        value = _one(compiler, node, arguments, name)
+        if ct.is_integer(value.type):
+            return value
+        return Typed(f"{name}({cast_to(value, 'double').sql})", "double", value.columns)
+
+    return compile_whole
+
+
+def rounded(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
+    """Compile ROUND(x [, digits])."""
+    if not 1 <= len(arguments) <= 2:
+        wrong_count(compiler, node, "round", "1 to 2", arguments)
+    value = argument(compiler, arguments[0], "round", "number")
+    digits = 0
+    if len(arguments) == 2:
+        count = _literal_argument(compiler, arguments[1], "round", "count")
+        digits = min(int(count.sql), ct.MAX_PRECISION)
+    if ct.is_integer(value.type):
+        return value
+    if (parts := ct.decimal_parts(value.type)) is not None:
+        precision, scale = parts
+        if digits >= scale:
+            return value
+        whole = min(precision - scale + 1 + digits, ct.MAX_PRECISION)
+        return cast_to(value, f"decimal({whole},{digits})")
+    return Typed(f"round({value.sql}, {digits})", "double", value.columns)
+
+
+def modulo(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
+    """Compile MOD(x, y) as x % y."""
+    if len(arguments) != 2:
+        wrong_count(compiler, node, "mod", "2", arguments)
+    left, right = (argument(compiler, part, "mod", "number") for part in arguments)
+    return apply(compiler, node, "%", left, right)
+
+
+_SPECIAL: dict[str, Special] = {
+    "ABS": absolute,
+    "CEIL": _whole("ceil"),
+    "CEILING": _whole("ceil"),
+    "FLOOR": _whole("floor"),
+    "ROUND": rounded,
+    "MOD": modulo,
+    "IF": choice,
+    "IIF": choice,
+    "NULLIF": null_if,
+}
+
+
+HANDLERS: Handlers = {exp.Anonymous: call}

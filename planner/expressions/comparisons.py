@@ -1,0 +1,244 @@
+"""Conditions: comparisons, AND, OR, NOT, IN, LIKE, IS."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from functools import reduce
+from typing import cast
+
+from sqlglot import exp
+
+from planner.expressions import column_types as ct
+from planner.expressions.constants import DOUBLE_DIGITS, constant, short_decimal
+from planner.expressions.literals import is_date_text, number, time_literal
+from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
+from planner.sql.normalize import operands, pushed
+
+_SYMBOLS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_LIKE: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE"}
+
+
+def comparison(compiler: Compiler, node: exp.Binary) -> Typed:
+    """Compile a comparison, a constant on the right."""
+    symbol = _SYMBOLS[type(node)]
+    left, right = comparable(compiler, node, compiler.compile(node.this), compiler.compile(node.expression))
+    mirrored = left.sql > right.sql if bool(left.columns) == bool(right.columns) else not left.columns
+    if mirrored:
+        left, right, symbol = right, left, _MIRRORED.get(symbol, symbol)
+    return Typed(
+        f"{left.operand} {symbol} {right.operand}", "boolean", columns_of((left, right)), form="comparison"
+    )
+
+
+def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Return both values in types that compare, a text literal read as the date or time it is held to.
+
+    Raises:
+        TypeMismatch: The types do not compare.
+    """
+    left, right = _as_time(compiler, node, left, right), _as_time(compiler, node, right, left)
+    left, right = _as_number(compiler, node, left, right), _as_number(compiler, node, right, left)
+    common = ct.common_type(left.type, right.type)
+    if common is None:
+        compiler.mismatch(
+            f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
+        )
+    # DuckDB widens by itself, but raises for a date beyond the timestamps and for decimals over 38 digits.
+    if common == "timestamp" or (common == "double" and "double" not in (left.type, right.type)):
+        return _widened(left, common), _widened(right, common)
+    return left, right
+
+
+def _widened(value: Typed, type_: str) -> Typed:
+    if type_ == "timestamp" and value.sql.startswith("DATE '"):
+        return time_literal(value.sql[6:-1], type_) or value
+    return value if value.type == "null" else cast_to(value, type_)
+
+
+def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
+    """Write a number literal in one way for all that compare alike: 0.2, .20 and 2e-1 with a double.
+
+    Where a double is compared, a literal with at most 15 digits is a decimal: DuckDB makes the same double of
+    it, and integers and short decimals compare alike with both. Decimals with more are cast, as DuckDB does.
+    """
+    found = constant(value.sql)
+    if "double" not in (value.type, other.type) or not ct.is_numeric(other.type):
+        return value
+    if found is None or found[0] not in ("number", "double"):
+        exact_literal = not value.columns and value.sql.replace(".", "").lstrip("-").isdigit()
+        return cast_to(value, "double") if exact_literal else value
+    double = float(value.sql) if found[0] == "double" else float(cast(Decimal, found[1]))
+    short = short_decimal(double)
+    if ct.decimal_parts(value.type) is not None and (short is None or Decimal(short) != found[1]):
+        return cast_to(value, "double")
+    decimal = ct.decimal_parts(other.type)
+    if short is None or (decimal is not None and decimal[0] > DOUBLE_DIGITS):
+        return number(compiler, node, f"{double!r}" if "e" in repr(double) else f"{double!r}e0")
+    return number(compiler, node, short)
+
+
+def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
+    """Read a text literal as the type of the date or timestamp it is compared with."""
+    if value.literal is None or not ct.is_time(other.type):
+        return value
+    type_ = "date" if other.type == "date" and is_date_text(value.literal) else "timestamp"
+    found = time_literal(value.literal, type_)
+    if found is None:
+        compiler.mismatch(
+            f"{text_literal(value.literal)} is not a {other.type}",
+            "Write '2013-01-31' for a date, '2013-01-31 06:00:00' for a timestamp (UTC).",
+            node,
+        )
+    return found
+
+
+def _comparison_hint(left: Typed, right: Typed) -> str:
+    if left.form == "comparison" or right.form == "comparison":
+        return "Write low < x AND x < high for a range."
+    for value, other in ((left, right), (right, left)):
+        if value.literal is not None and ct.is_numeric(other.type):
+            return f"Write the number without quotes: {value.literal}."
+        if value.literal is not None and other.type == "boolean":
+            return "Write TRUE or FALSE without quotes."
+        if value.type == "string" and not other.columns and ct.is_numeric(other.type):
+            return f"Write '{other.sql}' to compare texts, or CAST(x AS {other.type.upper()}) for numbers."
+        if value.type == "interval":
+            return "Write INTERVAL '5' MINUTE for a length of time."
+    return f"Cast one side: CAST(x AS {left.type.upper()})."
+
+
+def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
+    """Compile what has to be true or false.
+
+    Raises:
+        TypeMismatch: It is neither.
+    """
+    value = compiler.compile(node)
+    if value.type not in ("boolean", "null"):
+        compiler.mismatch(
+            f"{of} takes a condition, not {value.type}", "Write a comparison, such as x <> 0.", node
+        )
+    return value
+
+
+def connected(compiler: Compiler, node: exp.Connector) -> Typed:
+    """Compile a chain of AND or OR: each part once, in order of their texts."""
+    word = "AND" if isinstance(node, exp.And) else "OR"
+    parts = [condition(compiler, part, word) for part in operands(node)]
+    return conjunction(parts, word)
+
+
+def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
+    """Connect conditions, each once, in order of their texts."""
+    texts = sorted({part.condition for part in parts})
+    if len(texts) == 1:
+        return replace(parts[0], columns=columns_of(parts))
+    return Typed(f" {word} ".join(texts), "boolean", columns_of(parts), form="compound")
+
+
+def negation(compiler: Compiler, node: exp.Not) -> Typed:
+    """Compile NOT, pushed inwards as far as it goes."""
+    inner = pushed(node)
+    if not isinstance(inner, exp.Not):
+        return compiler.compile(inner)
+    if isinstance(inner.this, exp.Is):
+        return is_test(compiler, inner.this, negated=True)
+    if isinstance(inner.this, exp.In):
+        return membership(compiler, inner.this, negated=True)
+    if isinstance(inner.this, exp.Like | exp.ILike | exp.Escape):
+        return like(compiler, inner.this, negated=True)
+    value = condition(compiler, inner.this, "NOT")
+    return Typed(f"NOT {value.operand}", "boolean", value.columns, form="compound")
+
+
+def between(compiler: Compiler, node: exp.Between) -> Typed:
+    """Compile BETWEEN as two comparisons."""
+    if node.args.get("symmetric"):
+        compiler.refuse("BETWEEN SYMMETRIC", "Write BETWEEN low AND high.", node)
+    return compiler.compile(pushed(node))
+
+
+def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
+    """Compile IS [NOT] NULL, TRUE or FALSE."""
+    word = " NOT" if negated else ""
+    value = compiler.compile(node.this)
+    if isinstance(node.expression, exp.Null):
+        return Typed(f"{value.operand} IS{word} NULL", "boolean", value.columns, form="comparison")
+    if not isinstance(node.expression, exp.Boolean):
+        compiler.refuse("this form of IS", "Write IS NULL, IS TRUE or IS FALSE.", node)
+    value = condition(compiler, node.this, "IS")
+    truth = "TRUE" if node.expression.this else "FALSE"
+    text = f"{cast_to(value, 'boolean').operand} IS{word} {truth}"
+    return Typed(text, "boolean", value.columns, form="comparison")
+
+
+def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed:
+    """Compile [NOT] IN over a list, sorted and each value once."""
+    if not node.expressions or any(node.args.get(name) for name in ("query", "unnest", "field")):
+        compiler.refuse("IN without a list of values", "Write x IN (1, 2, 3).", node)
+    value = compiler.compile(node.this)
+    items = [compiler.compile(item) for item in node.expressions]
+    pairs = [
+        comparable(compiler, item_node, value, item)
+        for item_node, item in zip(node.expressions, items, strict=True)
+    ]
+    # DuckDB compares all of them in one type, which may be wider than that of each pair.
+    types = {value.type, *(right.type for _, right in pairs)}
+    common = reduce(lambda wide, type_: ct.common_type(wide, type_) or wide, sorted(types))
+    left, rights = value, [right for _, right in pairs]
+    if (common == "double" and common not in types) or (common == "timestamp" and len(types) > 1):
+        left, rights = _widened(value, common), [_widened(right, common) for right in rights]
+    texts = sorted({right.sql for right in rights}, key=lambda text: (len(text), text))
+    text = f"{left.operand} {'NOT ' if negated else ''}IN ({', '.join(texts)})"
+    return Typed(text, "boolean", columns_of((left, *rights)), form="comparison")
+
+
+def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: bool = False) -> Typed:
+    """Compile [NOT] LIKE or ILIKE, with ESCAPE or without."""
+    inner = node.this if isinstance(node, exp.Escape) else node
+    word = ("NOT " if negated else "") + _LIKE[type(inner)]
+    value, pattern = compiler.compile(inner.this), compiler.compile(inner.expression)
+    for part, part_node in ((value, inner.this), (pattern, inner.expression)):
+        if part.type not in ("string", "null"):
+            compiler.mismatch(
+                f"LIKE takes a text, not {part.type}", "Cast it: CAST(x AS VARCHAR).", part_node
+            )
+    text = f"{cast_to(value, 'string').operand} {word} {cast_to(pattern, 'string').operand}"
+    if inner is node:
+        return Typed(text, "boolean", columns_of((value, pattern)), form="comparison")
+    escape = compiler.compile(node.expression)
+    if escape.literal is None or len(escape.literal) != 1:
+        compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
+    # DuckDB refuses a pattern that ends with the escape character where TRY does not reach.
+    if pattern.literal is None:
+        compiler.refuse("ESCAPE with a pattern that is not written out", "Write LIKE 'a!%' ESCAPE '!'.", node)
+    if pattern.literal.replace(escape.literal * 2, "").endswith(escape.literal):
+        compiler.mismatch(
+            "the pattern ends with its escape character", "Write the character twice to match it.", node
+        )
+    return Typed(f"{text} ESCAPE {escape.sql}", "boolean", columns_of((value, pattern)), form="comparison")
+
+
+HANDLERS: Handlers = {
+    **dict.fromkeys(_SYMBOLS, comparison),
+    exp.And: connected,
+    exp.Or: connected,
+    exp.Not: negation,
+    exp.Between: between,
+    exp.Is: is_test,
+    exp.In: membership,
+    exp.Like: like,
+    exp.ILike: like,
+    exp.Escape: like,
+}

@@ -1,0 +1,140 @@
+"""Scalar expressions: types checked, then rendered as DuckDB SQL that never raises.
+
+"An expression that fails on a value is NULL" (design, Semantics). So every operator that DuckDB may refuse
+a value for is rendered in a form that gives NULL: ``TRY_CAST`` for casts, ``NULLIF(divisor, 0)`` for
+division, ``TRY(...)`` around what can overflow. Failure is contained in the operator that fails:
+``1 / 0 IS NULL`` is true. Types and values are DuckDB's otherwise, which keeps DuckDB usable as oracle.
+
+The text is canonical, so that equal filters of different queries are one filter: constants stand on the
+right of a comparison, AND, OR and IN are sorted, literals are normalised.
+
+What is done with one kind of node is in ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
+``calls`` and ``syntax_forms``.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn, Protocol
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from planner.errors import TypeMismatch, UnsupportedCql
+from planner.expressions import arithmetic, calls, comparisons, literals, syntax_forms
+from planner.expressions import conditionals as choices
+from planner.expressions.typed import ColumnSql, Handlers, Typed, quoted
+from planner.sql.locate import at_expression
+from planner.sql.scope import ResolvedColumn, SideName
+
+_HANDLERS: Handlers = {
+    **literals.HANDLERS,
+    **arithmetic.HANDLERS,
+    **comparisons.HANDLERS,
+    **choices.HANDLERS,
+    **calls.HANDLERS,
+    **syntax_forms.HANDLERS,
+}
+
+
+#: What handlers read of a node, besides its operands. A part that none reads would be dropped in silence.
+_OPERANDS = frozenset({"this", "expression", "expressions"})
+_PARTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Column: frozenset({"table", "db"}),
+    exp.Literal: frozenset({"is_string"}),
+    exp.Between: frozenset({"low", "high", "symmetric"}),
+    exp.In: frozenset({"query", "unnest", "field"}),
+    exp.Case: frozenset({"ifs", "default"}),
+    exp.Cast: frozenset({"to"}),
+    exp.TryCast: frozenset({"to"}),
+    exp.Substring: frozenset({"start", "length"}),
+    exp.Trim: frozenset({"position"}),
+    exp.StrPosition: frozenset({"substr"}),
+    # How a division by zero or of integers comes out: DuckDB's way, whatever sqlglot's dialect says.
+    exp.Div: frozenset({"typed", "safe"}),
+    exp.DPipe: frozenset({"safe"}),
+}
+
+
+class Names(Protocol):
+    """What names in an expression mean: those of a query (``planner.sql.scope``), or of one stream."""
+
+    text: str
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the column that a name means."""
+
+
+def bare(side: SideName, column: str) -> str:
+    """Render a column for a filter: ``"v"``."""
+    return quoted(column)
+
+
+def qualified(side: SideName, column: str) -> str:
+    """Render a column for a residual or an output: ``a."v"``."""
+    return f"{side}.{quoted(column)}"
+
+
+def compile_expression(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
+    """Return an expression as typed DuckDB SQL.
+
+    Args:
+        node: Parsed expression.
+        scope: Names it may use.
+        column_sql: How columns are rendered.
+
+    Raises:
+        UnknownColumn, AmbiguousColumn: A name does not resolve.
+        UnknownFunction: There is no such function.
+        TypeMismatch: An operator or function does not take these types.
+        UnsupportedCql: A construct that CQL here does not have.
+    """
+    return _Compiler(scope, column_sql).compile(node)
+
+
+def compile_condition(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
+    """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is none."""
+    return comparisons.condition(_Compiler(scope, column_sql), node, "WHERE")
+
+
+class _Compiler:
+    """Compiles the expressions of one query."""
+
+    def __init__(self, scope: Names, column_sql: ColumnSql) -> None:
+        self.scope = scope
+        self.column_sql = column_sql
+
+    def compile(self, node: exp.Expr) -> Typed:
+        if isinstance(node, exp.Paren):
+            return self.compile(node.this)
+        known = _OPERANDS | _PARTS.get(type(node), frozenset())
+        if any(value and name not in known for name, value in node.args.items()):
+            self._refuse_node(node)
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            return self._column(node)
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            self._refuse_node(node)
+        return handler(self, node)
+
+    def _column(self, node: exp.Column) -> Typed:
+        found = self.scope.column(node)
+        name = found.column.name
+        return Typed(self.column_sql(found.side, name), found.column.type, frozenset({(found.side, name)}))
+
+    def _refuse_node(self, node: exp.Expr) -> NoReturn:
+        if isinstance(node, exp.Window):
+            self.refuse("OVER", "Write a window behind the stream: [RANGE 5 MINUTES].", node)
+        if isinstance(node, exp.Star | exp.Column):
+            self.refuse("* inside an expression", "Write * or A.* alone in the select list.", node)
+        if isinstance(node, exp.Alias):
+            self.refuse("AS inside an expression", "Write AS behind the whole expression.", node)
+        self.refuse(f"{node.sql()}", "Use comparisons, arithmetic and scalar functions.", node)
+
+    def mismatch(self, primary: str, hint: str, node: exp.Expr) -> NoReturn:
+        raise TypeMismatch(primary, hint=hint, location=self.where(node))
+
+    def refuse(self, construct: str, hint: str, node: exp.Expr) -> NoReturn:
+        raise UnsupportedCql(f"{construct} is not supported", hint=hint, location=self.where(node))
+
+    def where(self, node: exp.Expr) -> Location | None:
+        return at_expression(self.scope.text, node)

@@ -1,0 +1,117 @@
+"""Literals: numbers normalised, texts, timestamps in UTC, intervals."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime
+from typing import Literal, cast
+
+from sqlglot import exp
+
+from planner.expressions.column_types import duckdb_type
+from planner.expressions.typed import Compiler, Handlers, Typed, text_literal
+from planner.sql.durations import Duration
+
+_INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
+_MAX_DIGITS = 38
+_MAX_CHARACTERS = 400
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def literal(compiler: Compiler, node: exp.Literal) -> Typed:
+    """Compile a number or a text."""
+    if node.is_string:
+        return Typed(text_literal(node.name), "string", literal=node.name)
+    return number(compiler, node, node.name)
+
+
+def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
+    """Compile a number, with its sign."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    if _NUMBER.fullmatch(digits) is None or len(digits) > _MAX_CHARACTERS:
+        compiler.refuse(
+            f'the number "{text[:_MAX_CHARACTERS]}"', "Write digits such as 12, 1.5 or 1e3.", node
+        )
+    if "e" not in digits.lower():
+        whole, _, fraction = digits.partition(".")
+        whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
+        size = len(whole) + len(fraction)
+        value = int(sign + whole)
+        if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
+            type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
+            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads minus and a number too large.
+                return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_)
+            return Typed(f"{sign}{whole}", type_, form=_form(sign))
+        if size <= _MAX_DIGITS:
+            type_ = f"decimal({size},{len(fraction)})"
+            if fraction:
+                return Typed(f"{sign}{whole}.{fraction}", type_, form=_form(sign))
+            return Typed(f"CAST({value} AS {type_.upper()})", type_)
+    double = float(sign + digits)
+    if math.isinf(double):
+        compiler.refuse(f"the number {text}", "Write a number that a double can hold.", node)
+    mantissa = repr(double)
+    return Typed(mantissa if "e" in mantissa else f"{mantissa}e0", "double", form=_form(sign))
+
+
+def _form(sign: str) -> Literal["atom", "compound"]:
+    """A negative number needs parentheses as an operand."""
+    return "compound" if sign else "atom"
+
+
+def boolean(compiler: Compiler, node: exp.Boolean) -> Typed:
+    """Compile TRUE or FALSE."""
+    return Typed("TRUE" if node.this else "FALSE", "boolean")
+
+
+def null(compiler: Compiler, node: exp.Null) -> Typed:
+    """Compile NULL."""
+    return Typed("NULL", "null")
+
+
+def interval(compiler: Compiler, node: exp.Interval) -> Typed:
+    """Compile an interval literal."""
+    return interval_literal(cast(Duration, node.meta["duration"]))
+
+
+def interval_literal(length: Duration) -> Typed:
+    """Return an interval as a literal of months and microseconds."""
+    parts = [f"{length.months} months"] if length.months else []
+    parts += [f"{length.us} microseconds"] if length.us or not length.months else []
+    return Typed(f"INTERVAL '{' '.join(parts)}'", "interval")
+
+
+def time_literal(value: str, type_: str) -> Typed | None:
+    """Return a text as a date or timestamp literal, or None if it is none.
+
+    >>> time_literal("2013-01-01T06:00:00+01:00", "timestamp").sql
+    "TIMESTAMP '2013-01-01 05:00:00'"
+    """
+    text = value.strip()
+    try:
+        if type_ == "date":
+            return Typed(f"DATE '{date.fromisoformat(text).isoformat()}'", "date")
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    try:
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        return None
+    return Typed(f"TIMESTAMP '{moment.isoformat(sep=' ')}'", "timestamp")
+
+
+def is_date_text(value: str) -> bool:
+    """Tell whether a text is written as a date alone."""
+    return _DATE.fullmatch(value.strip()) is not None
+
+
+HANDLERS: Handlers = {
+    exp.Literal: literal,
+    exp.Boolean: boolean,
+    exp.Null: null,
+    exp.Interval: interval,
+}

@@ -1,0 +1,128 @@
+"""Casts, ``||`` and the functions that SQL gives a syntax of their own: ``EXTRACT(hour FROM ts)``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.expressions import column_types as ct
+from planner.expressions.calls import argument, call_named, unit
+from planner.expressions.literals import time_literal
+from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+
+_TYPES = {
+    exp.DType.BOOLEAN: "boolean",
+    exp.DType.TINYINT: "int",
+    exp.DType.SMALLINT: "int",
+    exp.DType.INT: "int",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.FLOAT: "double",
+    exp.DType.DOUBLE: "double",
+    exp.DType.TEXT: "string",
+    exp.DType.VARCHAR: "string",
+    exp.DType.CHAR: "string",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.TIMESTAMPNTZ: "timestamp",
+    exp.DType.DATETIME: "timestamp",
+}
+
+
+def cast(compiler: Compiler, node: exp.Cast) -> Typed:
+    """Compile CAST, TRY_CAST, ``::`` and typed literals such as DATE '2013-01-31'."""
+    type_ = _cast_type(compiler, node)
+    value = compiler.compile(node.this)
+    if value.type == "interval":
+        compiler.mismatch("an interval cannot be cast", "Write epoch_us(b.ts) - epoch_us(a.ts).", node)
+    is_literal = value.literal is not None and ct.is_time(type_)
+    if is_literal and (found := time_literal(value.literal or "", type_)) is not None:
+        return found
+    if not _casts(value.type, type_):
+        compiler.mismatch(
+            f"{value.type} cannot be cast to {type_}", "Write epoch_us(ts) for the number of a time.", node
+        )
+    return replace(cast_to(value, type_), literal=None)
+
+
+def _casts(from_: str, to: str) -> bool:
+    """Whether DuckDB has a cast at all."""
+    if from_ in (to, "null", "string") or to == "string":
+        return True
+    if ct.is_time(from_) or ct.is_time(to):
+        return ct.is_time(from_) and ct.is_time(to)
+    return True
+
+
+def _cast_type(compiler: Compiler, node: exp.Cast) -> str:
+    to = node.args["to"]
+    kind = to.this if isinstance(to, exp.DataType) and not to.args.get("nested") else None
+    if kind == exp.DType.DECIMAL:
+        sizes = [int(part.name) for part in to.expressions if part.name.isdigit()] or [18, 3]
+        precision, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
+        if 1 <= precision <= ct.MAX_PRECISION and scale <= precision:
+            return f"decimal({precision},{scale})"
+    if kind not in _TYPES:
+        compiler.refuse(
+            f"the type {to.sql().upper()}",
+            "Write BOOLEAN, INT, BIGINT, DOUBLE, VARCHAR, DATE, TIMESTAMP or DECIMAL(p, s).",
+            node,
+        )
+    return _TYPES[kind]
+
+
+def extract(compiler: Compiler, node: exp.Extract) -> Typed:
+    """Compile EXTRACT(unit FROM time)."""
+    part = unit(compiler, node.this, "extract", extract=True)
+    value = argument(compiler, node.expression, "extract", "timestamp")
+    if part == "epoch":
+        return Typed(f"TRY(epoch({value.sql}))", "double", value.columns)
+    return Typed(f"date_part('{part}', {value.sql})", "bigint", value.columns)
+
+
+def substring(compiler: Compiler, node: exp.Substring) -> Typed:
+    """Compile SUBSTRING(x, start, length) and SUBSTRING(x FROM start FOR length)."""
+    parts = [node.this, node.args.get("start") or exp.Literal.number(1), node.args.get("length")]
+    return call_named(compiler, node, "SUBSTR", [part for part in parts if part is not None])
+
+
+def trim(compiler: Compiler, node: exp.Trim) -> Typed:
+    """Compile TRIM([LEADING | TRAILING | BOTH] characters FROM x)."""
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
+    parts = [node.this, node.expression]
+    return call_named(compiler, node, name, [part for part in parts if part is not None])
+
+
+def position(compiler: Compiler, node: exp.StrPosition) -> Typed:
+    """Compile POSITION(part IN text)."""
+    return call_named(compiler, node, "STRPOS", [node.this, node.args["substr"]])
+
+
+def matches(compiler: Compiler, node: exp.RegexpLike) -> Typed:
+    """Compile RLIKE."""
+    return call_named(compiler, node, "REGEXP_MATCHES", [node.this, node.expression])
+
+
+def joined(compiler: Compiler, node: exp.DPipe) -> Typed:
+    """Compile ``||``."""
+    values = []
+    for part in (node.this, node.expression):
+        value = compiler.compile(part)
+        if value.type not in ("string", "null"):
+            compiler.mismatch(f"|| takes texts, not {value.type}", "Cast it: CAST(x AS VARCHAR).", part)
+        values.append(cast_to(value, "string"))
+    text = f"{values[0].operand} || {values[1].operand}"
+    return Typed(text, "string", columns_of(values), form="compound")
+
+
+HANDLERS: Handlers = {
+    exp.Cast: cast,
+    exp.TryCast: cast,
+    exp.Extract: extract,
+    exp.Substring: substring,
+    exp.Trim: trim,
+    exp.StrPosition: position,
+    exp.RegexpLike: matches,
+    exp.DPipe: joined,
+}

@@ -1,0 +1,95 @@
+"""A typed expression, and what the parts of the expression compiler share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Protocol
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from planner.expressions.column_types import duckdb_type
+from planner.sql.scope import SideName
+
+#: Renders a column of a side as SQL.
+ColumnSql = Callable[[SideName, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A rendered expression.
+
+    Attributes:
+        sql: DuckDB text.
+        type: Canonical column type, ``interval`` or ``null``.
+        columns: Columns it reads, with their sides.
+        form: What it is as an operand: an ``atom`` needs no parentheses, a ``comparison`` none under AND
+            and OR, a ``compound`` always.
+        literal: Its value, if it is a string literal.
+    """
+
+    sql: str
+    type: str
+    columns: frozenset[tuple[SideName, str]] = frozenset()
+    form: Literal["atom", "comparison", "compound"] = "atom"
+    literal: str | None = None
+
+    @property
+    def operand(self) -> str:
+        """The text, in parentheses where an operand needs them."""
+        return self.sql if self.form == "atom" else f"({self.sql})"
+
+    @property
+    def condition(self) -> str:
+        """The text as an operand of AND and OR."""
+        return f"({self.sql})" if self.form == "compound" else self.sql
+
+    @property
+    def sides(self) -> frozenset[SideName]:
+        """Sides whose columns it reads."""
+        return frozenset(side for side, _ in self.columns)
+
+
+class Compiler(Protocol):
+    """What a handler of one kind of node may use."""
+
+    column_sql: ColumnSql
+
+    def compile(self, node: exp.Expr) -> Typed:
+        """Return the node as typed SQL."""
+
+    def mismatch(self, primary: str, hint: str, node: exp.Expr) -> NoReturn:
+        """Raise TypeMismatch at the node."""
+
+    def refuse(self, construct: str, hint: str, node: exp.Expr) -> NoReturn:
+        """Raise UnsupportedCql at the node."""
+
+    def where(self, node: exp.Expr) -> Location | None:
+        """Return where the node stands."""
+
+
+#: Compiles nodes of one type: handler and type agree in each entry, which the table's type cannot say.
+Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
+
+
+def quoted(name: str) -> str:
+    """Return a name as a quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(value: str) -> str:
+    """Return a string as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def columns_of(parts: Iterable[Typed]) -> frozenset[tuple[SideName, str]]:
+    """Return every column that any of the parts reads."""
+    return frozenset().union(*(part.columns for part in parts))
+
+
+def cast_to(value: Typed, type_: str) -> Typed:
+    """Return the value as another type; NULL where it does not fit."""
+    if value.type == type_:
+        return value
+    return Typed(f"TRY_CAST({value.sql} AS {duckdb_type(type_)})", type_, value.columns)

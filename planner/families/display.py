@@ -1,0 +1,191 @@
+"""How a plan's values read to people: windows, predicates and families as text.
+
+For display only: nothing here is parsed again or compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partition, Replication, Slice
+from catalog.values.query import UNBOUNDED_US
+from planner.families.families import SIDES, SideName, side_filters, side_stream
+
+# Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
+_UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
+_SECOND_US = 1_000_000
+_MILLISECOND_US = 1_000
+_TEXT_OR_COLUMN = re.compile(r"""'(?:[^']|'')*'|(?:\b(?P<table>[ab])\.)?"(?P<column>(?:[^"]|"")*)\"""")
+_CONNECTOR = re.compile(r"\b(AND|OR)\b")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def display_duration(duration_us: int) -> str:
+    """Return a duration in the largest unit that divides it, otherwise in seconds.
+
+    Inclusive SQL bounds make windows 1 µs longer than written, which is shown apart.
+
+    >>> [display_duration(us) for us in (0, 1, 1_500, 2_500_000, 90_000_000, 43_200_000_000, 600_000_001)]
+    ['0s', '1us', '1.5ms', '2.5s', '90s', '12h', '10m+1us']
+    """
+    if duration_us >= UNBOUNDED_US:
+        return "unbounded"
+    if duration_us > _SECOND_US and duration_us % _SECOND_US == 1:
+        return f"{display_duration(duration_us - 1)}+1us"
+    for unit, unit_us in _UNITS_US:
+        if duration_us and duration_us % unit_us == 0:
+            return f"{duration_us // unit_us}{unit}"
+    if 0 < duration_us < _MILLISECOND_US:
+        return f"{duration_us}us"
+    if 0 < duration_us < _SECOND_US:
+        return f"{_decimal(duration_us, _MILLISECOND_US)}ms"
+    return f"{_decimal(duration_us, _SECOND_US)}s"
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Divide exactly: no float rounds a window of years with a microsecond."""
+    whole, rest = divmod(value, unit)
+    digits = str(rest).rjust(len(str(unit)) - 1, "0").rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def display_interval(piece: Slice) -> str:
+    """Return a slice's window.
+
+    >>> display_interval(Slice(0, 10_000_000, (1,), None))
+    '[0s, 10s)'
+    """
+    return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
+
+
+def replication_text(replication: Replication) -> str:
+    """Return over how many buckets keys spread; nothing for hash partitioning.
+
+    >>> replication_text(Replication(ALL_BUCKETS)), replication_text(Replication(1, ((7, 2), (9, 8))))
+    ('rows of every key in all buckets', 'rows of 2 heavy keys in 2 to 8 buckets')
+    >>> replication_text(Replication(2, ((7, 3),)))
+    'rows of every key in 2 buckets, of 1 heavy key in 3 buckets'
+    """
+    texts = [] if replication.every == 1 else [f"of every key in {_buckets(replication.every)}"]
+    if replication.heavy:
+        fragments = [count for _, count in replication.heavy]
+        keys = f"{len(fragments)} heavy key{'s' if len(fragments) > 1 else ''}"
+        least, most = _buckets(min(fragments)), _buckets(max(fragments))
+        spread = most if least == most else f"{least.removesuffix(' buckets')} to {most}"
+        texts.append(f"of {keys} in {spread}")
+    return f"rows {', '.join(texts)}" if texts else ""
+
+
+def _buckets(fragments: int) -> str:
+    return "all buckets" if fragments == ALL_BUCKETS else f"{fragments} buckets"
+
+
+def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
+    """Return which rows of a split stream come to a join.
+
+    >>> partition_text(Partition("a", (1, 2), (3,)), {1: "q1", 2: "q2", 3: "q3"})
+    'for q1 or q2, not for q3'
+    """
+    wanted = "for " + " or ".join(names[i] for i in partition.one_of)
+    if not partition.none_of:
+        return wanted
+    return f"{wanted}, not for {' or '.join(names[i] for i in partition.none_of)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyText:
+    """How a family's parts are named; made once per family, since many slices show the same filters.
+
+    Attributes:
+        title: Its key, and for a self-join what ``a`` and ``b`` are.
+        labels: What each side's columns are prefixed with: its stream, or ``a`` and ``b`` in a self-join.
+        filters: Text of each filter by side and bit, and whether it needs parentheses inside OR.
+    """
+
+    title: str
+    labels: Mapping[SideName, str]
+    filters: Mapping[SideName, Mapping[int, tuple[str, bool]]]
+
+    def filter(self, side: SideName, bit: int | None) -> str | None:
+        """Return a filter with its columns named as in a query, None for none."""
+        return None if bit is None else self.filters[side][bit][0]
+
+    def keep(self, side: SideName, bits: Iterable[int]) -> str:
+        """Return cond'_i of a slice: the filters, any of which lets a row in; no row without any."""
+        shown = [self.filters[side][bit] for bit in bits]
+        if not shown:
+            return "nothing"
+        if len(shown) == 1:
+            return shown[0][0]
+        return " OR ".join(f"({text})" if compound else text for text, compound in shown)
+
+    def residual(self, sql: str) -> str:
+        """Return a residual with ``a`` and ``b`` replaced by the labels of their sides."""
+        return _with_tables(sql, {"a": self.labels["a"], "b": self.labels["b"]})[0]
+
+
+def family_title(stream_a: str, stream_b: str, key: Iterable[tuple[str, str]]) -> str:
+    """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
+
+    Args:
+        stream_a: Stream name of side a.
+        stream_b: Stream name of side b.
+        key: Key columns as (of a, of b).
+
+    >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
+    ('A.k = B.k', 'a.k = b.m  (A a, A b)')
+    """
+    if stream_a != stream_b:
+        return " AND ".join(f"{stream_a}.{a} = {stream_b}.{b}" for a, b in key)
+    return " AND ".join(f"a.{a} = b.{b}" for a, b in key) + f"  ({stream_a} a, {stream_b} b)"
+
+
+def predicate_text(sql: str, label: str) -> str:
+    """Return a canonical predicate over one stream's columns with the stream's name before each.
+
+    >>> predicate_text('"v" < 0.2', "A")
+    'A.v < 0.2'
+    """
+    return _with_tables(sql, {"": label})[0]
+
+
+def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
+    """Name the parts of a family.
+
+    Args:
+        family: The family.
+        streams: Stream names by id.
+
+    Returns:
+        Its texts.
+    """
+    self_join = family.stream_a == family.stream_b
+    labels: dict[SideName, str] = {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
+    title = family_title(streams[family.stream_a], streams[family.stream_b], family.key)
+    filters = {
+        s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
+        for s in SIDES
+    }
+    return FamilyText(title, labels, filters)
+
+
+def _with_tables(sql: str, tables: Mapping[str, str]) -> tuple[str, bool]:
+    """Put names of tables before columns; return the text and whether it needs parentheses inside OR.
+
+    Not by parsing: whatever DuckDB accepts must be shown, and in bound texts just columns are double-quoted.
+    """
+
+    def shown(match: re.Match[str]) -> str:
+        if match["column"] is None:
+            return match[0]
+        plain = _PLAIN_NAME.fullmatch(match["column"])
+        return f"{tables[match['table'] or '']}.{match['column'] if plain else _quoted(match['column'])}"
+
+    without_texts = _TEXT_OR_COLUMN.sub("", sql)
+    return _TEXT_OR_COLUMN.sub(shown, sql), _CONNECTOR.search(without_texts) is not None
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'

@@ -1,0 +1,91 @@
+"""How people name a family: by its id, or by its key as ``A.k = B.k``, in any order and case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from catalog.errors import InvalidInput
+from catalog.values.query import Query
+from planner.errors import did_you_mean
+from planner.families.display import family_title
+from planner.families.families import families
+
+_T = TypeVar("_T")
+
+_AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
+#: What stands behind the key of a self-join: ``(A a, A b)``.
+_SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
+
+#: A key as a set of equal pairs, so that neither order matters.
+_Key = frozenset[frozenset[str]]
+
+
+class UnknownFamily(InvalidInput):
+    """No family of queries has that id or key."""
+
+    code = "unknown-family"
+
+
+def family_titles(queries: Iterable[Query]) -> dict[str, str]:
+    """Return what the families of some queries are called, by id."""
+    return {
+        family: family_title(members[0].a.stream, members[0].b.stream, members[0].key)
+        for family, members in families(queries).items()
+    }
+
+
+def family_named(name: str, queries: Iterable[Query]) -> str:
+    """Return the id of the family that a name means.
+
+    Args:
+        name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
+            self-join ``a.k = b.m (A a, A b)``.
+        queries: Queries whose families are known.
+
+    Raises:
+        UnknownFamily: No family of the queries is called so.
+    """
+    titles = family_titles(queries)
+    wanted = _key(name)
+    for family, title in titles.items():
+        if name == family or wanted == _key(title):
+            return family
+    raise UnknownFamily(
+        f'family "{name}" does not exist',
+        detail="A family is named by the key of its queries, or by its id.",
+        hint=did_you_mean(name, titles.values(), "family").replace("familys", "families"),
+    )
+
+
+def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool = True) -> dict[str, _T]:
+    """Return what was given for families by name, by id.
+
+    Args:
+        given: Values by name.
+        queries: Queries whose families are known.
+        strict: Refuse a name that no family has; otherwise it waits for one.
+
+    Raises:
+        UnknownFamily: A name means no family; its ``path`` is the name.
+    """
+    known = tuple(queries)
+    found: dict[str, _T] = {}
+    for name, value in given.items():
+        try:
+            found[family_named(name, known)] = value
+        except UnknownFamily as error:
+            if strict:
+                error.path = (name,)
+                raise
+    return found
+
+
+def _key(name: str) -> _Key:
+    """Take a name apart; the sides of a self-join are its stream, and told apart by ``#``."""
+    text = name.replace('"', "").strip().casefold()
+    if (found := _SELF_JOIN.search(text)) is not None:
+        stream = found[1]
+        text = re.sub(r"\b([ab])\.", rf"{stream}#\1.", text[: found.start()])
+    return frozenset(frozenset(part.strip() for part in pair.split("=")) for pair in _AND.split(text.strip()))

@@ -1,0 +1,145 @@
+"""Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
+
+Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
+Invariant: a bit's number means one filter for ever, in every row, plan, stored segment and replayed batch.
+Rows rest in the state with the lineage they got when they came, so a number given to another filter later
+would let old rows pass a filter that they never met. Numbers are therefore never taken back; *places* in the
+lineage words are, by each segment for itself (``segments.segment``), so a number costs nobody anything.
+
+    next_bit   ("*", 40)  ("s1s2-52383a8d/a", 17)  ("s1s2-52383a8d/b", 3)
+
+A scope (family and side) counts for itself. When its family leaves the plan its count goes into that of "*",
+from which scopes that come later start: a family that comes back starts beyond all that it ever gave, also
+where a bucket never saw the version in which it was gone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+
+from catalog.values.plan import FamilyPlan, PlannedFilter
+from planner.families.families import Family, SideName
+from planner.predicates.implication import implies
+
+
+def assign_bits(
+    wanted: Mapping[str, tuple[str, ...]], previous: Sequence[PlannedFilter], next_bit: int
+) -> tuple[tuple[PlannedFilter, ...], int]:
+    """Give every wanted filter its lineage bit.
+
+    A filter of the previous plan keeps its number; new ones take the next bits in the order of their texts. A
+    filter that had left and comes back is a new one: rows that came in between do not carry its bit.
+
+    Args:
+        wanted: Columns read, by canonical predicate.
+        previous: Filters of the same family and side in the plan before.
+        next_bit: First bit never given yet.
+
+    Returns:
+        The filters by bit, and the first bit never given after that.
+
+    >>> old = PlannedFilter(0, "v < 2", ("v",))
+    >>> [f.bit for f in assign_bits({"v < 2": ("v",), "v < 1": ("v",)}, [old], 1)[0]]
+    [0, 1]
+    """
+    known = {f.sql: f.bit for f in previous}
+    filters = [PlannedFilter(known[sql], sql, columns) for sql, columns in wanted.items() if sql in known]
+    for sql in sorted(wanted.keys() - known.keys()):
+        filters.append(PlannedFilter(next_bit, sql, wanted[sql]))
+        next_bit += 1
+    return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
+
+
+#: Scope of all families that are not in the plan.
+ANY_SCOPE = "*"
+
+
+def first_bit(next_bit: Mapping[str, int], scope: str) -> int:
+    """Return the first number never given yet in a scope.
+
+    >>> first_bit({"*": 40, "s1s2-52383a8d/a": 17}, "s1s2-52383a8d/a")
+    17
+    >>> first_bit({"*": 40}, "s1s3-52383a8d/a"), first_bit({}, "s1s3-52383a8d/a")
+    (40, 0)
+    """
+    return next_bit.get(scope, next_bit.get(ANY_SCOPE, 0))
+
+
+def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """Return the counts of the families of a plan; those of all others become one.
+
+    Args:
+        next_bit: First number never given yet, by scope.
+        families: Ids of the plan's families.
+
+    Returns:
+        Counts by scope, sorted.
+
+    >>> kept_counts({"*": 4, "f/a": 9, "f/b": 2, "g/a": 7}, {"g"})
+    (('*', 9), ('g/a', 7))
+    """
+    kept = {scope: bit for scope, bit in next_bit.items() if scope.rpartition("/")[0] in families}
+    gone = max((bit for scope, bit in next_bit.items() if scope not in kept), default=0)
+    return tuple(sorted((kept | {ANY_SCOPE: gone}).items() if gone else kept.items()))
+
+
+#: Filters that each filter implies, by bit: a row that passes the one passes the others.
+Weaker = Mapping[int, frozenset[int]]
+
+NOTHING_IMPLIED: Weaker = MappingProxyType({})
+
+#: Beyond so many distinct filters of a side their pairs are too many to compare each time a query comes.
+_MOST_COMPARED = 64
+
+
+def weaker_filters(family: Family | FamilyPlan, side: SideName) -> Weaker:
+    """Return the filters that each filter of a side implies, by bit; those that imply none are absent.
+
+    Sound, not complete: a filter that is not found to imply another is kept beside it, which changes no
+    result.
+    """
+    return _weaker(family.filters_a if side == "a" else family.filters_b)
+
+
+@lru_cache(maxsize=128)
+def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
+    if len(filters) > _MOST_COMPARED:
+        return NOTHING_IMPLIED
+    implied: dict[int, set[int]] = {}
+    for f, g in itertools.permutations(filters, 2):
+        if implies(f.sql, g.sql):
+            implied.setdefault(f.bit, set()).add(g.bit)
+    return MappingProxyType({bit: frozenset(bits) for bit, bits in implied.items()})
+
+
+def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> tuple[int, ...] | None:
+    """Return cond'_i: the bits of which a row needs one so that some query can still use it.
+
+    Args:
+        bits: Filter of each query that reaches the slice, None for a query without one.
+        weaker: Filters that each filter implies; one that implies another of ``bits`` is left out.
+
+    Returns:
+        Distinct bits, ascending; None if some query takes every row.
+
+    Source: State-Slice §6, cond'_i = cond_i or ... or cond_N.
+
+    >>> keep_bits([3, 1, 3])
+    (1, 3)
+    >>> keep_bits([3, 1], {3: frozenset({1})})
+    (1,)
+    >>> keep_bits([3, None])
+    """
+    distinct: set[int] = set()
+    for bit in bits:
+        if bit is None:
+            return None
+        distinct.add(bit)
+    for bit in sorted(distinct & weaker.keys(), reverse=True):
+        # Against those that remain, so that of two filters that imply each other one stays.
+        if not distinct.isdisjoint(weaker[bit] - {bit}):
+            distinct.remove(bit)
+    return tuple(sorted(distinct))

@@ -1,0 +1,113 @@
+"""Conditions simplified: whatever a filter says twice, or says in vain, is left out.
+
+    v > 10 AND v > 5                       v > 10
+    v > 10 AND (v > 5 OR w = 1)            v > 10
+    v > 10 AND (v < 5 OR w = 1)            v > 10 AND w = 1
+    (v > 1 AND w = 1) OR (v > 1 AND w = 2) v > 1 AND w IN (1, 2)
+    v < 1 OR v >= 1                        v IS NOT NULL
+    v > 2 AND v < 1                        FALSE
+
+The text is that of the conjunctive or of the disjunctive normal form, whichever is shorter: both are unique
+as long as the parts are independent, so it does not depend on how the filter was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from planner.expressions.value_sets import NONE, VALUES
+from planner.predicates.condition_text import render
+from planner.predicates.conditions import All, AnyOf, Atom, Condition, Subject
+from planner.predicates.normal_form import (
+    Group,
+    clause_implies,
+    clauses,
+    known_values,
+    neighbours_merged,
+    term_implies,
+    terms,
+)
+
+
+def simplify(condition: Condition) -> Condition:
+    """Return the simplest known condition that is TRUE for the same rows.
+
+    Args:
+        condition: Condition of a whole filter: what is not TRUE does not pass.
+
+    Returns:
+        The same; a condition that multiplies out into too much keeps its form.
+
+    >>> from planner.predicates.conditions import parse
+    >>> render(simplify(parse('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
+    '"v" = 1'
+    """
+    any_of, all_of = terms(condition), clauses(condition)
+    if all_of is not None:
+        condition = _all(_reduced(all_of))
+        any_of = terms(condition)
+    if any_of is None:
+        return condition
+    other = AnyOf(tuple(All(tuple(term.values())) for term in _distinct(any_of, term_implies)))
+    return min(condition, other, key=_size) if all_of is not None else other
+
+
+def _size(condition: Condition) -> tuple[int, str]:
+    text = render(condition)
+    return len(text), text
+
+
+def _all(all_of: Sequence[Group]) -> Condition:
+    return All(tuple(AnyOf(tuple(clause.values())) for clause in all_of))
+
+
+def _reduced(all_of: list[Group]) -> list[Group]:
+    """Return clauses without what the other clauses say already.
+
+    A clause of one atom holds for every row that passes: other clauses that follow from it are dropped, and
+    so are their atoms that it excludes, which may leave one more atom alone.
+    """
+    while True:
+        all_of = neighbours_merged(all_of, AnyOf)
+        alone = {subject: atom for clause in all_of if len(clause) == 1 for subject, atom in clause.items()}
+        known = known_values(alone)
+        compared = {text for atom in alone.values() if atom.other for text in (atom.text, atom.other)}
+        shorter: list[Group] = []
+        for clause in all_of:
+            if len(clause) == 1:
+                (atom,) = clause.values()
+                left = None if atom.values == VALUES and atom.text in compared and not atom.other else clause
+            else:
+                left = _possible(clause, known)
+            if left is not None:
+                shorter.append(left)
+        if shorter == all_of:
+            several = [clause for clause in all_of if len(clause) != 1]
+            return [
+                *(clause for clause in all_of if len(clause) == 1),
+                *_distinct(several, lambda weak, strong: clause_implies(strong, weak)),
+            ]
+        all_of = shorter
+
+
+def _possible(clause: Group, known: Group) -> Group | None:
+    """Return a clause without the atoms that cannot hold, None if it holds anyway."""
+    left: dict[Subject, Atom] = {}
+    for subject, atom in clause.items():
+        told = known.get(subject)
+        if told is not None and told.values <= atom.values:
+            return None
+        if told is None or told.values & atom.values != NONE:
+            left[subject] = atom
+    return left
+
+
+def _distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
+    """Return groups without those that add nothing to another one."""
+    kept: list[Group] = []
+    for group in groups:
+        if any(adds_nothing(group, other) for other in kept):
+            continue
+        kept = [other for other in kept if not adds_nothing(other, group)]
+        kept.append(group)
+    return kept

@@ -1,0 +1,375 @@
+"""CQL: a sqlglot dialect with stream windows.
+
+A window stands behind a stream's name or alias, once for both streams at the end, or between two joined
+streams (ksqlDB):
+
+    FROM A [RANGE 5 MINUTES], B [NOW]      FROM A, B WHERE ... WINDOW 5 MIN
+    FROM A JOIN B WITHIN 5 MINUTES ON ...  FROM A JOIN B WITHIN (5 MINUTES, 1 MINUTE) ON ...
+
+Flink's and Spark's windows are ordinary predicates on event times; ``planner.sql.time_bounds`` finds them.
+Nothing here knows the streams: names and types are ``planner.bind.bind``. Functions are not resolved either:
+every call is an ``exp.Anonymous``, so that ``planner.expressions.functions`` alone says what exists.
+
+Sources: CQL windows and ISTREAM: Arasu, Babu, Widom, *The CQL Continuous Query Language*, VLDB Journal
+2006, sections 4 and 5. Trailing ``WINDOW``: State-Slice, VLDB 2006, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from sqlglot import Token, TokenType, exp, generator, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parser import SENTINEL_NONE
+
+from catalog.errors import Location, Unavailable
+from catalog.values.query import UNBOUNDED_US
+from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
+from planner.sql.durations import Duration, duration
+from planner.sql.locate import at_offsets, at_token
+
+EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far behind the other stream a stream's rows still match.
+
+    Attributes:
+        length_us: W of the half-open window [0, W), µs.
+        location: Where it is written.
+    """
+
+    length_us: int
+    location: Location
+
+
+def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
+    """Return a clause parser that refuses the clause at its keyword."""
+    return lambda self: self.refuse(name, hint)
+
+
+#: What a length of time begins with.
+_LENGTH_TOKENS = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH)
+
+_NO_GROUPS = "Select the joined rows and aggregate them where you read the results."
+_NO_ORDER = "Leave it out: results come ordered by event time."
+_NO_LIMIT = "Leave it out, and page when you read the results (limit=)."
+_REFUSED_CLAUSES = {
+    TokenType.GROUP_BY: ("GROUP BY", _NO_GROUPS),
+    TokenType.HAVING: ("HAVING", _NO_GROUPS),
+    TokenType.QUALIFY: ("QUALIFY", _NO_GROUPS),
+    TokenType.ORDER_BY: ("ORDER BY", _NO_ORDER),
+    TokenType.SORT_BY: ("SORT BY", _NO_ORDER),
+    TokenType.CLUSTER_BY: ("CLUSTER BY", _NO_ORDER),
+    TokenType.DISTRIBUTE_BY: ("DISTRIBUTE BY", "Leave it out: Sluice places rows by the join key."),
+    TokenType.LIMIT: ("LIMIT", _NO_LIMIT),
+    TokenType.FETCH: ("FETCH", _NO_LIMIT),
+    TokenType.OFFSET: ("OFFSET", _NO_LIMIT),
+    TokenType.TABLE_SAMPLE: ("TABLESAMPLE", "Filter on a column instead."),
+    TokenType.MATCH_RECOGNIZE: ("MATCH_RECOGNIZE", f"Write a join of two streams: {EXAMPLE}."),
+    TokenType.CONNECT_BY: ("CONNECT BY", f"Write a join of two streams: {EXAMPLE}."),
+    TokenType.FOR: ("FOR", "Leave it out: streams are not locked."),
+    TokenType.LOCK: ("LOCK", "Leave it out: streams are not locked."),
+}
+
+
+class CqlParser(parser.Parser):
+    """SELECT over two windowed streams; raises Sluice's own errors where it knows better than sqlglot."""
+
+    #: As in DuckDB: ``a = b IS NULL`` asks whether the comparison is NULL.
+    IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        "CASE": lambda self: self._parse_case(),
+    }
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parser.Parser.FUNCTION_PARSERS[name]
+        for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+    }
+    PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **parser.Parser.PRIMARY_PARSERS,
+        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+    }
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[Any, Any]] = {
+        TokenType.WHERE: lambda self: ("where", self._parse_where()),
+        TokenType.WINDOW: lambda self: ("windows", self._parse_trailing_window()),
+        **{token: refused_clause(*names) for token, names in _REFUSED_CLAUSES.items()},
+    }
+    QUERY_MODIFIER_TOKENS: ClassVar[set[Any]] = set(QUERY_MODIFIER_PARSERS)
+    TABLE_ALIAS_TOKENS: ClassVar[set[Any]] = parser.Parser.TABLE_ALIAS_TOKENS - set(_REFUSED_CLAUSES)
+
+    def refuse(self, construct: str, hint: str, token: Token | None = None) -> NoReturn:
+        """Raise UnsupportedCql at ``token``, or at the current one."""
+        raise UnsupportedCql(
+            f"{construct} is not supported", hint=hint, location=at_token(self.sql, token or self._curr)
+        )
+
+    def _expected(self, what: str, hint: str) -> NoReturn:
+        found = f'"{self._curr.text}"' if self._curr else "the end"
+        raise CqlSyntaxError(
+            f"expected {what}, found {found}", hint=hint, location=at_token(self.sql, self._curr)
+        )
+
+    def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
+        """Raise at the end of the text if that is where the parser is (sqlglot: at the last token)."""
+        if not token and not self._curr:
+            raise ParseError.new(message, description=message, start_context=self.sql.rstrip())
+        super().raise_error(message, token)
+
+    def _negate_range(self, this: Any = None) -> Any:
+        """``x NOT LIKE y`` is NOT around it, as for every other predicate (sqlglot marks the LIKE)."""
+        return self.expression(exp.Not(this=this)) if this else this
+
+    # Queries inside the query
+
+    def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
+        if self._index > 0 and self._curr.token_type in (TokenType.SELECT, TokenType.WITH):
+            self.refuse("a subquery", "Write one SELECT over two streams, with all conditions in WHERE.")
+        return super()._parse_select(*args, **kwargs)
+
+    def _parse_set_operations(self, this: Any) -> Any:
+        if self._curr.token_type in self.SET_OPERATIONS:
+            self.refuse(self._curr.text.upper(), "Register each SELECT as a query of its own.")
+        return this
+
+    # Streams
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """Parse ``stream [window] [AS] alias [window] [WITHIN ...]``; windows go into ``meta``."""
+        start = self._curr
+        if start.token_type == TokenType.L_PAREN:
+            self.refuse("a subquery in FROM", f"Name two streams: {EXAMPLE}.")
+        if start.token_type in (TokenType.UNNEST, TokenType.LATERAL, TokenType.VALUES):
+            self.refuse(f"{start.text.upper()} in FROM", f"Name two streams: {EXAMPLE}.")
+        name = self._parse_id_var(any_token=False)
+        if not isinstance(name, exp.Identifier):
+            self._expected("a stream name", f"Write {EXAMPLE}.")
+        if self._curr.token_type == TokenType.DOT:
+            self.refuse("a qualified stream name", "Write the stream's name alone.", start)
+        if self._curr.token_type == TokenType.L_PAREN:
+            self.refuse("a table function", f"Name two streams: {EXAMPLE}.", start)
+        table = exp.Table(this=name)
+        window = self._parse_bracket_window()
+        if (alias := self._parse_stream_alias()) is not None:
+            table.set("alias", exp.TableAlias(this=alias))
+        second = self._parse_bracket_window()
+        if window and second:
+            raise InvalidWindow(
+                f'stream "{name.name}" has two windows', hint="Keep one.", location=second.location
+            )
+        table.meta["window"] = window or second
+        table.meta["within"] = self._parse_within()
+        return table
+
+    def _parse_stream_alias(self) -> exp.Expr | None:
+        if self._match(TokenType.ALIAS):
+            return self._parse_id_var(any_token=True) or self._expected("an alias", "Write AS a.")
+        starts_within = self._curr.text.upper() == "WITHIN" and self._next.token_type in (
+            TokenType.NUMBER,
+            TokenType.STRING,
+            TokenType.L_PAREN,
+        )
+        if starts_within or self._curr.token_type not in self.TABLE_ALIAS_TOKENS:
+            return None
+        return self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
+
+    # Windows
+
+    def _parse_bracket_window(self) -> Window | None:
+        """Parse ``[RANGE ...]``, ``[NOW]`` or ``[RANGE UNBOUNDED]``."""
+        start = self._curr
+        if not self._match(TokenType.L_BRACKET):
+            return None
+        if self._match_text_seq("NOW"):
+            length = 1
+        elif self._match_text_seq("UNBOUNDED") or self._match_text_seq("RANGE", "UNBOUNDED"):
+            length = UNBOUNDED_US
+        elif self._match_text_seq("RANGE"):
+            length = self._parse_window_length()
+        elif self._curr.text.upper() in ("ROWS", "ROW", "PARTITION", "PARTITION BY"):
+            raise UnsupportedCql(
+                "ROWS windows are not supported yet",
+                hint="Write a time window: [RANGE 5 MINUTES].",
+                location=at_token(self.sql, self._curr),
+            )
+        else:
+            self._expected("a window", "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
+        if self._curr.text.upper() == "SLIDE":
+            self.refuse("SLIDE", "Leave it out: windows slide with every row.")
+        if not self._match(TokenType.R_BRACKET):
+            self._expected('"]"', "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
+        return Window(length, self._since(start))
+
+    def _parse_trailing_window(self) -> list[exp.Expr]:
+        start = self._curr
+        self._advance()
+        if self._curr.token_type not in (*_LENGTH_TOKENS, TokenType.INTERVAL):
+            self.refuse(
+                "a WINDOW clause other than a length",
+                "Write WINDOW 60 MIN at the end, or [RANGE 60 MINUTES] behind each stream.",
+                start,
+            )
+        length = self._parse_window_length()
+        clause = exp.Var(this="window")
+        clause.meta["window"] = Window(length, self._since(start))
+        return [clause]
+
+    def _parse_within(self) -> tuple[Window, Window] | None:
+        """Parse ksqlDB's WITHIN into the windows of the left and of the right stream.
+
+        ``WITHIN (before, after)``: the right row is up to ``before`` older, or up to ``after`` newer,
+        both inclusive as in Kafka's JoinWindows.
+        """
+        start = self._curr
+        if not self._match_text_seq("WITHIN"):
+            return None
+        if self._match(TokenType.L_PAREN):
+            before = self._parse_window_length(inclusive=True)
+            if not self._match(TokenType.COMMA):
+                self._expected('","', "Write WITHIN (5 MINUTES, 1 MINUTE).")
+            after = self._parse_window_length(inclusive=True)
+            if not self._match(TokenType.R_PAREN):
+                self._expected('")"', "Write WITHIN (5 MINUTES, 1 MINUTE).")
+        else:
+            before = after = self._parse_window_length(inclusive=True)
+        location = self._since(start)
+        if self._curr.text.upper() == "GRACE":
+            self.refuse("GRACE PERIOD", "Leave it out: how late rows may be is the stream's lateness.")
+        return Window(after, location), Window(before, location)
+
+    def _parse_window_length(self, inclusive: bool = False) -> int:
+        """Return W in µs; an inclusive bound gets one more."""
+        start = self._curr
+        length = self._parse_duration()
+        location = self._since(start)
+        if length.months:
+            raise InvalidWindow(
+                "months and years have no fixed length",
+                hint="Write the window in days: [RANGE 30 DAYS].",
+                location=location,
+            )
+        if length.us < 0 or (length.us == 0 and not inclusive):
+            raise InvalidWindow(
+                f"a window of {'zero' if length.us == 0 else 'negative'} length holds nothing",
+                hint="Write a length above zero, or [NOW] for rows of equal event time.",
+                location=location,
+            )
+        if length.us >= UNBOUNDED_US:
+            raise InvalidWindow("the window is too long", hint="Write [RANGE UNBOUNDED].", location=location)
+        return length.us + inclusive
+
+    def _parse_duration(self) -> Duration:
+        """Parse ``5 MINUTES``, ``1 HOUR 30 MINUTES``, ``'5 minutes'`` or ``INTERVAL '5' MINUTE``."""
+        self._match(TokenType.INTERVAL)
+        start, words = self._curr, list[str]()
+        if self._match(TokenType.DASH):
+            words.append("-")
+        while self._curr.token_type in (TokenType.NUMBER, TokenType.STRING):
+            words.append(self._curr.text)
+            self._advance()
+            if not words[-1][-1:].isalpha() and self._is_unit(self._curr):
+                words.append(self._curr.text)
+                self._advance()
+        length = duration(words)
+        if isinstance(length, str):
+            hint = "Write a number and a unit, such as 5 MINUTES or 90 SECONDS."
+            raise CqlSyntaxError(length, hint=hint, location=self._since(start))
+        return length
+
+    def _is_unit(self, token: Token) -> bool:
+        """Any word right behind a number is taken for its unit, to name a wrong one."""
+        return (
+            bool(token)
+            and token.text.isalpha()
+            and token.token_type
+            not in (
+                *self.QUERY_MODIFIER_PARSERS,
+                TokenType.AND,
+                TokenType.OR,
+                TokenType.ON,
+                TokenType.FROM,
+                TokenType.ALIAS,
+                TokenType.IS,
+                TokenType.BETWEEN,
+                TokenType.IN,
+                TokenType.THEN,
+                TokenType.ELSE,
+                TokenType.END,
+                TokenType.WHEN,
+            )
+        )
+
+    def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse an interval literal; its value goes into ``meta``."""
+        start = self._curr
+        if start.token_type != TokenType.INTERVAL or self._next.token_type not in _LENGTH_TOKENS:
+            return None
+        length = self._parse_duration()
+        node = exp.Interval()
+        node.update_positions(line=start.line, col=start.col, start=start.start, end=self._prev.end)
+        node.meta["duration"] = length
+        return node
+
+    def _since(self, start: Token) -> Location:
+        """Locate what was consumed from ``start`` on, or ``start`` itself."""
+        if not start:
+            return at_token(self.sql, start)
+        return at_offsets(self.sql, start.start, max(self._prev.end, start.end) + 1)
+
+
+def _interval_text(self: Any, node: exp.Interval) -> str:
+    length: Duration = node.meta["duration"]
+    months = [f"{length.months} MONTHS"] if length.months else []
+    us = [f"{length.us} MICROSECONDS"] if length.us or not months else []
+    return f"INTERVAL '{' '.join([*months, *us])}'"
+
+
+class CqlGenerator(generator.Generator):
+    """Writes conditions in a form that the parser reads back as they were."""
+
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **generator.Generator.TRANSFORMS,
+        exp.Interval: _interval_text,
+        exp.IntDiv: lambda self, node: self.binary(node, "//"),
+        exp.RegexpLike: lambda self, node: f"{self.sql(node, 'this')} RLIKE {self.sql(node, 'expression')}",
+        exp.StrPosition: lambda self, node: (
+            f"POSITION({self.sql(node, 'substr')} IN {self.sql(node, 'this')})"
+        ),
+    }
+
+
+class Cql(Dialect):
+    """Sluice's CQL."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Standard tokens, and what Spark and DuckDB add to them."""
+
+        IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
+        KEYWORDS: ClassVar[dict[str, Any]] = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}
+
+    Parser = CqlParser
+    Generator = CqlGenerator
+
+
+def cql_parser(error_message_context: int) -> parser.Parser:
+    """Return a parser of CQL that raises at the first error.
+
+    Raises:
+        Unavailable: sqlglot is the build compiled with mypyc (``sqlglotc``), which nothing can subclass.
+    """
+    try:
+        return Cql().parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=error_message_context)
+    except TypeError as error:
+        raise Unavailable(
+            "CQL cannot be parsed with the compiled build of sqlglot",
+            detail=f"The package sqlglotc is installed beside sqlglot: {error}.",
+            hint="Run: pip uninstall sqlglotc",
+        ) from error

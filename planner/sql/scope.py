@@ -1,0 +1,152 @@
+"""Which column of which side a name in a query means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from catalog.values.stream import Column, Stream
+from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream, did_you_mean
+from planner.sql.locate import at_expression
+from planner.sql.statement import Source, Statement
+
+SideName = Literal["a", "b"]
+
+#: Names that other systems give a value without parentheses.
+_NOT_REPEATABLE = frozenset(
+    {"current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "now"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SideScope:
+    """One stream of the query under its alias.
+
+    Attributes:
+        side: Side of the family.
+        alias: Name by which the query refers to it.
+        stream: The stream.
+        source: Where it stands in FROM.
+    """
+
+    side: SideName
+    alias: str
+    stream: Stream
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedColumn:
+    """A column of one side."""
+
+    side: SideName
+    column: Column
+
+
+class Scope:
+    """Names of one query. Without regard to case, quoted or not."""
+
+    def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
+        self.text = statement.text
+        by_name = {stream.name.lower(): stream for stream in streams.values()}
+        left, right = (self._stream(source, by_name) for source in statement.sources)
+        swapped = right.id < left.id
+        first, second = statement.sources
+        if first.alias.lower() == second.alias.lower():
+            raise CqlSyntaxError(
+                f'both streams go by the name "{second.alias}"',
+                hint=f"Give each an alias: {first.stream} [...] a, {second.stream} [...] b.",
+                location=second.alias_location,
+            )
+        self.written = (
+            SideScope("b" if swapped else "a", first.alias, left, first),
+            SideScope("a" if swapped else "b", second.alias, right, second),
+        )
+        self.a, self.b = reversed(self.written) if swapped else self.written
+        #: Columns of USING: written without a stream, they mean the first stream's.
+        self.merged: Collection[str] = frozenset(name.name.lower() for name in statement.using)
+
+    def _stream(self, source: Source, by_name: Mapping[str, Stream]) -> Stream:
+        stream = by_name.get(source.stream.lower())
+        if stream is None:
+            raise UnknownStream(
+                f'stream "{source.stream}" does not exist',
+                hint=did_you_mean(source.stream, [s.name for s in by_name.values()], "stream"),
+                location=source.location,
+            )
+        return stream
+
+    def side(self, name: SideName) -> SideScope:
+        """Return a side."""
+        return self.a if name == "a" else self.b
+
+    def qualifier(self, node: exp.Column) -> SideScope:
+        """Return the side that ``alias.`` before a column means."""
+        table = node.args["table"]
+        for scope in self.written:
+            if scope.alias.lower() == table.name.lower():
+                return scope
+        renamed = [s.alias for s in self.written if s.stream.name.lower() == table.name.lower()]
+        raise UnknownColumn(
+            f'nothing in FROM goes by the name "{table.name}"',
+            hint=f'Stream "{table.name}" goes by "{renamed[0]}" here.'
+            if renamed
+            else did_you_mean(table.name, [s.alias for s in self.written], "name"),
+            location=at_expression(self.text, table),
+        )
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the column that a name means.
+
+        Raises:
+            UnknownColumn: No stream has it, or nothing goes by the name before the dot.
+            AmbiguousColumn: Both have it.
+        """
+        if node.args.get("db"):
+            raise UnknownColumn(
+                f'"{node.sql()}" has more than two parts',
+                hint="Write alias.column.",
+                location=at_expression(self.text, node),
+            )
+        if node.args.get("table"):
+            return self._of(self.qualifier(node), node)
+        found = [(s, c) for s in self.written if (c := s.stream.column(node.name)) is not None]
+        if len(found) == 2 and node.name.lower() not in self.merged:
+            names = [f"{scope.alias}.{column.name}" for scope, column in found]
+            raise AmbiguousColumn(
+                f'column "{node.name}" is in both streams',
+                hint=f"Write {names[0]} or {names[1]}.",
+                location=at_expression(self.text, node),
+            )
+        if found:
+            return ResolvedColumn(found[0][0].side, found[0][1])
+        if node.name.lower() in _NOT_REPEATABLE:
+            raise UnknownColumn(
+                f"{node.name.upper()} is not supported",
+                detail="A query answers the same on every run over the same rows.",
+                hint="Compare with the event time of the other stream, or with a timestamp literal.",
+                location=at_expression(self.text, node),
+            )
+        streams = " or ".join(dict.fromkeys(f'"{s.stream.name}"' for s in self.written))
+        known = [c.name for s in self.written for c in s.stream.columns]
+        hint = did_you_mean(node.name, known, "column")
+        if node.this.args.get("quoted"):
+            hint += f" A text is written '{node.name}'."
+        raise UnknownColumn(
+            f'column "{node.name}" does not exist in stream {streams}',
+            hint=hint,
+            location=at_expression(self.text, node),
+        )
+
+    def _of(self, scope: SideScope, node: exp.Column) -> ResolvedColumn:
+        column = scope.stream.column(node.name)
+        if column is None:
+            raise UnknownColumn(
+                f'column "{node.name}" does not exist in stream "{scope.stream.name}"',
+                hint=did_you_mean(node.name, [c.name for c in scope.stream.columns], "column"),
+                location=at_expression(self.text, node.this),
+            )
+        return ResolvedColumn(scope.side, column)

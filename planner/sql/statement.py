@@ -1,0 +1,360 @@
+"""A CQL text taken apart: two streams, a select list, conditions and windows, names not yet resolved.
+
+What the grammar (``planner.sql.cql``) lets through but a shared window join cannot be is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, TokenError
+
+from catalog.errors import Location
+from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
+from planner.sql.cql import EXAMPLE, Cql, Window, cql_parser
+from planner.sql.locate import at_expression, at_offsets, at_token
+
+#: Longest CQL text, and deepest nesting of parentheses, that are parsed at all.
+MAX_CHARACTERS = 100_000
+MAX_DEPTH = 64
+
+
+#: A text up to the first quote or comment that is not closed.
+_CLOSED = re.compile(r"""(?:'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"`])*+""", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One stream in FROM.
+
+    Attributes:
+        stream: Stream name as written.
+        alias: Name by which the query refers to it.
+        location: Where the stream name is.
+        alias_location: Where the alias is (the stream name without one).
+        window: Its own window, if it has one.
+    """
+
+    stream: str
+    alias: str
+    location: Location
+    alias_location: Location
+    window: Window | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query as written, names not yet resolved.
+
+    Attributes:
+        text: The CQL text.
+        sources: Both streams, as written.
+        select: Select list.
+        conditions: ON and WHERE, each to be true.
+        using: Columns of USING.
+        within: Windows of the left and of the right stream by WITHIN.
+        window: The trailing WINDOW.
+    """
+
+    text: str
+    sources: tuple[Source, Source]
+    select: tuple[exp.Expr, ...]
+    conditions: tuple[exp.Expr, ...]
+    using: tuple[exp.Identifier, ...]
+    within: tuple[Window, Window] | None
+    window: Window | None
+
+
+def parse(text: str) -> Statement:
+    """Return the CQL text taken apart.
+
+    Raises:
+        CqlSyntaxError: It is not CQL.
+        UnsupportedCql: It has a construct that CQL here does not have.
+        InvalidWindow: A window is zero, negative, too long or given twice.
+    """
+    tokens = _outer_select(text, tokens_of(text))
+    select = _parse_select(text, tokens)
+    _refuse_rest(text, select, tokens)
+    tables = _two_tables(text, select)
+    joins = select.args.get("joins") or []
+    where = select.args.get("where")
+    conditions = [join.args["on"] for join in joins if join.args.get("on") is not None]
+    within = [table.meta["within"] for table in tables if table.meta["within"]]
+    trailing = [clause.meta["window"] for clause in select.args.get("windows") or ()]
+    statement = Statement(
+        text=text,
+        sources=(_source(text, tables[0]), _source(text, tables[1])),
+        select=tuple(_select_list(select)),
+        conditions=(*conditions, *([where.this] if where is not None else [])),
+        using=tuple(name for join in joins for name in join.args.get("using") or ()),
+        within=within[0] if within else None,
+        window=trailing[0] if trailing else None,
+    )
+    _refuse_windows_twice(statement)
+    return statement
+
+
+def select_list_text(text: str) -> str:
+    """Return the select list of a CQL text as it is written there.
+
+    >>> select_list_text("ISTREAM(SELECT a.k, EXTRACT(hour FROM b.ts) AS h FROM A a [NOW], B b [NOW])")
+    'a.k, EXTRACT(hour FROM b.ts) AS h'
+    """
+    tokens = _outer_select(text, tokens_of(text))
+    depth, end = 0, 1
+    for position, token in enumerate(tokens):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth == 0 and token.token_type == TokenType.FROM:
+            end = position
+            break
+    return text[tokens[1].start : tokens[end - 1].end + 1]
+
+
+def parse_condition(text: str) -> exp.Expr:
+    """Return a condition that stands alone, names not yet resolved.
+
+    Raises:
+        CqlSyntaxError: It is not CQL.
+        UnsupportedCql: It has a construct that CQL here does not have.
+    """
+    form = "Write one condition, such as A.v < 0.2."
+    tokens = tokens_of(text)
+    if not tokens:
+        raise CqlSyntaxError("the condition is empty", hint=form, location=at_offsets(text, 0, 1))
+    node = _parsed(text, tokens, exp.Condition, form)
+    if node is None:
+        raise CqlSyntaxError(f'unexpected "{tokens[0].text}"', hint=form, location=at_token(text, tokens[0]))
+    return node
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of a text, without trailing semicolons.
+
+    Raises:
+        CqlSyntaxError: A quote or comment is not closed, or the text is too long or too deep.
+        UnsupportedCql: It holds several statements.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise CqlSyntaxError(
+            f"the query has {len(text):,} characters",
+            hint=f"Write at most {MAX_CHARACTERS:,}.",
+        )
+    try:
+        tokens = Cql().tokenize(text)
+    except TokenError as error:
+        opened = closed.end() if (closed := _CLOSED.match(text)) else 0
+        raise CqlSyntaxError(
+            "a quote or comment is not closed",
+            hint="Close it with the character that opened it.",
+            location=at_offsets(text, opened, opened + 1),
+        ) from error
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth > MAX_DEPTH:
+            raise CqlSyntaxError(
+                f"parentheses are nested more than {MAX_DEPTH} deep",
+                hint="Write the condition with fewer parentheses.",
+                location=at_token(text, token),
+            )
+        if token.token_type == TokenType.SEMICOLON:
+            raise UnsupportedCql(
+                "more than one statement is not supported",
+                hint="Register each SELECT as a query of its own.",
+                location=at_token(text, token),
+            )
+    return tokens
+
+
+def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
+    """Take ``ISTREAM(...)`` off and make sure that a SELECT is left."""
+    words = [token.text.upper() for token in tokens[:2]]
+    if len(words) == 2 and words[0] in ("ISTREAM", "DSTREAM", "RSTREAM") and words[1] == "(":
+        if words[0] != "ISTREAM":
+            _refuse(
+                text,
+                words[0],
+                "Write ISTREAM(...) or nothing: results are a stream of joined rows.",
+                tokens[0],
+            )
+        if tokens[-1].token_type != TokenType.R_PAREN:
+            raise CqlSyntaxError(
+                f'expected ")", found "{tokens[-1].text}"',
+                hint="Close ISTREAM( at the end.",
+                location=at_token(text, tokens[-1]),
+            )
+        tokens = tokens[2:-1]
+    first = tokens[0] if tokens else Token(TokenType.SENTINEL, "")
+    if first.token_type == TokenType.WITH:
+        _refuse(text, "WITH", f"Write one SELECT over two streams: {EXAMPLE}.", first)
+    if first.token_type != TokenType.SELECT:
+        found = f'"{first.text}"' if first else "nothing"
+        raise CqlSyntaxError(
+            f"expected SELECT, found {found}", hint=f"Write {EXAMPLE}.", location=at_token(text, first)
+        )
+    return tokens
+
+
+def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
+    """Run the parser over the tokens; its errors become ours."""
+    select = _parsed(text, tokens, exp.Select, f"The form of a query is {EXAMPLE}.")
+    if not isinstance(select, exp.Select):
+        raise CqlSyntaxError(
+            "expected a SELECT", hint=f"Write {EXAMPLE}.", location=at_token(text, tokens[0])
+        )
+    return select
+
+
+def _parsed(text: str, tokens: list[Token], kind: type[exp.Expr], form: str) -> exp.Expr | None:
+    """Run the parser over the tokens of a query or a condition."""
+    parser = cql_parser(error_message_context=len(text))
+    try:
+        (parsed,) = (
+            parser.parse(tokens, text) if kind is exp.Select else parser.parse_into(kind, tokens, text)
+        )
+    except ParseError as error:
+        facts = error.errors[0]
+        start = len(facts["start_context"] or "")
+        word = facts["highlight"] or ""
+        if word.upper() == "EMIT":
+            emit = next(token for token in tokens if token.start == start)
+            _refuse(text, "EMIT", "Leave it out: results are emitted as they are made.", emit)
+        description = facts["description"] or ""
+        expected = re.match(r"Expecting (\S+)", description)
+        found = f'"{word}"' if word else "the end"
+        unexpected = f"unexpected {found}" if word else "the query ends too early"
+        raise CqlSyntaxError(
+            f'expected "{expected[1]}", found {found}' if expected else unexpected,
+            hint=form,
+            location=at_offsets(text, start, start + len(word)),
+        ) from error
+    except RecursionError as error:
+        raise CqlSyntaxError(
+            "an expression is nested too deeply", hint="Write a shorter expression."
+        ) from error
+    return parsed
+
+
+def _refuse(text: str, construct: str, hint: str, token: Token) -> NoReturn:
+    """Raise UnsupportedCql at a token."""
+    raise UnsupportedCql(f"{construct} is not supported", hint=hint, location=at_token(text, token))
+
+
+#: Parts of a SELECT that are bound; any other that sqlglot fills is refused.
+_KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows"})
+_KNOWN_OF_JOIN = frozenset({"this", "on", "using", "method", "side", "kind"})
+
+
+def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
+    """Refuse what the grammar of SELECT has beyond a window join."""
+    if not _select_list(select):
+        raise CqlSyntaxError(
+            "the select list is empty", hint="Write SELECT * or columns.", location=at_token(text, tokens[0])
+        )
+    if select.args.get("distinct"):
+        hint = "Leave it out: every pair of rows is delivered exactly once."
+        _refuse(text, "DISTINCT", hint, _first(tokens, TokenType.DISTINCT))
+    if select.args.get("limit"):
+        _refuse(text, "TOP", "Leave it out, and page when you read the results (limit=).", tokens[1])
+    for name, value in select.args.items():
+        if value and name not in _KNOWN:
+            word = name.rstrip("_").upper()
+            token = next((t for t in tokens if t.text.upper() == word), tokens[0])
+            _refuse(text, word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
+    for join in select.args.get("joins") or ():
+        words = [join.args.get("method"), join.args.get("side"), join.args.get("kind")]
+        named = " ".join(word for word in words if word)
+        if named not in ("", "INNER", "CROSS"):
+            token = next(
+                (t for t in tokens if t.text.upper() == named.split()[0] and t.start < _start(join.this)),
+                tokens[0],
+            )
+            hint = "Write JOIN ... ON: the window join delivers matching pairs only."
+            _refuse(text, f"{named} JOIN", hint, token)
+        for name, value in join.args.items():
+            if value and name not in _KNOWN_OF_JOIN:
+                token = next(t for t in reversed(tokens) if t.start <= _start(join.this))
+                _refuse(text, f"{name.upper()} of a JOIN", "Write the condition in ON or WHERE.", token)
+
+
+def _first(tokens: list[Token], kind: TokenType) -> Token:
+    """The first token of a kind, which the parser has seen."""
+    return next((token for token in tokens if token.token_type == kind), tokens[0])
+
+
+def _start(node: exp.Expr) -> int:
+    """Offset of the first positioned part of a node."""
+    return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
+
+
+def _two_tables(text: str, select: exp.Select) -> list[exp.Table]:
+    """The tables of FROM and JOIN: exactly two."""
+    clause = select.args.get("from_")
+    if clause is None:
+        end = at_token(text, Token(TokenType.SENTINEL, ""))
+        raise CqlSyntaxError("the query has no FROM", hint=f"Write {EXAMPLE}.", location=end)
+    tables: list[exp.Table] = []
+    pending: list[exp.Expr] = [clause.this, *(join.this for join in select.args.get("joins") or ())]
+    for table in pending:
+        if not isinstance(table, exp.Table) or table.args.get("joins"):
+            raise UnsupportedCql(
+                "nested joins are not supported",
+                hint=f"Write {EXAMPLE}.",
+                location=at_expression(text, table),
+            )
+        tables.append(table)
+    if len(tables) == 1:
+        raise UnsupportedCql(
+            "a query over one stream is not supported",
+            hint=f"Join two streams: {EXAMPLE}. A self-join names the stream twice, with two aliases.",
+            location=at_expression(text, tables[0]),
+        )
+    if len(tables) > 2:
+        raise UnsupportedCql(
+            "a join of more than two streams is not supported",
+            hint="Join two streams in each query.",
+            location=at_expression(text, tables[2].this),
+        )
+    return tables
+
+
+def _source(text: str, table: exp.Table) -> Source:
+    """Turn a parsed table into a Source."""
+    name, alias = table.this, table.args.get("alias")
+    start, end = name.meta["start"], name.meta["end"]
+    location = at_offsets(text, start, end + 1)
+    return Source(
+        stream=name.name,
+        alias=alias.name if alias is not None else name.name,
+        location=location,
+        alias_location=location if alias is None else at_expression(text, alias) or location,
+        window=table.meta["window"],
+    )
+
+
+def _select_list(select: exp.Select) -> list[exp.Expr]:
+    """The select list, with ``SELECT ISTREAM(...)`` taken off."""
+    items = select.expressions
+    if len(items) == 1 and isinstance(items[0], exp.Anonymous) and items[0].name.upper() == "ISTREAM":
+        return list(items[0].expressions)
+    return list(items)
+
+
+def _refuse_windows_twice(statement: Statement) -> None:
+    """A stream gets its window in one way only."""
+    hint = "Keep one of the two."
+    own = [source for source in statement.sources if source.window is not None]
+    if statement.window is not None and (own or statement.within):
+        raise InvalidWindow(
+            "the trailing WINDOW gives windows a second time", hint=hint, location=statement.window.location
+        )
+    if statement.within is not None and own:
+        raise InvalidWindow(
+            "WITHIN gives windows a second time", hint=hint, location=statement.within[0].location
+        )

@@ -1,0 +1,316 @@
+"""The command line: ``sluice serve | demo | run | plan | calibrate | query | stream``.
+
+Exit codes: 0 done, 1 something is broken, 2 what was asked for cannot be meant or done. Errors go to stderr
+in one form, ``error: what`` with detail and hint below. Modules that load Spark or sqlglot are loaded by the
+command that needs them, so that ``sluice --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
+from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
+from service.config.log import setup_logging
+from service.config.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from service.config.data_dir import ResultsForm as RunResults
+    from service.documents.workload import Workload
+    from service.jvm.jvm import Jvm
+
+app = typer.Typer(
+    name="sluice",
+    help="Shared window joins: many continuous queries, one state-slice chain, one Spark job.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(query_commands, name="query")
+app.add_typer(stream_commands, name="stream")
+
+WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="Where everything is kept. [default: ./sluice-data]")
+]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
+PortOption = Annotated[int | None, typer.Option(help="Port to listen on. [default: 8080]")]
+CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use. [default: all]")]
+BucketsOption = Annotated[
+    int | None,
+    typer.Option(help="Hash buckets of the join state; fixed by the first batch. [default: cores]"),
+]
+
+
+class WorkloadMissing(InvalidInput):
+    """An option counts for a workload file, and none is given."""
+
+    code = "workload-missing"
+
+
+class ResultsForm(StrEnum):
+    """How ``sluice run`` leaves its results."""
+
+    PER_QUERY = "per-query"
+    SHARED = "shared"
+
+
+class PlanForm(StrEnum):
+    """How a plan is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+class StrategyName(StrEnum):
+    """How queries are joined."""
+
+    UNSHARED = "unshared"
+    PULLUP = "pullup"
+    PUSHDOWN = "pushdown"
+    MEM_OPT = "mem-opt"
+    CPU_OPT = "cpu-opt"
+
+
+class CostModelOption(StrEnum):
+    """Which model's CPU cost decides."""
+
+    PAPER = "paper"
+    CALIBRATED = "calibrated"
+
+
+StrategyOption = Annotated[
+    StrategyName | None,
+    typer.Option(help="How to join the queries. [default: the workload's, or mem-opt]"),
+]
+FormatOption = Annotated[
+    PlanForm | None,
+    typer.Option("--format", help="How to print it. [default: text; json from a service]"),
+]
+
+
+@app.command()
+def serve(
+    data_dir: DataDirOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    strategy: StrategyOption = None,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+) -> None:
+    """Run the API and the engine in one process until a signal comes."""
+    settings = load_settings(
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        cores=cores,
+        buckets=buckets,
+        strategy=strategy,
+        log_level=log_level,
+    )
+    setup_logging(settings.log_level, settings.log_format)
+    from service.workspace.serve import serve as serve_until_signal
+
+    where = f"http://{settings.host}:{settings.port} from {settings.data_dir}"
+    serve_until_signal(settings, lambda: typer.echo(f"sluice: serving on {where}", err=True))
+
+
+@app.command()
+def demo(
+    speed: Annotated[
+        float | None,
+        typer.Option(min=1, help="Seconds of 2013 per second. [default: 86400; with --once, all at once]"),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where to keep it. [default: fresh, removed]")] = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
+    ] = None,
+) -> None:
+    """Replay flights and weather of New York, 2013, under more than a dozen queries."""
+    if write is not None:
+        from service.demo.workload import write_workload
+
+        typer.echo(str(write_workload(write)))
+        return
+    settings = load_settings(host=host, port=port, cores=cores, buckets=buckets)
+    setup_logging("WARNING", settings.log_format)
+    from service.demo.run import run_demo
+
+    run_demo(settings, speed=speed, once=once, data_dir=data_dir)
+
+
+@app.command()
+def run(
+    workload: WorkloadArgument,
+    out: Annotated[Path, typer.Option(help="Directory of the results, and of what a restart needs.")],
+    results: Annotated[ResultsForm, typer.Option(help="A directory per query, or each pair once.")] = (
+        ResultsForm.PER_QUERY
+    ),
+    strategy: StrategyOption = None,
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+) -> None:
+    """Run a workload over everything available, write its results, and exit.
+
+    The last line on stdout is one JSON object with counts and rates. Killed and started again with the same
+    --out, it continues where it was.
+    """
+    settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
+    setup_logging(settings.log_level, settings.log_format)
+    from service.documents.workload import bind_workload, check_sources, load_workload
+
+    loaded = load_workload(workload)
+    check_sources(loaded)
+    bind_workload(loaded)
+    with _early_jvm(loaded, out, results.value, settings) as jvm:
+        from service.cli.run import run_workload
+
+        summary = run_workload(
+            loaded,
+            out,
+            results=results.value,
+            buckets=settings.buckets,
+            settings=settings,
+            strategy=None if strategy is None else strategy.value,
+            jvm=jvm,
+        )
+    typer.echo(json.dumps(dataclasses.asdict(summary)))
+
+
+@contextmanager
+def _early_jvm(loaded: Workload, out: Path, results: RunResults, settings: Settings) -> Iterator[Jvm | None]:
+    """Launch Spark's JVM beside the imports of a run; none while its script may still be refused."""
+    from service.config.data_dir import run_data_dir
+    from service.jvm.jvm import launched
+
+    if any(step.migration is not None for step in loaded.script):
+        yield None
+    else:
+        with launched(settings, run_data_dir(out, results).spark_log) as jvm:
+            jvm.start_fork_server()
+            yield jvm
+
+
+@app.command()
+def plan(
+    workload: Annotated[
+        Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
+    ] = None,
+    form: FormatOption = None,
+    strategy: StrategyOption = None,
+    cost_model: Annotated[
+        CostModelOption | None, typer.Option(help="Whose CPU cost decides. [default: calibrated]")
+    ] = None,
+    c_sys: Annotated[
+        float | None, typer.Option(min=0, help="C_sys of the paper's model, comparisons per row and slice.")
+    ] = None,
+    statistics: Annotated[
+        Path | None, typer.Option(help="YAML or JSON file of statistics to use instead of sampled ones.")
+    ] = None,
+    chain: Annotated[
+        list[str] | None,
+        typer.Option(help="Cost these slice ends, too: 10,30 or A=10,30 (repeat it for the other stream)."),
+    ] = None,
+    chain_family: Annotated[
+        str | None, typer.Option(help='Family that --chain is for, such as "A.k = B.k".')
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Print the plan of a workload file and what every strategy would cost, or the plan of the service."""
+    if workload is None:
+        _refuse_options(
+            strategy=strategy,
+            cost_model=cost_model,
+            c_sys=c_sys,
+            statistics=statistics,
+            chain=chain,
+            chain_family=chain_family,
+        )
+        wanted = (form or PlanForm.JSON).value
+        typer.echo(client(url).text("GET", "/plan", params={"format": wanted}).rstrip("\n"))
+        return
+    from service.cli.plan_workload import chain_option, plan_text
+    from service.config.calibration import data_dir_calibration
+
+    settings = load_settings()
+    text = plan_text(
+        workload,
+        (form or PlanForm.TEXT).value,
+        settings,
+        data_dir_calibration(settings),
+        strategy=None if strategy is None else strategy.value,
+        cost_model=None if cost_model is None else cost_model.value,
+        c_sys=c_sys,
+        statistics=statistics,
+        chain=chain_option(chain or [], chain_family),
+    )
+    typer.echo(text)
+
+
+@app.command()
+def calibrate(
+    data_dir: DataDirOption = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and shorter runs: below a minute, rougher.")
+    ] = False,
+) -> None:
+    """Measure what work costs on this machine, and keep it for the calibrated cost model; takes minutes."""
+    settings = load_settings(data_dir=data_dir)
+    setup_logging("WARNING", settings.log_format)
+    from service.calibrate.command import calibrate_command
+
+    calibrate_command(settings, quick=quick, say=typer.echo)
+
+
+def _refuse_options(**options: object) -> None:
+    """Refuse options that count for a workload file alone."""
+    for name, value in options.items():
+        if value:
+            raise WorkloadMissing(
+                f"--{name.replace('_', '-')} needs a workload file",
+                hint="For a running service, POST /api/v1/plan:preview says what a change would do.",
+            )
+
+
+def main() -> None:
+    """Run the command line and turn errors into exit codes."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        app()
+    except SluiceError as error:
+        sys.stdout.flush()
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2 if isinstance(error, (InvalidInput, NotFound, Conflict)) else 1)
+    finally:
+        # What the engine froze would outlive the interpreter, and DuckDB's bindings print all of theirs then.
+        gc.unfreeze()
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End like an exception, so that Spark is stopped and what is temporary removed."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""``sluice query ...`` and ``sluice stream ...``: the REST API from a shell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from service.cli.client import Client
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+#: Names asked for per page of a collection.
+PAGE = 500
+
+UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Where the service is.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT:PATH|URL|none",
+        help="Where results go besides being kept: files (parquet:alerts, ndjson:alerts, csv:alerts), an "
+        "http or https URL, or none.",
+    ),
+]
+WaitOption = Annotated[float | None, typer.Option(help="Wait so many seconds for the change to take effect.")]
+
+query_commands = typer.Typer(help="Queries of the running service.", no_args_is_help=True)
+stream_commands = typer.Typer(help="Streams of the running service.", no_args_is_help=True)
+
+
+class RowsForm(StrEnum):
+    """How result rows are printed."""
+
+    NDJSON = "ndjson"
+    CSV = "csv"
+    JSON = "json"
+
+
+#: Media type of each form of result rows.
+MEDIA_TYPES = {
+    RowsForm.NDJSON: "application/x-ndjson",
+    RowsForm.CSV: "text/csv",
+    RowsForm.JSON: "application/json",
+}
+
+#: Formats of files that results can go to.
+FILE_FORMATS = ("parquet", "ndjson", "csv")
+
+
+class UnreadableInput(InvalidInput):
+    """A file or text given to a command cannot be read."""
+
+    code = "unreadable-input"
+
+
+def client(url: str) -> Client:
+    """Return a client of the service at ``url``."""
+    from service.cli.client import Client  # httpx takes 0.1 s to load, which only those pay who ask a service
+
+    return Client(url)
+
+
+@query_commands.command("list")
+def list_queries(url: UrlOption = DEFAULT_URL) -> None:
+    """List the queries, one JSON object per line."""
+    _echo_pages(client(url), "/queries")
+
+
+@query_commands.command("show")
+def show_query(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
+    """Show one query."""
+    _echo(client(url).json("GET", f"/queries/{name}"))
+
+
+@query_commands.command("add")
+def add_query(
+    name: NameArgument,
+    cql: Annotated[str, typer.Argument(metavar="CQL", show_default=False)],
+    backfill: Annotated[str, typer.Option(help="none, or state to join with rows held already.")] = "none",
+    sink: SinkOption = None,
+    wait: WaitOption = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Add a query."""
+    body: dict[str, Any] = {"name": name, "cql": cql, "backfill": backfill} | _sink(sink)
+    _echo(client(url).json("POST", "/queries", body=body, params={"wait": _seconds(wait)}))
+
+
+@query_commands.command("update")
+def update_query(
+    name: NameArgument,
+    cql: Annotated[str | None, typer.Argument(metavar="[CQL]", help="The whole new text.")] = None,
+    window: Annotated[
+        list[str] | None, typer.Option(help="30s for both streams, or A=30s for one; repeatable.")
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="A=v < 0.3, or A= to take the filter away; repeatable."),
+    ] = None,
+    select: Annotated[str | None, typer.Option(help="Select list.")] = None,
+    backfill: Annotated[
+        str, typer.Option(help="state joins with rows held already, none does not.")
+    ] = "state",
+    sink: SinkOption = None,
+    wait: WaitOption = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Give a query a new text, new parts of it, or another sink."""
+    filters = {alias: text or None for alias, text in map(_named, filter_ or [])}
+    parts = {"cql": cql, "window": _windows(window or []), "filter": filters or None, "select": select}
+    given: dict[str, Any] = {key: value for key, value in parts.items() if value is not None}
+    body = given | {"backfill": backfill} | _sink(sink)
+    _echo(client(url).json("PATCH", f"/queries/{name}", body=body, params={"wait": _seconds(wait)}))
+
+
+@query_commands.command("pause")
+def pause_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = DEFAULT_URL) -> None:
+    """Take a query out of the plan until it is resumed."""
+    _echo(client(url).json("POST", f"/queries/{name}:pause", params={"wait": _seconds(wait)}))
+
+
+@query_commands.command("resume")
+def resume_query(
+    name: NameArgument,
+    backfill: Annotated[str, typer.Option(help="state joins with rows held then, none does not.")] = "state",
+    wait: WaitOption = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Take a paused query into the plan again."""
+    params = {"backfill": backfill, "wait": _seconds(wait)}
+    _echo(client(url).json("POST", f"/queries/{name}:resume", params=params))
+
+
+@query_commands.command("remove")
+def remove_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = DEFAULT_URL) -> None:
+    """Remove a query; its results stay readable."""
+    _echo(client(url).json("DELETE", f"/queries/{name}", params={"wait": _seconds(wait)}))
+
+
+@query_commands.command("validate")
+def validate_query(
+    cql: Annotated[str, typer.Argument(metavar="CQL", show_default=False)], url: UrlOption = DEFAULT_URL
+) -> None:
+    """Check a query's text without adding it."""
+    _echo(client(url).json("POST", "/queries:validate", body={"cql": cql}))
+
+
+@query_commands.command("results")
+def query_results(
+    name: NameArgument,
+    after: Annotated[str | None, typer.Option(help="Cursor of the last row that was read.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many rows.")] = None,
+    form: Annotated[RowsForm, typer.Option("--format", help="How to print them.")] = RowsForm.NDJSON,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Print results so far."""
+    params = {"after": after, "limit": limit}
+    typer.echo(
+        client(url).text("GET", f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form]), nl=False
+    )
+
+
+@stream_commands.command("list")
+def list_streams(url: UrlOption = DEFAULT_URL) -> None:
+    """List the streams, one JSON object per line."""
+    _echo_pages(client(url), "/streams")
+
+
+@stream_commands.command("show")
+def show_stream(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
+    """Show one stream."""
+    _echo(client(url).json("GET", f"/streams/{name}"))
+
+
+@stream_commands.command("add")
+def add_streams(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.yaml", help="One stream, or a workload file's streams.")
+    ],
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Register the streams of a YAML or JSON file; relative paths start at its directory."""
+    from service.documents.yaml_document import read_yaml
+
+    value = read_yaml(file).value
+    drafts = value.get("streams", [value]) if isinstance(value, dict) else value
+    if not isinstance(drafts, list) or not all(isinstance(draft, dict) for draft in drafts):
+        raise UnreadableInput(
+            f'file "{file}" holds no stream', hint="Write name, columns, event_time and source."
+        )
+    service = client(url)
+    for draft in drafts:
+        source = draft.get("source")
+        if isinstance(source, dict) and isinstance(source.get("path"), str):
+            draft = {**draft, "source": {**source, "path": str(file.absolute().parent / source["path"])}}
+        _echo(service.json("POST", "/streams", body=draft))
+
+
+@stream_commands.command("remove")
+def remove_stream(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
+    """Remove a stream that no query uses."""
+    client(url).json("DELETE", f"/streams/{name}")
+
+
+@stream_commands.command("send")
+def send_events(
+    name: NameArgument,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="JSON lines. [default: stdin]")
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Post events to an http stream: all of them, or none."""
+    try:
+        content = file.read_bytes() if file is not None else sys.stdin.buffer.read()
+    except OSError as error:
+        raise UnreadableInput(
+            f'file "{file}" cannot be read', detail=f"{error.strerror or error}."
+        ) from error
+    answer = client(url).text("POST", f"/streams/{name}/events", content=content or b"\n")
+    typer.echo(answer)
+
+
+def _named(option: str) -> tuple[str, str]:
+    """Split ``A=value``."""
+    alias, equals, value = option.partition("=")
+    if not equals or not alias.strip():
+        raise UnreadableInput(f'"{option}" names no stream', hint="Write its alias or name first: A=30s.")
+    return alias.strip(), value.strip()
+
+
+def _sink(option: str | None) -> dict[str, Any]:
+    """Return what ``--sink`` says as a part of a body; an empty one if it was not given."""
+    if option is None:
+        return {}
+    if option == "none":
+        return {"sink": None}
+    kind, colon, rest = option.partition(":")
+    if kind in ("http", "https") and colon:
+        return {"sink": {"type": "webhook", "url": option}}
+    if kind in FILE_FORMATS and rest:
+        return {"sink": {"type": "files", "path": rest, "format": kind}}
+    raise UnreadableInput(
+        f'"{option}" is no sink',
+        hint="Write parquet:alerts, ndjson:alerts or csv:alerts, an http or https URL, or none.",
+    )
+
+
+def _windows(options: list[str]) -> str | dict[str, str] | None:
+    """Return what ``--window`` says: one length for both streams, or lengths by stream."""
+    if len(options) == 1 and "=" not in options[0]:
+        return options[0]
+    return dict(map(_named, options)) or None
+
+
+def _echo(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _echo_pages(service: Client, path: str) -> None:
+    """Print every item of a collection, page by page."""
+    after: str | None = None
+    while True:
+        page = service.json("GET", path, params={"after": after, "limit": PAGE})
+        for item in page["items"]:
+            typer.echo(json.dumps(item, ensure_ascii=False))
+        if not page.get("has_more"):
+            return
+        after = page["next_cursor"]
+
+
+def _seconds(wait: float | None) -> str | None:
+    return None if wait is None else f"{wait:g}"

@@ -1,0 +1,173 @@
+"""``sluice plan WORKLOAD.yaml``: the plan in force from batch 0 and its costs, without a catalog or Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from catalog.clock import wall_clock_us
+from catalog.errors import InvalidInput
+from catalog.values.calibration import Calibration
+from catalog.values.plan import Strategy
+from catalog.values.statistics import Profile
+from planner.errors import InvalidChain
+from planner.explain.cost_table import cost_table, decision_text, statistics_text
+from planner.explain.explain import CostModelName
+from planner.explain.preview import Preview
+from planner.explain.preview_document import statistics_document
+from planner.explain.render import plan_document, render_dot, render_family, render_mermaid
+from planner.families.display import family_text
+from service.config.durations import InvalidDuration, parse_duration_us
+from service.config.settings import Settings
+from service.documents.document_errors import locating
+from service.documents.statistics_document import ChainDocument, read_statistics_file
+from service.documents.workload import bind_workload, load_workload
+from service.inputs.sample import WorkloadRows
+from service.planning.objective import Objective
+from service.planning.preview import PreviewRequest, bounded_batches, preview_queries
+from service.statistics.profile import merge_profiles
+from service.statistics.sampling import sample_profile
+
+PlanForm = Literal["text", "json", "mermaid", "dot"]
+
+
+def plan_text(
+    path: Path,
+    form: PlanForm,
+    settings: Settings,
+    calibration: Calibration,
+    *,
+    strategy: Strategy | None = None,
+    cost_model: CostModelName | None = None,
+    c_sys: float | None = None,
+    statistics: Path | None = None,
+    chain: ChainDocument | None = None,
+) -> str:
+    """Return the plan of a workload file, with what every strategy would cost.
+
+    Args:
+        path: The file. Plan changes of its script are checked, but not planned.
+        form: How to write it; drawings have no costs.
+        settings: Objective, where neither file nor options say one, and buckets.
+        calibration: Constants of this machine.
+        strategy: Rules over the file's strategy.
+        cost_model: Model that decides.
+        c_sys: C_sys of the paper's model.
+        statistics: File of statistics that rule over those sampled from the inputs.
+        chain: Boundaries to be costed beside the strategies.
+
+    Raises:
+        InvalidInput: A file, a query in it, or an option cannot be meant.
+    """
+    workload = load_workload(path)
+    streams, bound = bind_workload(workload)
+    queries = [bound[query.path] for query in workload.queries]
+    objective = Objective.of_settings(settings).changed(
+        strategy=workload.strategy,
+        family_strategies=workload.family_strategies,
+        partitioning=workload.partitioning,
+    )
+    request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
+
+    def profile(given: Profile) -> Profile:
+        job = replace(Profile(), buckets=settings.bucket_count)
+        found = merge_profiles(given, job, sample_profile(WorkloadRows(), streams, queries))
+        return bounded_batches(found, settings.first_batch_rows)
+
+    def previewed(request: PreviewRequest) -> Preview:
+        return preview_queries(
+            queries,
+            streams,
+            None,
+            objective=objective,
+            calibration=calibration,
+            request=request,
+            profile=profile,
+        )
+
+    if statistics is None:
+        return _rendered(previewed(request), form)
+    given, document = read_statistics_file(statistics)
+    try:
+        with locating(document, ()):
+            return _rendered(previewed(replace(request, statistics=given)), form)
+    except InvalidInput as error:
+        if error.location is not None and error.location.file is None:
+            # A filter is a key of the file; where in it the fault lies, its text shows.
+            error.location = document.location(error.path, key=True)
+        raise
+
+
+def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | None:
+    """Read the values of ``--chain``.
+
+    Args:
+        texts: ``10,30`` for both streams, or ``A=10,30`` for one; lengths as in a workload file (``10``,
+            ``10s``, ``5 min``), ``unbounded`` where the window is.
+        family: Key or id of the family, where there are several.
+
+    Returns:
+        The boundaries; None without any.
+
+    Raises:
+        InvalidChain: A text is none of these.
+    """
+    if not texts:
+        return None
+    named = {}
+    for text in texts:
+        name, _, ends = text.rpartition("=")
+        named[name.strip()] = [_boundary(end.strip(), text) for end in ends.split(",")]
+    boundaries: object = named
+    if "" in named:
+        if len(named) > 1:
+            raise InvalidChain(
+                "a chain is given for both streams and for one",
+                hint="Write --chain 10,30 alone, or one for each stream: --chain A=10,30 --chain B=10.",
+            )
+        boundaries = named[""]
+    return ChainDocument.model_validate({"family": family, "boundaries_s": boundaries})
+
+
+def _boundary(text: str, option: str) -> float | None:
+    if text == "unbounded":
+        return None
+    try:
+        micros = parse_duration_us(text)
+    except InvalidDuration as error:
+        raise InvalidChain(
+            f'chain "{option}": {error.primary}',
+            hint="Write where slices end: --chain 10,30, or --chain A=10,30 --chain B=10.",
+        ) from error
+    if micros == 0:
+        raise InvalidChain(f'chain "{option}": a slice cannot end at 0', hint="Leave the 0 out.")
+    return micros / 1e6
+
+
+def _rendered(preview: Preview, form: PlanForm) -> str:
+    if form == "mermaid":
+        return render_mermaid(preview.plan)
+    if form == "dot":
+        return render_dot(preview.plan)
+    if form == "json":
+        document = plan_document(preview.plan, {r.family.id: r for r in preview.reports})
+        document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
+        return json.dumps(document, indent=2, ensure_ascii=False)
+    if not preview.plan.families:
+        return "no queries"
+    return "\n".join(_text(preview, {s.id: s.name for s in preview.plan.streams}))
+
+
+def _text(preview: Preview, streams: Mapping[int, str]) -> Iterator[str]:
+    for number, report in enumerate(preview.reports):
+        text = family_text(report.family, streams)
+        if number:
+            yield ""
+        yield render_family(report.family, text)
+        yield ""
+        yield from (f"  {line}" for line in cost_table(report))
+        yield f"  {decision_text(report)}"
+        yield from (f"  {line}" for line in statistics_text(report, text))

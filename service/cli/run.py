@@ -1,0 +1,309 @@
+"""``sluice run``: a workload over everything available, to the end, with the same engine that serves.
+
+Everything a run needs to go on after a crash is in ``DIR/_sluice``: the streams, queries and the whole
+script are in the catalog before the first batch, scripted changes as control records that wait for their
+batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.errors import InvalidInput
+from catalog.store.store import Store
+from catalog.values.calibration import Calibration
+from catalog.values.change import AddQuery, Change
+from catalog.values.plan import Strategy
+from catalog.values.query import Query
+from catalog.values.stream import FilesSource
+from planner.build.retained_boundaries import ByFamily
+from service.config.calibration import data_dir_calibration
+from service.config.data_dir import DataDir, ResultsForm, run_data_dir
+from service.config.settings import Settings
+from service.documents.workload import ScriptStep, Workload
+from service.documents.yaml_document import ItemPath
+from service.engine.engine import Engine
+from service.inputs.sample import WorkloadRows
+from service.inputs.sources.files import list_files
+from service.jvm.jvm import Jvm
+from service.planning.changes import Resolver, record_steps
+from service.planning.objective import Objective
+from service.planning.preview import Statistician
+from service.planning.resolve_migration import wanted_by
+from service.planning.versions import Versions
+from service.results.export import export_query, export_shared
+from service.statistics.sampling import SampleCache
+
+WORKLOAD_SETTING = "workload"
+
+
+class OtherWorkload(InvalidInput):
+    """The output directory belongs to another workload."""
+
+    code = "other-workload"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run gave.
+
+    Attributes:
+        input_rows: Rows read, late ones included.
+        late_rows: Rows dropped as late.
+        seconds: Wall time of this start, from first to last line.
+        rows_per_s: Input rows per second of ``seconds``.
+        batches: Micro-batches committed.
+        state_rows_peak: Most rows held at the end of a batch.
+        state_bytes_peak: Most encoded bytes held at the end of a batch.
+        results: Result rows per query.
+        plan_version: Plan version of the last batch.
+        strategy: Strategy of families without one of their own, under the last plan version.
+    """
+
+    input_rows: int
+    late_rows: int
+    seconds: float
+    rows_per_s: float
+    batches: int
+    state_rows_peak: int
+    state_bytes_peak: int
+    results: dict[str, int]
+    plan_version: int
+    strategy: str
+
+
+def run_workload(
+    workload: Workload,
+    out: Path,
+    *,
+    results: ResultsForm,
+    buckets: int | None,
+    settings: Settings,
+    strategy: Strategy | None = None,
+    jvm: Jvm | None = None,
+) -> RunSummary:
+    """Run a workload to its end; started again with the same ``out`` it continues.
+
+    Args:
+        workload: Checked workload.
+        out: Output directory.
+        results: A directory per query, or each pair once with its route.
+        buckets: Buckets of a fresh run; None takes the setting.
+        settings: Settings; their data directory is not used.
+        strategy: Rules over the workload's strategy.
+        jvm: Spark's JVM, if one was launched with the same settings already.
+
+    Returns:
+        Counts and rates.
+
+    Raises:
+        InvalidInput: The workload cannot be meant, or ``out`` belongs to another one.
+        EngineFailed: The Spark job failed; what was committed stays.
+    """
+    started = time.monotonic()
+    calibration = data_dir_calibration(settings)
+    objective = Objective.of_settings(settings).changed(
+        strategy=strategy or workload.strategy,
+        family_strategies=workload.family_strategies,
+        partitioning=workload.partitioning,
+    )
+    settings = settings.model_copy(update={"buckets": buckets})
+    samples = SampleCache()
+    if not (out / "_sluice").exists():
+        rehearse(workload, objective, calibration, settings, samples)
+    directory = run_data_dir(out, results)
+    settings = settings.model_copy(update={"data_dir": directory.root})
+    store = Store.open(settings.catalog_url or directory.catalog_url)
+    engine = Engine(settings, directory, store, bounded=True, jvm=jvm)
+    engine.acquire()
+    try:
+        engine.launch()
+        rows = settings.first_batch_rows
+        statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
+        _set_up(workload, out, Versions(store, statistician, objective), calibration)
+        for stream in store.streams():
+            if isinstance(stream.source, FilesSource):
+                list_files(store, stream)
+        engine.run()
+        engine.stop()
+        _export(store, directory, out, results)
+        return _summary(store, time.monotonic() - started)
+    finally:
+        engine.close()
+        store.close()
+
+
+def rehearse(
+    workload: Workload,
+    objective: Objective,
+    calibration: Calibration,
+    settings: Settings,
+    samples: SampleCache,
+) -> None:
+    """Plan a workload's script on a catalog of its own, so that a bad one is refused before a run begins.
+
+    Names, texts and families were checked with the file. Whether slices meet where a migration says, or a
+    version is there to go back to, only the versions before it tell: so they are made, and thrown away.
+
+    Args:
+        workload: Checked workload.
+        objective: What its plans are chosen for.
+        calibration: Constants of this machine.
+        settings: Settings of the run.
+        samples: Takes what inputs tell, so that the run need not read them again.
+
+    Raises:
+        InvalidInput: A step of the script cannot be made; the location is in the file.
+    """
+    if all(step.migration is None for step in workload.script):
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-") as scratch,
+        Store.open(f"sqlite:///{Path(scratch) / 'catalog.db'}") as store,
+    ):
+        rows = settings.first_batch_rows
+        statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
+        _set_up(workload, Path(scratch), Versions(store, statistician, objective), calibration)
+
+
+def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Calibration) -> None:
+    """Put streams, queries and script into the catalog, once and as one."""
+    store, objective = versions.store, versions.base
+    print_of_workload = hashlib.sha256(
+        repr(
+            (
+                workload.streams,
+                workload.queries,
+                workload.script,
+                objective.strategy,
+                sorted(objective.family_strategies.items()),
+                # Left out where it says nothing: runs that began before there was any go on.
+                *([] if objective.partitioning == "auto" else [objective.partitioning]),
+            )
+        ).encode()
+    ).hexdigest()
+    known = store.setting(WORKLOAD_SETTING)
+    if known is not None:
+        if known != print_of_workload:
+            raise OtherWorkload(
+                f'"{out}" holds the run of another workload',
+                detail="A run continues only with the workload and strategy it was started with.",
+                hint="Name a fresh directory with --out.",
+            )
+        return
+    with store.transaction():
+        for stream in workload.streams:
+            store.add_stream(stream)
+        script = _Script(workload, versions, calibration)
+        first = [(AddQuery(q.name, q.cql, q.backfill), q.path) for q in workload.queries]
+        if first:
+            script.append("workload", 0, first)
+        for at_batch in sorted({step.at_batch for step in workload.script}):
+            steps = [step for step in workload.script if step.at_batch == at_batch]
+            changes = [
+                (change, step.path if step.query is None else step.query.path)
+                for step in steps
+                if (change := step.to_change()) is not None
+            ]
+            script.append(f"script at batch {at_batch}", at_batch, changes, steps)
+        store.set_setting(WORKLOAD_SETTING, print_of_workload)
+
+
+@dataclass(frozen=True, slots=True)
+class _Script:
+    """Puts a workload's changes into the catalog, those of one batch as one plan version.
+
+    Attributes:
+        workload: Where they stand.
+        versions: Plans them.
+        calibration: Constants of this machine.
+    """
+
+    workload: Workload
+    versions: Versions
+    calibration: Calibration
+
+    def append(
+        self,
+        cause: str,
+        at_batch: int,
+        changes: Sequence[tuple[Change, ItemPath]],
+        steps: Sequence[ScriptStep] = (),
+    ) -> None:
+        """Make changes, one after the other, with the plan version of a batch.
+
+        A list of a request may change a query once; here a name can also go and come in one batch, as the
+        file has it. The version is that of what is wanted in the end.
+        """
+        store, version = self.versions.store, self.versions.next
+        previous = store.latest_plan()
+        resolver = Resolver(store)
+        resolver.refresh()
+        for change, path in changes:
+            with self.workload.locating(path, text_at=(*path, "cql")):
+                step = resolver.resolve(change)
+            record_steps(store, (step,), version, previous)
+        queries = [record.query for record in store.queries()]
+        left: ByFamily | None = None
+        anew: frozenset[str] = frozenset()
+        for scripted in steps:
+            if scripted.migration is None:
+                continue
+            with self.workload.locating((*scripted.path, "migrate")):
+                wanted = wanted_by(scripted.migration, self.versions.objective, previous, queries, store)
+            self.versions.objective = wanted.objective
+            # What one migration of this batch gives up, another does not bring back.
+            before = wanted.left if left is None else left
+            left = {family: ends for family, ends in wanted.left.items() if family in before}
+            anew |= wanted.anew
+        with self.workload.locating(steps[0].path if steps else ("queries",)):
+            self.versions.append(
+                queries,
+                previous,
+                self.calibration,
+                cause=cause,
+                actor="script",
+                at_batch=at_batch,
+                anew=anew,
+                left=left,
+            )
+
+
+def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -> None:
+    if results == "shared":
+        export_shared(store, directory.results, out)
+        return
+    by_name: dict[str, list[Query]] = {}
+    for record in store.all_queries():
+        queries = by_name.setdefault(record.query.name, [])
+        if record.entered:
+            queries.append(record.query)
+    for name, queries in by_name.items():
+        export_query(store, directory.results, name, queries, out)
+
+
+def _summary(store: Store, seconds: float) -> RunSummary:
+    totals = store.totals()
+    rows = store.query_totals()
+    last = store.last_manifest()
+    plan = store.latest_plan()
+    by_name: dict[str, int] = {}
+    for record in store.all_queries():
+        by_name[record.query.name] = by_name.get(record.query.name, 0) + rows.get(record.query.id, 0)
+    return RunSummary(
+        input_rows=totals.input_rows,
+        late_rows=totals.late_rows,
+        seconds=round(seconds, 3),
+        rows_per_s=round(totals.input_rows / seconds, 1),
+        batches=totals.batches,
+        state_rows_peak=totals.state_rows_peak,
+        state_bytes_peak=totals.state_bytes_peak,
+        results=by_name,
+        plan_version=0 if last is None else last.plan_version,
+        strategy="mem-opt" if plan is None else plan.strategy,
+    )

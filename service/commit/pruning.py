@@ -1,0 +1,47 @@
+"""Pruning beside the running job: now and then, off its path (``catalog.store.pruning`` says what goes)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from catalog.store.pruning import Pruned
+from catalog.store.store import Store
+
+log = logging.getLogger(__name__)
+
+#: Looks cost a millisecond; at several changes a second a handful of rows goes with each.
+INTERVAL_S = 2.0
+#: So long a removed query that never gave a result can still be asked about: whoever removed it and asks
+#: whether it has gone sees so.
+GRACE_S = 30.0
+
+
+@dataclass(slots=True)
+class Pruner:
+    """Prunes the catalog of a running service.
+
+    Attributes:
+        store: Catalog.
+        interval_s: Least time between two looks.
+        grace_s: How long a removed query without results can still be asked about.
+    """
+
+    store: Store
+    interval_s: float = INTERVAL_S
+    grace_s: float = GRACE_S
+    _looked_us: int | None = field(default=None, init=False)
+
+    def look(self, now_us: int) -> Pruned:
+        """Prune if it is time; return what went."""
+        # A wall clock may be set back.
+        if self._looked_us is not None and abs(now_us - self._looked_us) < self.interval_s * 1e6:
+            return Pruned()
+        self._looked_us = now_us
+        pruned = self.store.prune(grace_us=round(self.grace_s * 1_000_000))
+        if pruned:
+            log.debug(
+                "pruned",
+                extra={"records": pruned.records, "plans": pruned.plans, "queries": pruned.queries},
+            )
+        return pruned

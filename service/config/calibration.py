@@ -1,0 +1,65 @@
+"""Where the constants of the calibrated cost model are kept: a setting of the catalog, for its machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+
+from catalog.errors import CorruptDocument
+from catalog.store.store import Store
+from catalog.values.calibration import Calibration
+from planner.costs.shipped import SHIPPED
+from service.config.data_dir import DataDir
+from service.config.settings import Settings
+
+CALIBRATION_SETTING = "calibration"
+
+
+def store_calibration(store: Store, calibration: Calibration) -> None:
+    """Keep the constants that ``sluice calibrate`` has fitted."""
+    store.set_setting(CALIBRATION_SETTING, asdict(calibration))
+
+
+def calibration_of(store: Store) -> Calibration:
+    """Return the constants of this machine, those that Sluice comes with before it was calibrated.
+
+    Constants fitted by a version of Sluice that counted other work are no constants of this one.
+
+    Args:
+        store: The catalog.
+
+    Raises:
+        CorruptDocument: What is stored is no calibration.
+    """
+    stored = store.setting(CALIBRATION_SETTING)
+    if stored is None:
+        return SHIPPED
+    if not isinstance(stored, dict):
+        raise CorruptDocument("the stored calibration does not decode", hint="Run sluice calibrate again.")
+    names = {f.name for f in fields(Calibration)}
+    if stored.keys() != names:
+        return SHIPPED
+    numbers = {name: value for name, value in stored.items() if isinstance(value, (int, float))}
+    if numbers.keys() != names:
+        raise CorruptDocument("the stored calibration does not decode", hint="Run sluice calibrate again.")
+    at_us = int(numbers.pop("fitted_at_us"))
+    return Calibration(**{name: float(value) for name, value in numbers.items()}, fitted_at_us=at_us)
+
+
+def data_dir_calibration(settings: Settings) -> Calibration:
+    """Return the constants kept in the data directory, if there is one; no directory is made for them.
+
+    Args:
+        settings: Settings that name the data directory, or a catalog elsewhere.
+
+    Raises:
+        CatalogDown: The catalog cannot be opened.
+        CatalogVersionMismatch: It is of another version of Sluice.
+    """
+    directory = DataDir(settings.data_dir.absolute())
+    if settings.catalog_url is None and not directory.catalog_db.exists():
+        return SHIPPED
+    store = Store.open(settings.catalog_url or directory.catalog_url, migrate=False)
+    try:
+        return calibration_of(store)
+    finally:
+        store.close()

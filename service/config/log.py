@@ -1,0 +1,81 @@
+"""Logging: one line per event, a lower-case fragment plus fields.
+
+``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
+``12:00:01 INFO service.engine.engine plan activated plan_version=7``, or one JSON object with the fields as keys.
+Names that log records use themselves go through ``fields``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+#: Loggers that say more than their worth at INFO.
+QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
+#: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped; the
+#: engine tells a failure of the job itself.
+SILENT = ("py4j",)
+
+
+#: Attributes that records have without our doing (the last one is uvicorn's); others came as ``extra``.
+_OF_EVERY_RECORD = {
+    *logging.LogRecord("", 0, "", 0, "", (), None).__dict__,
+    *("message", "asctime", "taskName", "color_message"),
+}
+
+
+def fields(**values: object) -> dict[str, dict[str, object]]:
+    """Return the ``extra`` argument that carries fields into a log line."""
+    return {"fields": values}
+
+
+def setup_logging(level: str = "INFO", form: str = "text") -> None:
+    """Send every log line to stderr; called once, by the command line or the service.
+
+    Args:
+        level: Least level that is logged.
+        form: ``text`` or ``json``.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    own = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+    values = own.pop("fields", {})
+    return own | values if isinstance(values, dict) else own
+
+
+class _TextLines(logging.Formatter):
+    """Time, level, logger, event, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        line = f"{clock} {record.levelname} {record.name} {record.getMessage()}"
+        line += "".join(f" {name}={value}" for name, value in _fields_of(record).items())
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object per event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_fields_of(record),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)

@@ -1,0 +1,208 @@
+"""Migrations as they are written: the body of ``POST /migrations``, and ``migrate:`` in a workload's script.
+
+{"strategy": "cpu-opt", "family_strategies": {"A.k = B.k": "mem-opt"}, "on_leave": {"after": "10m"}}
+{"splits": [{"at": "15s", "side": "A"}], "merges": [{"at": "10s", "family": "A.k = B.k"}]}
+{"cleanup": true}          {"rollback_to": 7}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from catalog.errors import InvalidInput, SluiceError
+from catalog.values.migration_steps import ExplicitStep, OnLeave
+from catalog.values.plan import Strategy
+from service.config.durations import format_duration, parse_duration_us
+
+
+class InvalidMigration(InvalidInput):
+    """A migration says nothing, or several things that exclude each other."""
+
+    code = "invalid-migration"
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationRequest:
+    """What is to change; just one of strategies, steps, clean-up and roll-back.
+
+    Attributes:
+        strategy: Strategy of families without one of their own; None leaves it.
+        family_strategies: Strategies of single families by key or id; None takes a family's own one away.
+        steps: Splits and merges, by the name of their family; None where there is only one.
+        cleanup: Drop what departed queries left, and what was pinned.
+        rollback_to: Plan version whose strategies and chains come back.
+        on_leave: New policy; None leaves it.
+        written: The same as it was written, for the record.
+    """
+
+    strategy: Strategy | None = None
+    family_strategies: Mapping[str, Strategy | None] = field(default_factory=dict)
+    steps: tuple[tuple[str | None, ExplicitStep], ...] = ()
+    cleanup: bool = False
+    rollback_to: int | None = None
+    on_leave: OnLeave | None = None
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        said = {
+            "strategies": self.strategy is not None or bool(self.family_strategies),
+            "splits and merges": bool(self.steps),
+            "cleanup": self.cleanup,
+            "rollback_to": self.rollback_to is not None,
+        }
+        given = [name for name, is_said in said.items() if is_said]
+        if len(given) > 1:
+            raise InvalidMigration(
+                f"a migration cannot be about {given[0]} and {given[1]}",
+                detail="Each starts from the chains in force.",
+                hint="Send one after the other.",
+            )
+        if not given and self.on_leave is None:
+            raise InvalidMigration(
+                "the migration says nothing",
+                hint="Give strategy, family_strategies, splits, merges, cleanup, rollback_to or on_leave.",
+            )
+
+    @property
+    def cause(self) -> str:
+        """What is asked for, in words."""
+        parts = [] if self.strategy is None else [f"strategy {self.strategy}"]
+        parts += [f"{name}: {value or 'no own strategy'}" for name, value in self.family_strategies.items()]
+        parts += [f"{step.kind} at {format_duration(step.at_us)}" for _, step in self.steps]
+        if self.on_leave is not None:
+            after = f" {format_duration(self.on_leave.after_us)}" if self.on_leave.after_us else ""
+            parts.append(f"on leave {self.on_leave.policy}{after}")
+        if self.cleanup:
+            return "; ".join(["cleanup", *parts])
+        if self.rollback_to is not None:
+            return "; ".join([f"rollback to {self.rollback_to}", *parts])
+        return f"migrate: {'; '.join(parts)}"
+
+
+class SliceStepDocument(BaseModel):
+    """A place in a chain, named by where slices meet."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"family": "flights.origin = weather.origin", "at": "15s"}]},
+    )
+
+    family: str | None = Field(
+        default=None, description="Key or id of the family; needed where there are several."
+    )
+    side: str | None = Field(
+        default=None,
+        description="Stream whose chain is meant (`a` or `b` in a self-join); both if it is left out.",
+    )
+    at: str | int | float = Field(description="Distance behind the other stream, such as `15s` or `1.5 min`.")
+
+
+def _leave_policy(value: Any) -> Any:
+    """Judge a policy here: an error of a union would name its models (Any: not judged yet)."""
+    if value in ("auto", "manual"):
+        return value
+    if (
+        isinstance(value, dict)
+        and value.keys() == {"after"}
+        and isinstance(value["after"], str | int | float)
+    ):
+        return value
+    raise ValueError('expected "auto", "manual" or {"after": "10m"}')
+
+
+_LEAVE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "enum": ["auto", "manual"]},
+        {
+            "type": "object",
+            "properties": {"after": {"type": ["string", "number"]}},
+            "required": ["after"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+class MigrationDocument(BaseModel):
+    """What is to change."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"strategy": "cpu-opt"}, {"splits": [{"at": "15s"}]}]},
+    )
+
+    strategy: Strategy | None = Field(
+        default=None, description="Strategy of families that have none of their own."
+    )
+    family_strategies: dict[str, Strategy | None] = Field(
+        default_factory=dict,
+        description="Strategies of single families, by key (`A.k = B.k`) or id; null takes one away.",
+    )
+    splits: list[SliceStepDocument] = Field(
+        default_factory=list, description="Where slices are to be cut in two. The chain is pinned then."
+    )
+    merges: list[SliceStepDocument] = Field(
+        default_factory=list,
+        description="Where two slices meet that are to be one; merges come before splits.",
+    )
+    cleanup: bool = Field(
+        default=False,
+        description="Drop the boundaries that departed queries left and those that were pinned.",
+    )
+    rollback_to: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Plan version whose strategies and chains come back, for the queries of now.",
+    )
+    on_leave: Annotated[Any, PlainValidator(_leave_policy), WithJsonSchema(_LEAVE_SCHEMA)] | None = Field(
+        default=None,
+        description="When chains give up what departed queries left: with the version in which the query "
+        "leaves (`auto`), with a clean-up (`manual`), or with one that comes by itself (`{after: 10m}`).",
+    )
+
+    def to_request(self) -> MigrationRequest:
+        """Return the request as the service takes it.
+
+        Raises:
+            InvalidDuration: A length of time is none; its ``path`` says which.
+            InvalidMigration: It says nothing, or too much.
+        """
+        lists: tuple[tuple[Literal["merge", "split"], str, list[SliceStepDocument]], ...] = (
+            ("merge", "merges", self.merges),
+            ("split", "splits", self.splits),
+        )
+        steps = tuple(
+            (step.family, ExplicitStep(kind, _at_us(step.at, (name, i, "at")), step.side, (name, i)))
+            for kind, name, places in lists
+            for i, step in enumerate(places)
+        )
+        return MigrationRequest(
+            strategy=self.strategy,
+            family_strategies=self.family_strategies,
+            steps=steps,
+            cleanup=self.cleanup,
+            rollback_to=self.rollback_to,
+            on_leave=self._on_leave(),
+            written=self.model_dump(mode="json", exclude_unset=True, exclude={"dry_run"}),
+        )
+
+    def _on_leave(self) -> OnLeave | None:
+        if self.on_leave is None:
+            return None
+        if self.on_leave in ("auto", "manual"):
+            return OnLeave("auto" if self.on_leave == "auto" else "manual")
+        return OnLeave("after", _at_us(self.on_leave["after"], ("on_leave", "after")))
+
+
+def _at_us(text: str | int | float, path: tuple[str | int, ...]) -> int:
+    """Read a length of time; inclusive bounds read ``10s+1us`` in a plan, so sums are allowed."""
+    try:
+        return sum(parse_duration_us(part) for part in str(text).split("+"))
+    except SluiceError as error:
+        error.path = path
+        raise

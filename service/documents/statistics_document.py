@@ -1,0 +1,190 @@
+"""How statistics and an explicit chain are written down, in a request body, a file or an option.
+
+{"streams": {"A": {"rate": 50.0, "row_bytes": 48}}, "filters": {"A.v < 0.2": 0.2},
+ "join_selectivity": 0.025, "batch_s": 1.0}
+
+{"boundaries_s": [10, 30]}    {"boundaries_s": {"A": [10, 30], "B": [30]}}    {"A": [10, 30], "B": [30]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from catalog.errors import InvalidInput
+from catalog.values.query import UNBOUNDED_US, Query
+from planner.errors import InvalidChain, did_you_mean
+from planner.explain.given_statistics import GivenStatistics, StreamNumbers
+from planner.explain.preview import GivenChains
+from planner.families.families import SideName, families
+from planner.families.family_names import family_named, family_titles
+from service.documents.document_errors import first_mistake
+from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
+
+#: Stands for both streams where one list of boundaries is given.
+_BOTH = "*"
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Fraction = Annotated[_Number, Field(ge=0, le=1)]
+#: Seconds behind the other stream; null for unbounded.
+_Boundary = Annotated[_Number, Field(gt=0)] | None
+
+
+class InvalidStatistics(InvalidInput):
+    """A file of statistics says something that cannot be meant."""
+
+    code = "invalid-statistics"
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StreamNumbersDocument(_Document):
+    """What is known of a stream."""
+
+    rate: Annotated[_Number, Field(ge=0)] | None = Field(
+        default=None, description="Rows per second of event time."
+    )
+    row_bytes: Annotated[_Number, Field(gt=0)] | None = Field(
+        default=None, description="Encoded bytes of a stored row."
+    )
+
+
+class StatisticsDocument(_Document):
+    """Statistics that are given. What is left out is measured, sampled from the inputs, or assumed."""
+
+    streams: dict[str, StreamNumbersDocument] = Field(default_factory=dict, description="By stream name.")
+    filters: dict[str, _Fraction] = Field(
+        default_factory=dict,
+        description="Fraction of rows that pass, by the condition of a query on one stream, in CQL.",
+    )
+    join_selectivity: _Fraction | None = Field(
+        default=None, description="Fraction of the pairs of rows that have equal keys."
+    )
+    batch_s: Annotated[_Number, Field(gt=0)] | None = Field(
+        default=None, description="Event time that a micro-batch covers, seconds."
+    )
+
+    def to_given(self) -> GivenStatistics:
+        """Return the statistics as the planner takes them."""
+        return GivenStatistics(
+            streams={name: StreamNumbers(s.rate, s.row_bytes) for name, s in self.streams.items()},
+            filters=self.filters,
+            join_selectivity=self.join_selectivity,
+            batch_s=self.batch_s,
+        )
+
+
+def _by_stream(value: Any) -> Any:
+    """Let one list stand for both streams (``Any``: pydantic judges what it is)."""
+    return {_BOTH: value} if isinstance(value, list) else value
+
+
+class ChainDocument(_Document):
+    """Where the slices of a chain end, to be costed beside the strategies."""
+
+    family: str | None = Field(
+        default=None,
+        description="Key or id of the family, such as `A.k = B.k`; needed where there are several.",
+    )
+    boundaries_s: Annotated[
+        dict[str, list[_Boundary]],
+        BeforeValidator(_by_stream, json_schema_input_type=list[_Boundary] | dict[str, list[_Boundary]]),
+    ] = Field(
+        description="Ends of the slices, seconds, ascending; the last is the largest window, null if that is "
+        "unbounded. One list for both streams, or one for each by name (`a` and `b` in a self-join)."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        """Take ``{"A": [...], "B": [...]}`` for boundaries (``Any``: nothing is checked yet)."""
+        if not isinstance(value, dict) or "boundaries_s" in value:
+            return value
+        named = {key: item for key, item in value.items() if key != "family"}
+        if not named or not all(isinstance(item, list) for item in named.values()):
+            return value
+        return {key: item for key, item in value.items() if key == "family"} | {"boundaries_s": named}
+
+    def to_chains(self, queries: Iterable[Query]) -> GivenChains:
+        """Return the boundaries of the family that is meant, µs.
+
+        Args:
+            queries: Queries that are planned.
+
+        Raises:
+            UnknownFamily: No family of the queries is called so.
+            InvalidChain: The family is not named where there are several, or a stream is not of the family.
+        """
+        members = tuple(queries)
+        family = self._family(members)
+        query = families(members)[family][0]
+        self_join = query.a.stream_id == query.b.stream_id
+        names: dict[SideName, str] = {"a": "a", "b": "b"}
+        if not self_join:
+            names = {"a": query.a.stream, "b": query.b.stream}
+        given = {name.casefold(): ends for name, ends in self.boundaries_s.items()}
+        for name in self.boundaries_s:
+            if name != _BOTH and name.casefold() not in {n.casefold() for n in names.values()}:
+                raise InvalidChain(
+                    f'"{name}" is no side of the family',
+                    hint=did_you_mean(name, names.values(), "side"),
+                )
+        chains: dict[SideName, tuple[int, ...]] = {}
+        for side, name in names.items():
+            ends = given.get(name.casefold(), given.get(_BOTH))
+            if ends is None:
+                raise InvalidChain(
+                    f'the chain of "{name}" is missing',
+                    hint=f"Give boundaries of {names['a']} and of {names['b']}, or one list for both.",
+                )
+            chains[side] = tuple(UNBOUNDED_US if end is None else round(end * 1e6) for end in ends)
+        return {family: chains}
+
+    def _family(self, queries: tuple[Query, ...]) -> str:
+        if self.family is not None:
+            try:
+                return family_named(self.family, queries)
+            except InvalidInput as error:
+                error.path = ("family",)
+                raise
+        titles = family_titles(queries)
+        if len(titles) != 1:
+            raise InvalidChain(
+                f"the chain does not say which of {len(titles)} families it is for"
+                if titles
+                else "there is no family that the chain could be for",
+                hint=f"Add family: {', '.join(titles.values())}." if titles else "Add a query.",
+                path=("family",),
+            )
+        return next(iter(titles))
+
+
+def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
+    """Read statistics from a YAML or JSON file.
+
+    Args:
+        path: The file; it holds what is under ``statistics`` in the body of a preview.
+
+    Returns:
+        The statistics, and the file for errors that are found later.
+
+    Raises:
+        InvalidYaml: The file is missing or not YAML.
+        InvalidStatistics: It says something that cannot be meant.
+    """
+    document = read_yaml(path)
+    try:
+        model = StatisticsDocument.model_validate(document.value)
+    except ValidationError as error:
+        raise first_mistake(error, document, InvalidStatistics, _known_keys) from error
+    return model.to_given(), document
+
+
+def _known_keys(path: ItemPath) -> list[str]:
+    model: type[BaseModel] = StreamNumbersDocument if path[:1] == ("streams",) else StatisticsDocument
+    return list(model.model_fields)

@@ -1,0 +1,232 @@
+"""How a stream is written down, in a workload file or a request body, and how that becomes a `Stream`.
+
+name: A
+columns: {ts: timestamp, k: bigint, v: double}
+event_time: ts
+lateness: 5s
+source: {type: files, format: parquet, path: data/A, max_files_per_batch: 1}
+"""
+
+from __future__ import annotations
+
+import difflib
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog.arrow_types import canonical_type
+from catalog.errors import InvalidInput
+from catalog.values.stream import (
+    NAME_PATTERN,
+    Column,
+    FilesSource,
+    GeneratedColumn,
+    GeneratorSource,
+    HttpSource,
+    Source,
+    Stream,
+)
+from service.config.durations import InvalidDuration, parse_duration_us
+
+#: Names that Sluice adds to rows itself.
+RESERVED_COLUMNS = ("_event_time", "_pos")
+
+
+class InvalidName(InvalidInput):
+    """A name of a stream or query does not fit the pattern."""
+
+    code = "invalid-name"
+
+
+class InvalidStream(InvalidInput):
+    """The parts of a stream's document do not fit together."""
+
+    code = "invalid-stream"
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FilesDocument(_Document):
+    """A directory that grows by whole files, or one file, or a glob."""
+
+    type: Literal["files"]
+    format: Literal["parquet", "jsonl", "csv"] = "parquet"
+    path: str = Field(min_length=1)
+    max_files_per_batch: int | None = Field(default=None, ge=1)
+
+
+class HttpDocument(_Document):
+    """Events posted to ``/streams/{name}/events``."""
+
+    type: Literal["http"]
+
+
+class GeneratedColumnDocument(_Document):
+    """How the generator fills one column."""
+
+    distribution: Literal["uniform", "normal", "zipf", "choice", "sequence"] = "uniform"
+    low: float = 0.0
+    high: float = 1.0
+    cardinality: int = Field(default=1000, ge=1)
+    skew: float = Field(default=1.2, gt=0)
+    values: list[str | int | float | bool] = Field(default_factory=list)
+
+
+class GeneratorDocument(_Document):
+    """Synthetic rows with Poisson arrivals."""
+
+    type: Literal["generator"]
+    rate_per_s: float = Field(gt=0)
+    seed: int = 0
+    rows: int | None = Field(default=None, ge=0)
+    start: datetime | None = None
+    columns: dict[str, GeneratedColumnDocument] = Field(default_factory=dict)
+
+
+SourceDocument = Annotated[FilesDocument | HttpDocument | GeneratorDocument, Field(discriminator="type")]
+
+
+class StreamDocument(_Document):
+    """A stream as it is written in YAML or JSON; durations are text (``5s``) or seconds."""
+
+    name: str
+    columns: dict[str, str] = Field(min_length=1)
+    event_time: str
+    lateness: str | int | float = "0s"
+    source: SourceDocument
+    idle_timeout: str | int | float | None = None
+    start: Literal["earliest", "latest"] = "earliest"
+
+    def to_stream(self) -> Stream:
+        """Return the stream, without an id; paths stay as they are written.
+
+        Raises:
+            InvalidName: The name does not fit the pattern.
+            InvalidStream: A column, the event time or a duration does not fit; ``path`` says where.
+        """
+        check_name("stream", self.name, ("name",))
+        columns = self._columns()
+        return Stream(
+            id=0,
+            name=self.name,
+            columns=columns,
+            event_time=self._event_time(columns),
+            lateness_us=_duration(self.lateness, "lateness"),
+            source=self._source(columns),
+            idle_timeout_us=None
+            if self.idle_timeout is None
+            else _duration(self.idle_timeout, "idle_timeout"),
+            start=self.start,
+        )
+
+    def _columns(self) -> tuple[Column, ...]:
+        columns: dict[str, Column] = {}
+        for name, text in self.columns.items():
+            path = ("columns", name)
+            if not name or name.lower() in RESERVED_COLUMNS:
+                hint = "Rename the column." if name else "Give the column a name."
+                raise InvalidStream(f'column name "{name}" is reserved', hint=hint, path=path)
+            if name.lower() in columns:
+                raise InvalidStream(
+                    f'column "{name}" is declared twice in stream "{self.name}"',
+                    detail="Column names do not depend on case.",
+                    path=path,
+                )
+            try:
+                columns[name.lower()] = Column(name, canonical_type(text))
+            except InvalidInput as error:
+                raise InvalidStream(error.primary, detail=error.detail, hint=error.hint, path=path) from error
+        return tuple(columns.values())
+
+    def _event_time(self, columns: tuple[Column, ...]) -> str:
+        column = next((c for c in columns if c.name.lower() == self.event_time.lower()), None)
+        if column is None:
+            raise InvalidStream(
+                f'event time "{self.event_time}" is not a column of stream "{self.name}"',
+                hint=did_you_mean(self.event_time, [c.name for c in columns]),
+                path=("event_time",),
+            )
+        if column.type != "timestamp":
+            raise InvalidStream(
+                f'event time "{column.name}" of stream "{self.name}" has type {column.type}',
+                hint="Declare the column as timestamp.",
+                path=("event_time",),
+            )
+        return column.name
+
+    def _source(self, columns: tuple[Column, ...]) -> Source:
+        source = self.source
+        if isinstance(source, FilesDocument):
+            return FilesSource(source.format, source.path, source.max_files_per_batch)
+        if isinstance(source, HttpDocument):
+            return HttpSource()
+        names = {c.name.lower(): c.name for c in columns}
+        for name in source.columns:
+            if name.lower() not in names:
+                raise InvalidStream(
+                    f'generated column "{name}" is not a column of stream "{self.name}"',
+                    hint=did_you_mean(name, list(names.values())),
+                    path=("source", "columns", name),
+                )
+        return GeneratorSource(
+            rate_per_s=source.rate_per_s,
+            seed=source.seed,
+            columns=tuple(
+                GeneratedColumn(
+                    names[name.lower()],
+                    spec.distribution,
+                    low=spec.low,
+                    high=spec.high,
+                    cardinality=spec.cardinality,
+                    skew=spec.skew,
+                    values=tuple(_text(value) for value in spec.values),
+                )
+                for name, spec in source.columns.items()
+            ),
+            rows=source.rows,
+            start_us=None if source.start is None else _micros(source.start),
+        )
+
+
+def check_name(kind: str, name: str, path: tuple[str | int, ...] = ()) -> None:
+    """Refuse a name that CQL, URLs and directories could not all carry.
+
+    Raises:
+        InvalidName: It does not fit ``[A-Za-z][A-Za-z0-9_]{0,62}``.
+    """
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise InvalidName(
+            f'{kind} name "{name}" is not allowed',
+            hint="Use a letter, then letters, digits or _; at most 63 characters in all.",
+            path=path,
+        )
+
+
+def did_you_mean(name: str, known: list[str]) -> str | None:
+    """Return a hint with the nearest known name, or all of them, or None if there are none."""
+    folded = {candidate.lower(): candidate for candidate in known}
+    if near := difflib.get_close_matches(name.lower(), list(folded), n=1):
+        return f'Did you mean "{folded[near[0]]}"?'
+    return f"Known: {', '.join(known)}." if known else None
+
+
+def _duration(text: str | int | float, key: str) -> int:
+    try:
+        return parse_duration_us(text)
+    except InvalidDuration as error:
+        raise InvalidStream(
+            f"{key}: {error.primary}", detail=error.detail, hint=error.hint, path=(key,)
+        ) from error
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _micros(moment: datetime) -> int:
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds

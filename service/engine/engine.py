@@ -1,0 +1,396 @@
+r"""The engine: one Spark job over one data directory, from lock to last commit.
+
+    stopped -> starting -> running -> stopped
+                    \         \---> failed -> starting ... (until a batch has failed three times in a row)
+
+An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new
+fencing epoch: from then on no other engine's manifest is accepted. Then it sweeps files that no manifest
+names, and starts Spark.
+
+What talks to Spark, and what goes to its workers, is loaded by the thread that runs the job: PySpark, pandas
+and numba with its kernels are half of all that a service imports, and the API answers without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from catalog.clock import wall_clock_us
+from catalog.errors import Conflict, SluiceError, Unavailable
+from catalog.store.store import Store
+from service.commit.commits import Commits
+from service.commit.reports import Reports
+from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.config.data_dir import DataDir
+from service.config.settings import Settings
+from service.engine.engine_lock import EngineLock
+from service.inputs.errors import find_corrupt_input
+from service.jvm.jvm import Jvm, launch
+from service.jvm.spark_configuration import spark_configuration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from service.commit.commit import BatchCommitter
+
+log = logging.getLogger(__name__)
+
+EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
+
+#: A batch that fails so often in a row will fail again; a person has to look.
+MAX_FAILURES_AT_A_BATCH = 3
+#: Pause before a restart, so that a broken machine is not kept busy with starting.
+RESTART_DELAY_S = 1.0
+
+#: How often a waiting call looks whether its plan version is in force.
+WAIT_STEP_S = 0.02
+
+
+class EngineFailed(Unavailable):
+    """The Spark job has ended with an error."""
+
+    code = "engine-failed"
+
+
+class BucketsFixed(Conflict):
+    """The number of buckets was fixed by the checkpoint's first batch."""
+
+    code = "buckets-fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What the engine does.
+
+    Attributes:
+        run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
+        state: See the module's picture.
+        since_us: Wall clock of the last change of state, µs UTC.
+        batch: Last committed batch, or None.
+        plan_version: Plan version of that batch (0: none).
+        error: Why it failed, or None.
+        spark_ui: Address of Spark's own page, or None.
+        epoch: Fencing epoch.
+    """
+
+    run_id: str
+    state: EngineState
+    since_us: int
+    batch: int | None
+    plan_version: int
+    error: str | None
+    spark_ui: str | None
+    epoch: int
+
+
+@dataclass(slots=True)
+class Engine:
+    """Runs the Spark job of one data directory.
+
+    Attributes:
+        settings: Settings.
+        data_dir: Where everything is.
+        store: Catalog.
+        bounded: Whether the job ends once everything available is processed.
+        jvm: The JVM to use first, if one was launched already; the engine ends it.
+        commits: Tells of commits.
+    """
+
+    settings: Settings
+    data_dir: DataDir
+    store: Store
+    bounded: bool = False
+    jvm: Jvm | None = None
+    commits: Commits = field(default_factory=Commits)
+    _lock: EngineLock = field(init=False)
+    _epoch: int = 0
+    _session: SparkSession | None = None
+    _query: StreamingQuery | None = None
+    _reports: Reports | None = None
+    _run_id: str = ""
+    _state: EngineState = "stopped"
+    _since_us: int = 0
+    _error: str | None = None
+    _spark_ui: str | None = None
+    _stopping: bool = False
+    _thread: threading.Thread | None = None
+    _change: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._lock = EngineLock(self.data_dir.engine_lock)
+
+    def acquire(self) -> None:
+        """Take the data directory.
+
+        Raises:
+            DataDirInUse: Another engine has it.
+        """
+        self._lock.acquire()
+
+    def launch(self) -> None:
+        """Start a JVM for the job beside whatever is to be done before it starts."""
+        if self.jvm is None:
+            self.jvm = launch(self.settings, self.data_dir.spark_log)
+
+    def start(self) -> None:
+        """Start the job in the background; the lock must be held."""
+        with self._change:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._stopping = False
+            self._set_state("starting")
+            self._thread = threading.Thread(target=self._run_and_restart, name="engine")
+            self._thread.start()
+
+    def run(self) -> None:
+        """Run the job in this thread until it ends; the lock must be held.
+
+        Raises:
+            EngineFailed: It ended with an error.
+        """
+        self._set_state("starting")
+        self._run()
+
+    def stop(self, *, state: EngineState = "stopped") -> None:
+        """Stop the job after the batch in hand and end its JVM; the lock stays."""
+        with self._change:
+            self._stopping = True
+            with contextlib.suppress(OSError):  # the source waits for news a little longer then
+                self.data_dir.engine_lock.touch()
+            if self._query is not None:
+                with contextlib.suppress(*_spark_errors()):
+                    self._query.stop()
+            if self._thread is not None:
+                self._thread.join()
+            self._thread = None
+            self._end_session()
+            self._set_state(state)
+
+    def close(self) -> None:
+        """Stop and give the data directory back."""
+        self.stop()
+        self._lock.release()
+
+    def status(self) -> EngineStatus:
+        """Return what the engine does."""
+        last = self.store.last_manifest()
+        return EngineStatus(
+            run_id=self._run_id,
+            state=self._state,
+            since_us=self._since_us,
+            batch=None if last is None else last.batch,
+            plan_version=0 if last is None else last.plan_version,
+            error=self._error,
+            spark_ui=self._spark_ui,
+            epoch=self._epoch,
+        )
+
+    def wait_for_version(self, version: int, timeout_s: float) -> bool:
+        """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
+        deadline = time.monotonic() + timeout_s
+        while self.store.first_batch_of_version(version) is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            time.sleep(min(WAIT_STEP_S, left_s))
+        return True
+
+    def _run_and_restart(self) -> None:
+        """Run, and run again after a failure, until several starts in a row have failed at the same batch."""
+        failures, failed_at = 0, None
+        while not self._stopping:
+            try:
+                self._run()
+            except SluiceError as error:
+                last = self.store.last_manifest()
+                batch = None if last is None else last.batch
+                failures = failures + 1 if batch == failed_at else 1
+                failed_at = batch
+                log.error("engine failed: %s", error, extra={"failures": failures, "batch": batch})
+                if failures >= MAX_FAILURES_AT_A_BATCH or not isinstance(error, EngineFailed):
+                    return
+                time.sleep(RESTART_DELAY_S)
+            except Exception as error:
+                # The thread ends here: nobody would see it, and the state would stay "running".
+                self._end_session()
+                self._set_state("failed", f"{type(error).__name__}: {error}")
+                log.exception("engine failed unexpectedly")
+                return
+            else:
+                return
+
+    def _run(self) -> None:
+        """Run the job to its end, again after each file that turned out to be unreadable."""
+        from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
+
+        ends: tuple[type[Exception], ...] = (*_spark_errors(), QueryDied)
+        while True:
+            try:
+                self._start_query()
+                assert self._query is not None
+                if self._stopping:
+                    self._query.stop()
+                wait_for_end(SparkQuery(self._query), bounded=self.bounded, stopping=lambda: self._stopping)
+            except ends as error:
+                if self._stopping:
+                    return
+                trace = str(error)
+                reason = _reason(error, trace)
+                self._end_session()
+                if self._set_aside(trace, reason):
+                    self._set_state("starting")
+                    continue
+                self._set_state("failed", reason)
+                raise EngineFailed("the Spark job has failed", detail=reason) from error
+            except SluiceError as error:
+                self._end_session()
+                self._set_state("failed", str(error))
+                raise
+            return
+
+    def _set_aside(self, trace: str, reason: str) -> bool:
+        """Record that a listed file cannot be read, so that the batch can be repeated without it.
+
+        The batch was not committed, and the decision is in the catalog before it runs again.
+        """
+        found = find_corrupt_input(trace)
+        if found is None:
+            return False
+        stream_id, position = found
+        self.store.set_verdict(stream_id, position, "set-aside", reason)
+        log.warning("file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
+        return True
+
+    def _start_query(self) -> None:
+        self.launch()
+        assert self.jvm is not None
+        self.jvm.start_fork_server()
+        from operators.segments.segment_files import SegmentFiles
+        from service.commit.commit import BatchCommitter
+        from service.job.job import jvm_pid, start_job, start_session
+        from service.job.job_options import job_options
+
+        if not self._epoch:
+            # What was loaded stays; the collector need not look at it while the API serves.
+            # Once: a later time would keep the garbage of the sessions before for ever.
+            gc.freeze()
+        self._epoch = self.store.new_epoch(f"pid {os.getpid()}")
+        checkpoint_id, keys, partitions = self._checkpoint()
+        commit = BatchCommitter(
+            store=self.store,
+            results_dir=self.data_dir.results,
+            late_dir=self.data_dir.late,
+            epoch=self._epoch,
+            engine_lock=str(self.data_dir.engine_lock),
+            tell=self.commits.tell,
+        )
+        commit.sweep()
+        reports = self._reports = self._take_reports(len(keys), commit)
+        SegmentFiles(self.data_dir.segments).sweep()
+        session = self._session = start_session(self.settings, partitions, self.jvm)
+        self._lock.name_jvm(jvm_pid(session))
+        self._spark_ui = session.sparkContext.uiWebUrl
+        options = job_options(
+            self.settings,
+            self.data_dir,
+            checkpoint_id=checkpoint_id,
+            bucket_keys=keys,
+            partitions=partitions,
+            epoch=self._epoch,
+            reports=reports.address,
+            bounded=self.bounded,
+        )
+        self._query = start_job(session, options)
+        self._run_id = str(self._query.runId)
+        if not self._stopping:
+            self._set_state("running")
+        log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
+
+    def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
+        """Take the reports of this machine's workers, or of a cluster's where Spark's driver is reached."""
+        if self.settings.one_machine:
+            return Reports(buckets, commit)
+        spark = spark_configuration(self.settings)
+        bind = (spark["spark.driver.bindAddress"], self.settings.reports_port)
+        return Reports(buckets, commit, host=spark["spark.driver.host"], bind=bind)
+
+    def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
+        """Return checkpoint id, bucket keys and shuffle partitions; the first start fixes them."""
+        facts = self.store.setting(CHECKPOINT_SETTING)
+        if not isinstance(facts, dict):
+            buckets = self.settings.bucket_count
+            partitions = min(buckets, max(self.settings.cores, 1))
+            facts = {"id": uuid.uuid4().hex[:12], "buckets": buckets, "partitions": partitions}
+            self.store.set_setting(CHECKPOINT_SETTING, facts)
+        buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
+        if self.settings.buckets is not None and self.settings.buckets != buckets:
+            raise BucketsFixed(
+                f"this data directory has {buckets} buckets, not {self.settings.buckets}",
+                detail="The number of buckets is fixed by the first batch.",
+                hint="Leave --buckets out, or start on a fresh data directory.",
+            )
+        return str(facts["id"]), bucket_keys(buckets, partitions), partitions
+
+    def _end_session(self) -> None:
+        """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
+        session, self._session, self._query = self._session, None, None
+        reports, self._reports = self._reports, None
+        if reports is not None:
+            reports.close()
+        jvm, self.jvm = self.jvm, None
+        if sys.modules.get("pyspark") is None:  # not loaded yet, or it cannot be
+            if jvm is not None:
+                jvm.end()
+            return
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        if session is not None:
+            with contextlib.suppress(*_spark_errors()):
+                session.stop()
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            with contextlib.suppress(*_spark_errors()):
+                gateway.shutdown()
+        if jvm is not None:
+            jvm.end()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None
+
+    def _set_state(self, state: EngineState, error: str | None = None) -> None:
+        self._state = state
+        self._error = error
+        self._since_us = wall_clock_us()
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """Return what talking to Spark raises."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return Py4JError, PySparkException, OSError
+
+
+def _reason(error: Exception, trace: str) -> str:
+    """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
+    from py4j.protocol import Py4JNetworkError
+
+    if isinstance(error, Py4JNetworkError | OSError):
+        return "The JVM has gone."
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
+    # "service.inputs.errors.CorruptInput: file ..." - people want what comes behind the class.
+    return causes[-1].partition(": ")[2] if causes else (lines[0] if lines else type(error).__name__)

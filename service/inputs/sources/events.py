@@ -1,0 +1,93 @@
+"""Posted events: a request's objects against their stream's schema, a column at a time."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from itertools import chain
+
+import pyarrow as pa
+
+from catalog.arrow_types import arrow_schema
+from catalog.values.stream import Column, Stream
+from service.inputs.errors import EventRejected
+from service.inputs.formats.values import UnfitValueError, expected, from_json
+
+#: Characters of a refused value that an error repeats.
+_SHOWN_CHARACTERS = 60
+
+
+def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
+    """Return the events as a table of the stream's columns; a missing field is NULL.
+
+    Raises:
+        EventRejected: An event is no object, has a field that is no column or a value that does not fit,
+            or lacks its event time. The first such event is named.
+    """
+    objects = [event for event in events if isinstance(event, dict)]
+    if len(objects) != len(events):
+        index = next(i for i, event in enumerate(events) if not isinstance(event, dict))
+        # An earlier event may be wrong as well, and the first one is to be named.
+        events_to_table(stream, events[:index])
+        raise EventRejected(
+            f"event {index} is not an object but {_shown(events[index])}",
+            index=index,
+            field=None,
+            expected=f'an object with the columns of stream "{stream.name}"',
+        )
+    arrays: list[pa.Array] = []
+    misfits = _unknown_fields(stream, objects)
+    for column in stream.columns:
+        values = [event.get(column.name) for event in objects]
+        if column.name == stream.event_time and None in values:
+            misfits.append(_without_event_time(column, values.index(None)))
+        try:
+            arrays.append(from_json(values, column.type))
+        except UnfitValueError as error:
+            misfits.append(_unfit(column, error))
+    if misfits:
+        raise min(misfits, key=lambda misfit: misfit.index)
+    return pa.table(arrays, schema=arrow_schema(stream))
+
+
+def _unfit(column: Column, error: UnfitValueError) -> EventRejected:
+    return EventRejected(
+        f'event {error.index}, field "{column.name}": {_shown(error.value)} is no {column.type}',
+        index=error.index,
+        field=column.name,
+        expected=expected(column.type),
+    )
+
+
+def _without_event_time(column: Column, index: int) -> EventRejected:
+    return EventRejected(
+        f'event {index} has no event time in field "{column.name}"',
+        index=index,
+        field=column.name,
+        expected=expected(column.type),
+    )
+
+
+def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> list[EventRejected]:
+    """The first field that is no column, or nothing: most likely a name was mistyped."""
+    names = [column.name for column in stream.columns]
+    unknown = set(chain.from_iterable(objects)).difference(names)
+    if not unknown:
+        return []
+    index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
+    folded = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(field).lower(), list(folded), n=1)
+    rejected = EventRejected(
+        f'event {index} has a field "{field}" that is not a column of stream "{stream.name}"',
+        index=index,
+        field=field,
+        expected=f"only the fields {', '.join(names)}",
+        hint=f'Did you mean "{folded[near[0]]}"?' if near else None,
+    )
+    return [rejected]
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

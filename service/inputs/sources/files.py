@@ -1,0 +1,158 @@
+"""Listing of files: a file is judged once and recorded durably before any offset names it.
+
+A listed file keeps its position and its verdict for ever. A corrupt one, or one of another schema, is set
+aside with the reason and never read; one whose bytes change later fails loudly when it is read.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+
+from catalog.values.source_file import ListedInput
+from catalog.values.stream import FilesSource, Stream
+from service.config.log import fields
+from service.inputs.errors import UnusableFile
+from service.inputs.formats.csv import inspect_csv
+from service.inputs.formats.facts import FileFacts
+from service.inputs.formats.jsonl import inspect_jsonl
+from service.inputs.formats.parquet_footer import inspect_parquet
+from service.inputs.partitions import ROW_BITS
+
+if TYPE_CHECKING:
+    from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
+
+log = logging.getLogger(__name__)
+
+#: Names that writers give to files that are not whole yet, or that are none of a stream's data.
+_HIDDEN_PREFIXES: Final = (".", "_")
+_TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
+
+#: Files that one write to the catalog records: what a crash during a long first listing costs.
+_FILES_PER_WRITE: Final = 256
+
+_Inspect = Callable[[str], FileFacts]
+
+
+def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
+    """List the new files of a stream, in order of their paths, and record each with its verdict.
+
+    Args:
+        store: Catalog that records them.
+        stream: Stream with a ``files`` source.
+        settle_s: A file that looks broken is left for the next listing until it has not changed for so
+            long: its writer may be at work. 0 judges at once.
+
+    Returns:
+        Number of files listed now, those set aside included.
+    """
+    if not isinstance(stream.source, FilesSource):
+        return 0
+    known = store.known_paths(stream.id)
+    found: list[ListedInput] = []
+    listed = 0
+    new = sorted(set(candidates(stream.source.path)) - known)
+    if not new:
+        return 0
+    for entry in judged_files(stream, new, settle_s=settle_s):
+        found.append(entry)
+        if len(found) == _FILES_PER_WRITE:
+            listed += _append(store, stream, found)
+            found = []
+    return listed + _append(store, stream, found)
+
+
+def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[ListedInput]:
+    """Judge files without recording anything.
+
+    Args:
+        stream: Stream with a ``files`` source.
+        paths: The files.
+        settle_s: As in `list_files`.
+
+    Yields:
+        What is found in each, at position 0; files that are gone or being written are left out.
+    """
+    assert isinstance(stream.source, FilesSource)
+    with _inspecting(stream, stream.source) as inspect:
+        for path in paths:
+            entry = _judge(stream, path, inspect, settle_s)
+            if entry is not None:
+                yield entry
+
+
+def _append(store: Store, stream: Stream, found: list[ListedInput]) -> int:
+    """Record files, but none that another thread has listed meanwhile: a new stream is listed by two."""
+    with store.transaction():
+        known = store.known_paths(stream.id)
+        return len(store.append_inputs(stream.id, [f for f in found if f.path not in known]))
+
+
+@contextmanager
+def _inspecting(stream: Stream, source: FilesSource) -> Iterator[_Inspect]:
+    """What finds the facts of a file in the source's format, or raises UnusableFile."""
+    match source.format:
+        case "parquet":
+            with duckdb.connect(config={"threads": 1}) as connection:
+                yield partial(inspect_parquet, connection, stream)
+        case "csv":
+            yield partial(inspect_csv, stream)
+        case "jsonl":
+            yield partial(inspect_jsonl, stream)
+
+
+def candidates(path: str) -> Iterator[str]:
+    """Return the visible whole files of a directory (not below it), of a glob, or the one file."""
+    if os.path.isdir(path):
+        with os.scandir(path) as entries:
+            yield from (entry.path for entry in entries if _is_visible(entry.name) and entry.is_file())
+    elif os.path.exists(path):
+        yield path
+    else:
+        for match in glob.iglob(path, recursive=True):
+            if _is_visible(os.path.basename(match)) and os.path.isfile(match):
+                yield match
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
+
+
+def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> ListedInput | None:
+    """Inspect a file; None if it is gone or still being written."""
+    try:
+        before = os.stat(path)
+        try:
+            facts, reason = inspect(path), None
+            if facts.rows >> ROW_BITS:
+                raise UnusableFile(f"it has {facts.rows} rows; split it")
+        except UnusableFile as error:
+            facts, reason = FileFacts(0, None, None), error.primary
+        after = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        return None
+    if reason is not None:
+        if time.time() - before.st_mtime < settle_s:
+            return None
+        log.warning("file set aside", extra=fields(stream=stream.name, path=path, reason=reason))
+    return ListedInput(
+        position=0,  # the catalog gives it
+        path=path,
+        size=before.st_size,
+        mtime_ns=before.st_mtime_ns,
+        rows=facts.rows,
+        t_min_us=facts.t_min_us,
+        t_max_us=facts.t_max_us,
+        verdict="ok" if reason is None else "set-aside",
+        reason=reason,
+    )

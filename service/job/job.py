@@ -1,0 +1,130 @@
+"""The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the commit of ROUTE.
+
+spark.readStream.format("sluice")          bucket, packet of a payload
+  .groupBy("bucket")
+  .transformWithStateInPandas(...)          result files, and one report per bucket, on the side
+  .writeStream.format("noop")               the last report is one manifest (``service.commit.reports``)
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from service.commit.reports import ReportAddress
+from service.config.settings import Settings
+from service.job.chain_processor import ChainOptions
+from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainStandIn, SourceStandIn
+from service.jvm.jvm import Jvm
+from service.jvm.spark_configuration import spark_configuration
+
+SOURCE_NAME = "sluice"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What one run of the job needs beside the settings.
+
+    Attributes:
+        checkpoint: Directory of Spark's checkpoint.
+        source: Options of ``service.job.source``.
+        chain: Options of ``service.job.chain_processor``.
+        reports: Where the engine takes the buckets' reports.
+        partitions: Shuffle partitions, fixed by the checkpoint's first batch.
+        bounded: Whether the job ends once everything available is processed.
+    """
+
+    checkpoint: str
+    source: dict[str, str]
+    chain: ChainOptions
+    reports: ReportAddress
+    partitions: int
+    bounded: bool
+
+
+def start_session(settings: Settings, partitions: int, jvm: Jvm) -> SparkSession:
+    """Start Spark in a JVM.
+
+    Args:
+        settings: Master, cores and memory.
+        partitions: Shuffle partitions.
+        jvm: Started with the same settings.
+
+    Raises:
+        ConnectionError: The JVM has ended.
+    """
+    conf = SparkConf()
+    conf.set("spark.sql.shuffle.partitions", str(partitions))
+    conf.setAll(list(spark_configuration(settings).items()))
+    session = SparkSession(SparkContext(conf=conf, gateway=connect(jvm)))
+    session.sparkContext.setLogLevel("WARN")
+    _write_no_checksum_files(session)
+    return session
+
+
+def _write_no_checksum_files(session: SparkSession) -> None:
+    """Let the driver's JVM write its own files without a file of checksums beside each.
+
+    Hadoop starts a process for every file it creates (chmod): with the logs and the state of a batch that are
+    eight with such files, 25 of 205 ms, and four without.
+    """
+    jvm: Any = session._jvm
+    hadoop = session._jsc.hadoopConfiguration()
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).setWriteChecksum(False)
+
+
+def connect(jvm: Jvm) -> Any:
+    """Return the gateway to a JVM.
+
+    Raises:
+        ConnectionError: The JVM has ended.
+    """
+    # PySpark takes what it is to connect to, rather than to start, from the environment alone.
+    address = jvm.address()
+    os.environ |= address
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in address:
+            os.environ.pop(name)
+    return gateway
+
+
+def jvm_pid(session: SparkSession) -> int:
+    """Return the process id of the session's JVM."""
+    return int(session._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
+
+
+def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
+    """Start the streaming query.
+
+    Args:
+        session: Running session.
+        options: See ``JobOptions``.
+    """
+    session.dataSource.register(SourceStandIn)
+    reader = session.readStream.format(FORMAT_NAME).name(SOURCE_NAME)
+    for name, value in options.source.items():
+        reader = reader.option(name, value)
+    chained = (
+        reader.load()
+        .groupBy("bucket")
+        .transformWithStateInPandas(
+            statefulProcessor=ChainStandIn(options.chain, options.reports),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Append",
+            timeMode="None",
+        )
+    )
+    writer = chained.writeStream.format("noop").option("checkpointLocation", options.checkpoint)
+    writer = (
+        writer.trigger(availableNow=True) if options.bounded else writer.trigger(processingTime="0 seconds")
+    )
+    query: StreamingQuery = writer.start()
+    return query

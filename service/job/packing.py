@@ -1,0 +1,110 @@
+"""The readers' tasks: a piece of input is read and packed, a payload per bucket.
+
+Where the chain runs on the same machine, rows go to it in files (``segments.segment_files``), and payloads,
+which go through Spark, say where they are. Few rows go with the payload: a file would take longer.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from catalog.clock import wall_clock_us
+from catalog.errors import InternalError
+from operators.pack.pack import Packer, control_payloads, packer
+from operators.pack.payload import Payload, WriteRows
+from operators.segments.segment import ArrivedFile, labelled
+from operators.segments.segment_files import SegmentFiles
+from service.inputs.read import read_partition
+from service.job.packets import packets
+from service.job.reader_tasks import ControlPartition, PackPartition, decompressed
+
+#: Packers kept per worker: one per stream of the plan in force.
+PACKERS_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RowFiles:
+    """Where rows go in files, and which.
+
+    Attributes:
+        files: Files that whoever joins the rows can map.
+        least_bytes: Bytes of a family side's rows for one bucket from which on they go in a file.
+    """
+
+    files: SegmentFiles
+    least_bytes: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> RowFiles | None:
+        """Return what the source's options say; None where all rows go through Spark."""
+        if not options["rows_dir"]:
+            return None
+        return cls(SegmentFiles(Path(options["rows_dir"])), int(options["rows_file_bytes"]))
+
+
+def read(
+    partition: InputPartition, bucket_keys: Sequence[int], row_files: RowFiles | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read one partition and yield a payload per bucket, and one that says when that began and what it took.
+
+    Args:
+        partition: What to read.
+        bucket_keys: Spark's key of each bucket.
+        row_files: Where rows go in files; None: all go with the payload.
+    """
+    started_s, began_us = time.process_time(), wall_clock_us()
+    order = 0
+    if isinstance(partition, ControlPartition):
+        texts = decompressed(partition.records)
+        encoded = [p.encode() for p in control_payloads(texts, order, partition.batch, len(bucket_keys))]
+    elif isinstance(partition, PackPartition):
+        order = partition.order
+        encoded = [
+            payload.encode(_writer(partition, bucket, row_files) if row_files is not None else None)
+            for bucket, payload in enumerate(_pack(partition))
+        ]
+    else:
+        raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
+    pack_us = round((time.process_time() - started_s) * 1_000_000)
+    keys = [*bucket_keys, bucket_keys[order % len(bucket_keys)]]
+    encoded.append(Payload(order, partition.batch, pack_us=pack_us, began_us=began_us).encode())
+    yield from packets(keys, encoded, order)
+
+
+@lru_cache(maxsize=PACKERS_KEPT)
+def _packer(asked: bytes) -> Packer:
+    return packer(pickle.loads(asked))
+
+
+def _writer(partition: PackPartition, bucket: int, row_files: RowFiles) -> WriteRows:
+    """Return what writes the rows of a bucket's payload to files, where there are many."""
+    parts = {(part.family, part.side): part for part in _packer(partition.asked).sides}
+    numbers = {part: number for number, part in enumerate(parts)}
+
+    def write(family: str, side: str, rows: pa.RecordBatch) -> ArrivedFile | None:
+        if rows.nbytes < row_files.least_bytes:
+            return None
+        filters = tuple(f.bit for f in parts[family, side].filters)
+        rows = labelled(rows, partition.version, filters)
+        return row_files.files.send(partition.batch, partition.order, bucket, numbers[family, side], rows)
+
+    return write
+
+
+def _pack(partition: PackPartition) -> list[Payload]:
+    compiled = _packer(partition.asked)
+    bound = partition.late_bound_us
+    table = read_partition(compiled.stream, partition.piece, columns=sorted(compiled.columns()))
+    if bound is not None and compiled.may_have_late_rows(table, bound):
+        # Late rows are kept whole, so read the columns besides those that queries need.
+        table = read_partition(compiled.stream, partition.piece)
+    payloads = compiled.pack(table, partition.order, partition.batch, bound)
+    return [replace(payload, control=decompressed(partition.records)) for payload in payloads]

@@ -1,0 +1,256 @@
+"""SOURCE: one Spark data source that carries every stream and the control log.
+
+    offset   {"1": position, "2": position, ..., "batch": n, "control": sequence}
+
+Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the plan version, the
+batch number and the input ranges, but for what comes until Spark asks for the batch's partitions: that the
+catalog has (``service.job.input_ends``). So a replayed batch packs exactly what it packed the first time. New
+streams and queries are new keys and new records, never another source: the Spark query keeps running.
+
+``partitions`` has no other side effect; Spark also calls it with ``start == end``. Reading packs inside the
+reader's task (``service.job.packing``), so rows never exist on the JVM side.
+
+This is loaded by the process that Spark asks for offsets, which the first batch waits for. So nothing here
+loads what works on rows.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Sequence
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+
+from catalog.errors import InternalError
+from catalog.store.codec import encode
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest
+from catalog.values.plan import Plan
+from catalog.values.stream import FilesSource, GeneratorSource, Stream
+from operators.pack.pack_plan import pack_plan
+from service.config.batch_size import BatchSize, BatchSizing
+from service.config.failpoints import reached
+from service.inputs.admission import admit
+from service.inputs.inputs import Inputs
+from service.inputs.lateness import none_can_be_late
+from service.inputs.packed_bytes import packed_bytes
+from service.inputs.sources.http_log import EventLog
+from service.job.commit_signal import News
+from service.job.input_ends import InputEnds, Offset, Room, positions
+from service.job.reader_tasks import ControlPartition, PackPartition, compressed
+
+#: How long Spark is kept waiting for news before it asks again.
+WAIT_S = 1.0
+#: The same where nothing tells of news: streams that follow the clock, and catalogs on a server.
+POLL_S = 0.04
+
+
+class SluiceReader:
+    """Plans batches on the driver's side.
+
+    Args:
+        options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
+            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: by itself), ``tasks``,
+            ``engine_lock``, ``epoch``; for readers' tasks ``rows_dir`` (empty: none) and ``rows_file_bytes``.
+        clock_s: What batches are timed by; it never goes back.
+    """
+
+    def __init__(self, options: dict[str, str], clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._buckets = options["bucket_keys"].count(",") + 1
+        self._store: Store | None = None
+        self._inputs: Inputs | None = None
+        self._ends: InputEnds | None = None
+        # Room in the batch that Spark was given the end of, until it asks for its partitions.
+        self._room_left: Room | None = None
+        # What is asked of each stream under one plan version, pickled: few batches bring another one.
+        self._asked: tuple[int, dict[int, bytes]] = (0, {})
+        self._news: News | None = None
+        # Whether there are streams that nobody writes: their rows come with the clock.
+        self._by_clock = False
+        # None before the first look; False for ever in a bounded run.
+        self._waits: bool | None = None
+        self._clock_s = clock_s
+        self._sizing: BatchSizing | None = None
+        # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
+        self._cut_anywhere: dict[int, bool] = {}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Return the offset before the first batch."""
+        return {"batch": 0, "control": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return a limit other than "all", so that bounded runs are cut into batches too."""
+        return ReadMaxRows(int(self._options["max_rows"]))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Wait for nothing: a bounded run lists its input before it starts, and nothing is added to it."""
+        self._waits = False
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Return the end of the next batch, or ``start`` if nothing came for a while."""
+        # The first answer comes at once: Spark's first batch, also an empty one, takes seconds.
+        waits, self._waits = self._waits, not self._bounded
+        signs = self._news.signs() if self._news is not None else ()
+        end = self._next(start)
+        if end != start or not waits:
+            return end
+        if self._news is None or self._by_clock:
+            time.sleep(POLL_S)
+        elif self._news.wait(signs, until_s=time.monotonic() + WAIT_S):
+            end = self._next(start)
+        return end
+
+    def _next(self, start: Offset) -> Offset:
+        """Admit the next batch: control records that may apply, then rows by event time."""
+        store, inputs, ends = self._open()
+        batch, control = start["batch"], start["control"]
+        begun = ends.true(start)
+        sizing = self._batch_sizing()
+        sizing.asked(batch, now_s=self._clock_s())
+        if sizing.grows:
+            sizing.has_room(self._room(store.manifest(batch - 1), sizing.fixed_rows))
+        waits_for_batch = False
+        if batch:
+            reached("after-commit-log", batch - 1, self._options["engine_lock"])
+        for record in store.control(control):
+            if record.at_batch is not None and record.at_batch > batch:
+                waits_for_batch = True
+                break
+            control = record.seq
+        plan = store.plan_at(control)
+        if plan is None and control == start["control"]:
+            return start
+        streams = () if plan is None else plan.streams
+        standing = positions(streams, begun)
+        self._by_clock = any(isinstance(stream.source, GeneratorSource) for stream in streams)
+        by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
+        max_rows = sizing.rows if by_time else sizing.fixed_rows
+        admission = admit(streams, standing, inputs, max_rows=max_rows)
+        admitted = admission.positions
+        if control == start["control"] and all(admitted.get(i, p) == p for i, p in standing.items()):
+            return start
+        reached("before-offset-log", batch, self._options["engine_lock"])
+        # A position is named once it has moved; until then the stream stands at its initial one.
+        end = begun | {str(i): p for i, p in admitted.items() if p != standing[i] or str(i) in begun}
+        if plan is not None:
+            # A removed stream's id never comes back; batches that may replay have their own offsets.
+            end = {key: p for key, p in end.items() if not key.isdigit() or int(key) in standing}
+        end |= {"batch": batch + 1, "control": control}
+        timed = admission.full and by_time and control == start["control"]
+        sizing.admitted(batch, admission.rows, full=timed, now_s=self._clock_s())
+        # A bounded run gives the same results each time.
+        if not (self._bounded or admission.full):
+            self._room_left = Room(batch, admission.rows, max_rows)
+        return dict(sorted(end.items()))
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return what the readers of one batch read."""
+        if start["batch"] == end["batch"]:
+            return []
+        store, inputs, ends = self._open()
+        batch = start["batch"]
+        room, self._room_left = self._room_left, None
+        reached("after-offset-log", batch, self._options["engine_lock"])
+        records = store.control(start["control"], up_to=end["control"])
+        texts = compressed([encode(record).decode() for record in records])
+        control = ControlPartition(batch=batch, records=texts)
+        plan = store.plan_at(end["control"])
+        if plan is None:
+            return [control]
+        if room is not None and room.batch == batch and ends.move_on(room, end, plan.streams, inputs):
+            reached("after-input-end", batch, self._options["engine_lock"])
+        result: list[InputPartition] = []
+        bounds = self._late_bounds(batch)
+        before, after = (positions(plan.streams, ends.true(offset)) for offset in (start, end))
+        ranges = [(stream, before[stream.id], after[stream.id]) for stream in plan.streams]
+        for stream, pieces in zip(plan.streams, inputs.partitions(ranges), strict=True):
+            asked = self._asked_of(plan, stream)
+            for piece in pieces:
+                result.append(
+                    PackPartition(
+                        order=len(result),
+                        batch=batch,
+                        version=plan.version,
+                        asked=asked,
+                        piece=piece,
+                        late_bound_us=bounds.get(stream.id),
+                        records=b"" if result else texts,
+                    )
+                )
+        return result or [control]
+
+    def _open(self) -> tuple[Store, Inputs, InputEnds]:
+        if self._store is None or self._inputs is None or self._ends is None:
+            self._store = Store.open(self._options["catalog_url"], migrate=False)
+            options = self._options
+            rows = int(options["rows_per_partition"]) if options.get("rows_per_partition") else None
+            events, tasks = EventLog(options["events_db"]), int(options.get("tasks", 1))
+            self._inputs = Inputs(self._store, events, rows_per_partition=rows, tasks=tasks)
+            self._ends = InputEnds(self._store, int(options["epoch"]))
+            self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
+        return self._store, self._inputs, self._ends
+
+    @property
+    def _bounded(self) -> bool:
+        return self._waits is False
+
+    def _batch_sizing(self) -> BatchSizing:
+        if self._sizing is None:
+            first = BatchSize.first(
+                ceiling=int(self._options["max_rows"]),
+                target_s=float(self._options.get("target_batch_s", 0)),
+                # Nobody reads results of a bounded run before its end.
+                shrinks=not self._bounded,
+            )
+            self._sizing = BatchSizing(first)
+        return self._sizing
+
+    def _room(self, last: BatchManifest | None, unknown: int) -> int:
+        """Return how many rows like the last batch's fit into the JVM, ``unknown`` if it tells nothing."""
+        rows = 0 if last is None else sum(s.rows for s in last.streams)
+        size = None if last is None or not rows else packed_bytes(last)
+        if size is None:
+            return unknown
+        return int(int(self._options["batch_bytes"]) * rows / max(size, 1.0))
+
+    def _cuts_change_nothing(self, streams: Sequence[Stream], inputs: Inputs) -> bool:
+        """Return whether results are the same wherever the batches of streams end.
+
+        A service takes what came meanwhile: its cuts follow the clock anyway. A bounded run gives the same
+        results each time and after each crash, so they may where no row is late because of them.
+        """
+        if not self._bounded:
+            return True
+        for stream in streams:
+            source = stream.source
+            if isinstance(source, FilesSource) and source.max_files_per_batch is not None:
+                continue  # cut by its files, whatever else is in the batch
+            if stream.id not in self._cut_anywhere:
+                self._cut_anywhere[stream.id] = none_can_be_late(stream, inputs)
+            if not self._cut_anywhere[stream.id]:
+                return False
+        return True
+
+    def _asked_of(self, plan: Plan, stream: Stream) -> bytes:
+        if self._asked[0] != plan.version:
+            self._asked = (plan.version, {})
+        known = self._asked[1]
+        if stream.id not in known:
+            known[stream.id] = pickle.dumps(pack_plan(plan, stream, self._buckets))
+        return known[stream.id]
+
+    def _late_bounds(self, batch: int) -> dict[int, int | None]:
+        """Return the watermarks at the start of a batch, as recorded in the manifest of the one before."""
+        if batch == 0:
+            return {}
+        store, *_ = self._open()
+        manifest = store.manifest(batch - 1)
+        if manifest is None:
+            raise InternalError(
+                f"batch {batch - 1} was processed but the catalog has no manifest of it",
+                hint="Catalog and checkpoint belong together; restore both from the same backup.",
+            )
+        return {s.stream_id: s.watermark_us for s in manifest.streams}

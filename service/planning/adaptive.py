@@ -1,0 +1,336 @@
+"""The adaptive objective: where ``cpu-opt`` chose the chain, it is chosen anew once statistics have moved.
+
+    manifests ── measured profile ──┬── cost of the chain in force ─┐
+                                    └── cpu-opt ── cost of the best ┴── worth_migrating ── a plan version
+    slices ── rows, segments, bytes to move ── price of the migration ──┘
+
+The chain in force is the best one for the statistics it was planned with; the price of moving to another is
+paid once, the gain every second. So a family is planned anew when the gain
+
+* is at least a part of what the chain in force costs (hysteresis: below that it may be noise),
+* pays for the migration within a horizon,
+* and shows in several looks in a row, which noise rarely does.
+
+Statistics that the job has not measured itself, or that are old or rest on few batches, decide nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest, SliceCounters
+from catalog.values.calibration import Calibration
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan
+from catalog.values.statistics import Profile
+from planner.build.build_plan import STRATEGIES
+from planner.costs.family_cost import family_cost
+from planner.costs.rates import FamilyRates, family_rates
+from planner.explain.explain import CostModelName, CostModels, terms
+from planner.families.families import Family
+from service.config.calibration import calibration_of
+from service.config.settings import Settings
+from service.planning.migration_price import Moved, migration_price, moved_by
+from service.planning.versions import Versions
+from service.statistics.profile import profile_from, recent_manifests
+
+log = logging.getLogger(__name__)
+
+#: Looks in a row that must agree, and looks per interval: so that after one plan the next waits an interval.
+LOOKS = 3
+
+_US_PER_S = 1_000_000
+
+Reason = Literal["nothing is cheaper", "gain too small", "does not pay", "pays"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptivePolicy:
+    """When a gain is worth a migration; defaults as in ``Settings``.
+
+    Attributes:
+        interval_s: Least time between two plans, wall clock.
+        min_gain: Part of the running chain's cost that another one must save.
+        horizon_s: Event time within which what is saved must pay for the migration.
+        max_age_s: Age from which statistics are not acted upon, wall clock.
+        min_batches: Batches with input that statistics must rest on.
+    """
+
+    interval_s: float = 60.0
+    min_gain: float = 0.05
+    horizon_s: float = 600.0
+    max_age_s: float = 300.0
+    min_batches: int = 10
+
+    @classmethod
+    def of_settings(cls, settings: Settings) -> AdaptivePolicy:
+        """Return the policy of a service."""
+        return cls(
+            interval_s=settings.adaptive_interval_s,
+            min_gain=settings.adaptive_min_gain,
+            horizon_s=settings.adaptive_horizon_s,
+            max_age_s=settings.adaptive_max_age_s,
+            min_batches=settings.adaptive_min_batches,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a chain should give way to another one, and the numbers that say so.
+
+    Attributes:
+        migrate: Whether it should.
+        reason: Why, or why not.
+        in_force_per_s: Cost of the chain in force, in the deciding model's unit per second of event time.
+        best_per_s: Cost of the other one.
+        gain: Part of the cost in force that is saved.
+        saved: What is saved within the horizon.
+        price: What the migration costs, once, in the same unit.
+    """
+
+    migrate: bool
+    reason: Reason
+    in_force_per_s: float
+    best_per_s: float
+    gain: float
+    saved: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A family's best chain under the statistics of now.
+
+    Attributes:
+        family: The family as planned.
+        joins: What ``cpu-opt`` chooses now.
+        moved: What would have to move.
+        decision: Whether it is worth it.
+    """
+
+    family: FamilyPlan
+    joins: tuple[JoinPlan, ...]
+    moved: Moved
+    decision: Decision
+
+
+def worth_migrating(
+    in_force_per_s: float, best_per_s: float, price: float, policy: AdaptivePolicy
+) -> Decision:
+    """Decide whether a cheaper chain is worth its migration.
+
+    Args:
+        in_force_per_s: Cost of the chain in force per second of event time.
+        best_per_s: Cost of the best chain.
+        price: Cost of the migration, in the same unit.
+        policy: Hysteresis and horizon.
+
+    >>> worth_migrating(0.12, 0.08, 1.0, AdaptivePolicy(horizon_s=600)).reason
+    'pays'
+    >>> worth_migrating(0.12, 0.118, 1.0, AdaptivePolicy(min_gain=0.05)).reason
+    'gain too small'
+    >>> worth_migrating(0.12, 0.08, 1.0, AdaptivePolicy(horizon_s=10)).reason
+    'does not pay'
+    """
+    saved_per_s = in_force_per_s - best_per_s
+    gain = saved_per_s / in_force_per_s if in_force_per_s > 0 else 0.0
+    saved = saved_per_s * policy.horizon_s
+    reason: Reason = "pays"
+    if saved_per_s <= 0:
+        reason = "nothing is cheaper"
+    elif gain < policy.min_gain:
+        reason = "gain too small"
+    elif saved <= price:
+        reason = "does not pay"
+    return Decision(reason == "pays", reason, in_force_per_s, best_per_s, gain, saved, price)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What things cost.
+
+    Attributes:
+        models: The two models, and which of them decides.
+        constants: Constants of this machine, of which a migration is priced.
+    """
+
+    models: CostModels
+    constants: Calibration
+
+    def cost_per_s(self, family: FamilyPlan, rates: FamilyRates) -> float:
+        """Return what a family costs as it is joined, by the model that decides."""
+        cost = family_cost(family, rates, self.models.paper, self.models.calibrated)
+        return terms(cost, self.models.objective).total
+
+
+def proposal(
+    plan: Plan,
+    family: FamilyPlan,
+    rates: FamilyRates,
+    prices: Prices,
+    slices: Iterable[SliceCounters],
+    policy: AdaptivePolicy,
+) -> Proposal:
+    """Plan one family anew under other statistics and say whether that is worth it.
+
+    Args:
+        plan: Plan in force.
+        family: One of its families.
+        rates: What is known of the family now.
+        prices: What things cost.
+        slices: What slices hold, of the last batch.
+        policy: Hysteresis and horizon.
+    """
+    unplanned = Family(family.id, family.queries, family.filters_a, family.filters_b)
+    wanted = replace(family, joins=STRATEGIES["cpu-opt"](unplanned, rates, prices.models.deciding))
+    moved = Moved()
+    if wanted.joins != family.joins:
+        moved = moved_by(plan, wanted, slices)
+    price = migration_price(moved, prices.models.objective, prices.constants)
+    decision = worth_migrating(
+        prices.cost_per_s(family, rates), prices.cost_per_s(wanted, rates), price, policy
+    )
+    return Proposal(family, wanted.joins, moved, decision)
+
+
+def is_known(rates: FamilyRates, *, oldest_us: int) -> bool:
+    """Return whether every number of a family was measured by the job, and not before ``oldest_us``."""
+    sides = (rates.a, rates.b)
+    measures = [m for side in sides for m in (side.rate, side.row_bytes, *side.selectivity.values())]
+    measures += [rates.join_selectivity, rates.batch_s]
+    return all(m.origin == "measured" and m.at_us is not None and m.at_us >= oldest_us for m in measures)
+
+
+@dataclass(slots=True)
+class Replanner:
+    """Looks again and again at the families of ``cpu-opt`` and remembers how often a gain has shown.
+
+    Attributes:
+        policy: When a gain is worth a migration.
+    """
+
+    policy: AdaptivePolicy
+    # By family id: the joins in force and in how many looks in a row others were worth it.
+    _agreed: dict[str, tuple[tuple[JoinPlan, ...], int]] = field(default_factory=dict)
+
+    def consider(
+        self, plan: Plan, profile: Profile, prices: Prices, slices: Sequence[SliceCounters], *, now_us: int
+    ) -> tuple[Proposal, ...]:
+        """Look once; return the families that should be planned anew now.
+
+        Args:
+            plan: Plan in force.
+            profile: Measured statistics.
+            prices: What things cost.
+            slices: What slices hold.
+            now_us: Wall clock, µs UTC.
+        """
+        oldest_us = now_us - round(self.policy.max_age_s * _US_PER_S)
+        agreed, ripe = {}, []
+        for family in plan.families:
+            if family.strategy != "cpu-opt" or family.given:
+                continue  # A chain that was cut by hand stays as it is.
+            rates = family_rates(family, family.stream_a, family.stream_b, profile)
+            if not is_known(rates, oldest_us=oldest_us):
+                continue
+            found = proposal(plan, family, rates, prices, slices, self.policy)
+            if not found.decision.migrate:
+                continue
+            joins, looks = self._agreed.get(family.id, (family.joins, 0))
+            # Another chain in force, by whatever change, begins anew.
+            looks = looks + 1 if joins == family.joins else 1
+            agreed[family.id] = (family.joins, looks)
+            if looks >= LOOKS:
+                ripe.append(found)
+        self._agreed = agreed
+        return tuple(ripe)
+
+
+@dataclass(slots=True)
+class Adaptive:
+    """Plans families anew while a service runs; called from the watcher's loop.
+
+    Attributes:
+        store: Catalog.
+        versions: Takes the new version.
+        policy: When a gain is worth a migration.
+    """
+
+    store: Store
+    versions: Versions
+    policy: AdaptivePolicy
+    _replanner: Replanner = field(init=False)
+    _looked_us: int | None = None
+    _last_batch: int = -1
+
+    def __post_init__(self) -> None:
+        self._replanner = Replanner(self.policy)
+
+    def look(self, now_us: int) -> Plan | None:
+        """Look, if it is time; return the plan version that came of it, or None.
+
+        Args:
+            now_us: Wall clock, µs UTC.
+
+        Raises:
+            SluiceError: The catalog cannot be used, or what is in it cannot be planned.
+        """
+        since_us = self._looked_us
+        if since_us is not None and now_us - since_us < self.policy.interval_s * _US_PER_S / LOOKS:
+            return None
+        plan = self.store.latest_plan()
+        if plan is None or all(f.strategy != "cpu-opt" for f in plan.families):
+            return None
+        manifests = recent_manifests(self.store)
+        # A look is at new evidence, and at a plan that the job has taken up.
+        if (
+            not manifests
+            or manifests[-1].batch == self._last_batch
+            or manifests[-1].plan_version != plan.version
+        ):
+            return None
+        self._looked_us, self._last_batch = now_us, manifests[-1].batch
+        if _with_input(manifests) < self.policy.min_batches:
+            return None
+        constants = calibration_of(self.store)
+        prices = Prices(self.versions.objective.models(constants), constants)
+        profile = profile_from(self.store, manifests, now_us=now_us)
+        ripe = self._replanner.consider(plan, profile, prices, manifests[-1].slices, now_us=now_us)
+        return self._append(plan, ripe, profile, prices) if ripe else None
+
+    def _append(self, plan: Plan, ripe: Sequence[Proposal], profile: Profile, prices: Prices) -> Plan | None:
+        cause = cause_of(ripe, prices.models.objective)
+        with self.store.transaction():
+            latest = self.store.latest_plan()
+            if latest is None or latest.version != plan.version:
+                return None  # Somebody was faster; the next look is at what they made of it.
+            appended = self.versions.append(
+                [record.query for record in self.store.queries()],
+                latest,
+                prices.constants,
+                cause=cause,
+                actor="service",
+                profile=profile,
+                anew=frozenset(p.family.id for p in ripe),
+            )
+        log.info("plan adapted", extra={"plan_version": appended.version, "cause": cause})
+        return appended
+
+
+def cause_of(proposals: Sequence[Proposal], objective: CostModelName) -> str:
+    """Say what came of it, for the plan's history."""
+    before = sum(p.decision.in_force_per_s for p in proposals)
+    after = sum(p.decision.best_per_s for p in proposals)
+    rows = sum(p.moved.rows for p in proposals)
+    if objective == "paper":
+        predicted = f"{before:,.0f} to {after:,.0f} comparisons/s"
+    else:
+        predicted = f"{before:.3g} to {after:.3g} CPU s/s"
+    return f"adaptive: predicted {predicted}, moves {rows:,.0f} rows"
+
+
+def _with_input(manifests: Iterable[BatchManifest]) -> int:
+    return sum(any(s.rows for s in manifest.streams) for manifest in manifests)

@@ -1,0 +1,150 @@
+"""What a query that comes with ``backfill: state`` cannot have: columns that earlier rows had not kept.
+
+A row is stored with the columns that the queries of its family needed when it was processed. Which those
+were, the lives of the family's queries tell, without any plan:
+
+    version   1    2    3    4    5    6       v is kept since version 3: for a query that comes with 5
+    q1 (k)    |-------------------|            and needs it, rows of versions 1 and 2 lack it, as long as one
+    q2 (v)              |----------------->    of them is in its window
+
+Rows that its window cannot reach any more do not count, and neither do those from before the family last had
+no query, since its state went with that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from catalog.store.store import Store
+from catalog.values.batch import BatchProgress
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.query import Query, Side
+from catalog.values.query_record import ALL_ROWS, QueryRecord
+from planner.families.families import SIDES, family_id
+
+#: Version of what has not ended.
+_OPEN = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """Plan versions [added, removed) of a query, and the columns that it needs of one side."""
+
+    added: int
+    removed: int
+    columns: frozenset[str]
+
+
+def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[str, ...]:
+    """Return what earlier rows lack for a query that comes with the next plan version.
+
+    Args:
+        store: The catalog.
+        query: The bound query.
+        previous: The newest plan version so far.
+
+    Returns:
+        Columns as ``alias.column``, or ``ALL_ROWS`` alone if no earlier row takes part at all.
+    """
+    wanted = family_id(query.a.stream_id, query.b.stream_id, query.key)
+    families = () if previous is None else previous.families
+    family = next((f for f in families if f.id == wanted), None)
+    if query.backfill == "none" or previous is None or family is None:
+        return (ALL_ROWS,)
+    missing: list[str] = []
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
+        mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
+        needed = set(mine.columns) - _always_kept(store, family, side)
+        horizon = first_version_in_reach(store, mine, opposite.stream_id) if needed else 0
+        lives = _lives(store.queries_over(family.stream_a, family.stream_b, horizon), family, side)
+        begun = max(_covered_since(lives, previous.version), horizon)
+        for column in sorted(needed):
+            kept = _covered_since((life for life in lives if column in life.columns), previous.version)
+            if kept > begun:
+                missing.append(f"{mine.alias}.{column}")
+    return tuple(missing)
+
+
+def _always_kept(store: Store, family: FamilyPlan, side: str) -> set[str]:
+    """Return the columns that every row of a family can give, whatever its queries need."""
+    # Loaded with the first such query: the API answers without numba and pandas (``service.engine.engine``).
+    from operators.segments.layout import side_layout
+
+    layout = side_layout(
+        family, side, store.stream_by_id(family.stream_a if side == "a" else family.stream_b)
+    )
+    kept = {layout.event_time}
+    if layout.derived_key is not None:
+        kept.add(layout.derived_key)
+    if not layout.exact:
+        kept |= set(layout.key)
+    return kept
+
+
+def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> list[_Life]:
+    return [
+        _Life(
+            record.added_version,
+            _OPEN if record.removed_version is None else record.removed_version,
+            frozenset(record.query.a.columns if side == "a" else record.query.b.columns),
+        )
+        for record in records
+        if record.query.key == family.key
+    ]
+
+
+def _covered_since(lives: Iterable[_Life], version: int) -> int:
+    """Return the version from which on some life was always there, up to ``version``.
+
+    >>> nothing = frozenset()
+    >>> _covered_since([_Life(1, 3, nothing), _Life(2, 5, nothing), _Life(7, 9, nothing)], 4)
+    1
+    >>> _covered_since([_Life(7, 9, nothing)], 4)
+    5
+    """
+    spans = [(life.added, life.removed) for life in lives]
+    since = version + 1
+    while (earlier := min((a for a, r in spans if a < since <= r), default=since)) < since:
+        since = earlier
+    return since
+
+
+def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
+    """Return the plan version of the oldest batch whose rows of a side a window may still reach.
+
+    A row at T is out of reach once the opposite watermark has passed T + W; the newest event time never
+    falls, so the batch is found by bisection, from the newest batches back: windows mostly reach few of them.
+    """
+    last = store.last_progress()
+    now_us = None if last is None else _event_time(last, opposite_id, newest=False)
+    if last is None or now_us is None:
+        return 0
+
+    def reached(batch: int) -> BatchProgress | None:
+        """Return a batch if it has rows that the window reaches."""
+        # For batches whose manifest is not kept the next one that is there tells (``store.retention``).
+        found = store.progress(batch) if batch >= 0 else None
+        newest_us = None if found is None else _event_time(found, side.stream_id, newest=True)
+        # A batch before the stream's first row holds none.
+        return None if newest_us is None or newest_us + side.window_us <= now_us else found
+
+    at, oldest = last.batch, reached(last.batch)
+    if oldest is None:
+        return _OPEN
+    step = 1
+    while (found := reached(at - step)) is not None:
+        at, oldest, step = at - step, found, step * 2
+    while step > 1:
+        step //= 2
+        if (found := reached(at - step)) is not None:
+            at, oldest = at - step, found
+    return oldest.plan_version
+
+
+def _event_time(progress: BatchProgress, stream_id: int, *, newest: bool) -> int | None:
+    """Return the newest event time of a stream after a batch, or its watermark."""
+    for stream in progress.streams:
+        if stream.stream_id == stream_id:
+            return stream.max_event_time_us if newest else stream.watermark_us
+    return None

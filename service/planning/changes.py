@@ -1,0 +1,394 @@
+"""Changes of queries: a list of them becomes one plan version, or nothing.
+
+    changes ── resolve: what each means now, all faults at once ── record: queries leave and enter ── one plan
+
+Resolving reads only. It is done before the transaction, so that parsing and sampling hold nobody up, and
+again inside it, where what was parsed is used again unless the streams have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from catalog.errors import InvalidInput, NameTaken, NotFound, SluiceError, StalePlanVersion
+from catalog.store.store import Store
+from catalog.values.change import (
+    VERBS,
+    AddQuery,
+    Change,
+    EditQuery,
+    PauseQuery,
+    QueryParts,
+    RemoveQuery,
+    ResumeQuery,
+    UpdateQuery,
+)
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from catalog.values.query_record import QueryRecord
+from catalog.values.sink import SetSink
+from catalog.values.stream import Stream
+from planner.bind.bind import bind
+from planner.bind.rewrite import rewrite
+from service.config.calibration import calibration_of
+from service.documents.stream_document import check_name
+from service.planning.backfill import missing_columns
+from service.planning.preview import UnknownQuery
+from service.planning.versions import Versions
+from service.sinks.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
+
+#: Names that a cause lists; the history is for people.
+_NAMES_IN_CAUSE = 5
+
+
+class InvalidChanges(InvalidInput):
+    """Several changes of a list cannot be made, so none was.
+
+    Attributes:
+        errors: What is wrong with each of them, with the path of its place in the list.
+    """
+
+    code = "invalid-changes"
+
+    def __init__(self, errors: Sequence[SluiceError], changes: int) -> None:
+        super().__init__(
+            f"{len(errors)} of {changes} changes cannot be made",
+            detail="So none of the changes was made.",
+            hint=f"The first: {errors[0].primary}.",
+        )
+        self.errors = tuple(errors)
+
+
+class ChangedTwice(InvalidInput):
+    """Two changes of a list are of one query."""
+
+    code = "changed-twice"
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a list of changes did.
+
+    Attributes:
+        version: Plan version that brings it; the newest one if all of it was in effect already.
+        records: The queries as they are now, in the order of the changes.
+        effective: Whether the plan changed. A sink alone is set at once, and changes none.
+    """
+
+    version: int
+    records: tuple[QueryRecord, ...]
+    effective: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a change means for the catalog.
+
+    Attributes:
+        change: The change.
+        record: The query as it is; None if it is to come.
+        draft: The query that enters, without its id; None if none does.
+        effective: Whether anything about the plan is not so already.
+        sink: The sink that the query gets, or that it gets none; None leaves it as it is.
+    """
+
+    change: Change
+    record: QueryRecord | None
+    draft: Query | None
+    effective: bool = True
+    sink: SetSink | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
+        return self.record is None or self.record.running or isinstance(self.change, ResumeQuery)
+
+    @property
+    def sink_move(self) -> SinkMove:
+        """What happens to the query's sink."""
+        series = None if self.record is None else self.record.series
+        return SinkMove(self.change.name, series, self.sink, isinstance(self.change, RemoveQuery))
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Finds out what changes mean, and parses each text once.
+
+    Attributes:
+        store: The catalog.
+    """
+
+    store: Store
+    _streams: dict[str, Stream] = field(default_factory=dict)
+    _bound: dict[str, Query] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Look at the streams again; what was parsed is forgotten if they have changed."""
+        streams = {s.name: s for s in self.store.streams()}
+        if streams != self._streams:
+            self._streams, self._bound = streams, {}
+
+    def resolve(self, change: Change) -> Step:
+        """Return what one change means now.
+
+        Raises:
+            QueryNotFound: It is of a query that neither runs nor is paused.
+            NameTaken: It adds one that does.
+            InvalidInput: Its text, parts or sink cannot be meant.
+        """
+        if isinstance(change, AddQuery):
+            return self._added(change)
+        record = self.store.query(change.name)
+        match change:
+            case UpdateQuery() | EditQuery():
+                return self._updated(change, record)
+            case ResumeQuery():
+                draft = replace(record.query, backfill=change.backfill) if record.paused else None
+                return Step(change, record, draft, record.paused)
+            case PauseQuery():
+                return Step(change, record, None, record.running)
+            case RemoveQuery():
+                return Step(change, record, None)
+
+    def resolve_all(self, changes: Sequence[Change]) -> tuple[Step, ...]:
+        """Return what all changes of a list mean now; each error has the path of its place in the list.
+
+        Raises:
+            InvalidChanges: Several cannot be made.
+            InvalidInput, NameTaken, SinkInUse: One cannot be made.
+        """
+        steps: list[tuple[int, Step]] = []
+        errors: list[SluiceError] = []
+        seen: dict[str, int] = {}
+        for i, change in enumerate(changes):
+            try:
+                with _at("changes", i, VERBS[type(change)]):
+                    _refuse_second(change, seen.setdefault(change.name.lower(), i), i)
+                    steps.append((i, self.resolve(change)))
+            except NotFound as error:
+                # The request's path names something; it is the body that does not.
+                path = (*error.path, "name") if isinstance(change, UpdateQuery | EditQuery) else error.path
+                errors.append(UnknownQuery(error.primary, hint=error.hint, path=path))
+            except (InvalidInput, NameTaken) as error:
+                errors.append(error)
+        found = [step for _, step in steps]
+        for place, shared in shared_places(self.store, [step.sink_move for step in found]):
+            i, step = steps[place]
+            shared.path = ("changes", i, VERBS[type(step.change)], *shared.path)
+            errors.append(shared)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise InvalidChanges(errors, len(changes))
+        return tuple(found)
+
+    def resolve_one(self, change: Change) -> Step:
+        """Return what a change means now if it is the only one; raises as ``resolve``, and `SinkInUse`."""
+        step = self.resolve(change)
+        for _, shared in shared_places(self.store, [step.sink_move]):
+            raise shared
+        return step
+
+    def _added(self, change: AddQuery) -> Step:
+        check_name("query", change.name, ("name",))
+        if self.store.find_query(change.name) is not None:
+            raise NameTaken(
+                f'query "{change.name}" exists already',
+                hint="Choose another name, or remove it first.",
+                path=("name",),
+            )
+        bound = self._bind(change.cql)
+        sink = self._sink(None, None if change.sink is None else SetSink(change.sink))
+        return Step(change, None, replace(bound, name=change.name, backfill=change.backfill), sink=sink)
+
+    def _updated(self, change: UpdateQuery | EditQuery, record: QueryRecord) -> Step:
+        sink = self._sink(record.series, change.sink)
+        if isinstance(change, UpdateQuery):
+            cql = change.cql
+            bound = self._bind(cql)
+        elif change.parts == QueryParts():
+            return Step(change, record, None, effective=False, sink=sink)
+        else:
+            cql = rewrite(record.query.cql, self._streams, change.parts)
+            bound = bind(cql, self._streams)
+        if cql.strip() == record.query.cql.strip():
+            return Step(change, record, None, effective=False, sink=sink)
+        draft = replace(bound, name=record.query.name, backfill=change.backfill)
+        return Step(change, record, draft, sink=sink)
+
+    def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
+        with _at("sink"):
+            return sink_to_set(self.store, series, wanted)
+
+    def _bind(self, cql: str) -> Query:
+        if cql not in self._bound:
+            with _at("cql"):
+                self._bound[cql] = bind(cql, self._streams)
+        return self._bound[cql]
+
+
+def _refuse_second(change: Change, first: int, place: int) -> None:
+    """Refuse a second change of one query in a list."""
+    if first != place:
+        raise ChangedTwice(
+            f'query "{change.name}" is changed twice',
+            detail=f"The first change of it is number {first + 1} of the list.",
+            hint="Send one change of each query: the order of a list does not count.",
+        )
+
+
+#: What says, now, what the wanted changes mean.
+Wanted = Callable[[Resolver], tuple[Step, ...]]
+
+
+def one(change: Change) -> Wanted:
+    """Want a single change; its errors are those of a request for it alone."""
+    return lambda resolver: (resolver.resolve_one(change),)
+
+
+def several(changes: Sequence[Change]) -> Wanted:
+    """Want a list of changes, at most one of each query, in any order; errors say where in the list."""
+    return lambda resolver: resolver.resolve_all(changes)
+
+
+def apply_changes(
+    versions: Versions,
+    wanted: Wanted,
+    *,
+    actor: str = "service",
+    if_match: int | None = None,
+    keep: Callable[[Changed], None] | None = None,
+) -> Changed:
+    """Make all wanted changes, as one plan version, or none.
+
+    Args:
+        versions: Plans, and takes the new version into the control log.
+        wanted: ``one`` change or ``several``.
+        actor: Who changes, for the history.
+        if_match: Plan version that must be the newest one; None takes any.
+        keep: Called inside the transaction with what was done, for what must be kept with it.
+
+    Raises:
+        StalePlanVersion: The newest plan is not ``if_match``.
+        InvalidChanges: Several changes cannot be made.
+        SluiceError: One change cannot be made.
+    """
+    store, resolver = versions.store, Resolver(versions.store)
+    resolver.refresh()
+    steps = wanted(resolver)
+    drafts = [step.draft for step in steps if step.draft is not None and step.runs]
+    # Queries that run already are of families that have been weighed.
+    keys = versions.objective.weighs_keys(store.latest_plan(), drafts)
+    if keys or versions.objective.weighs_costs():
+        running = [*(r.query for r in store.queries()), *drafts]
+        # Sampling reads files: what it finds is kept, so that it does not hold up others below.
+        versions.statistician.profile(running, keys=keys)
+    with store.transaction():
+        previous = expect(store, if_match)
+        resolver.refresh()
+        steps = wanted(resolver)
+        effective = any(step.effective for step in steps)
+        current = 0 if previous is None else previous.version
+        version = current + 1 if effective else current
+        records = record_steps(store, steps, version, previous)
+        if effective:
+            queries = [record.query for record in store.queries()]
+            versions.append(queries, previous, calibration_of(store), cause=cause_of(steps), actor=actor)
+        moves = [(step.sink_move, record.series) for step, record in zip(steps, records, strict=True)]
+        set_sinks(store, moves, version if effective else None, actor)
+        changed = Changed(version, records, effective)
+        if keep is not None:
+            keep(changed)
+    return changed
+
+
+def expect(store: Store, if_match: int | None) -> Plan | None:
+    """Return the newest plan, which must be of version ``if_match`` where that is given.
+
+    Raises:
+        StalePlanVersion: It is of another one.
+    """
+    previous = store.latest_plan()
+    current = 0 if previous is None else previous.version
+    if if_match is not None and if_match != current:
+        error = StalePlanVersion(
+            f"the plan version is {current}, not {if_match}",
+            detail="The plan has changed since it was read.",
+            hint="Read GET /api/v1/plan again and repeat the change with its version.",
+        )
+        error.plan_version = current
+        raise error
+    return previous
+
+
+def record_steps(
+    store: Store, steps: Sequence[Step], version: int, previous: Plan | None
+) -> tuple[QueryRecord, ...]:
+    """Let queries leave and enter the catalog; call it in the transaction that appends the version.
+
+    Ids are given by name, so that the order of the steps does not show in the plan.
+
+    Args:
+        store: The catalog.
+        steps: What the changes mean.
+        version: Plan version that brings them.
+        previous: The plan version before.
+
+    Returns:
+        The queries as they are now, in the order of the steps.
+    """
+    order = sorted(range(len(steps)), key=lambda i: steps[i].change.name.lower())
+    # Columns are looked up before anything leaves: what leaves at this boundary has kept them so far.
+    missing = {
+        i: missing_columns(store, draft, previous)
+        for i in order
+        if (draft := steps[i].draft) is not None and steps[i].runs
+    }
+    records: dict[int, QueryRecord] = {}
+    for i in order:
+        records[i] = _record(store, steps[i], version, missing.get(i, ()))
+    return tuple(records[i] for i in range(len(steps)))
+
+
+def _record(store: Store, step: Step, version: int, missing: tuple[str, ...]) -> QueryRecord:
+    record, draft = step.record, step.draft
+    if draft is None:
+        assert record is not None, "a change without a draft is one of a query that is there"
+        if not step.effective:
+            return record
+        if isinstance(step.change, PauseQuery):
+            return store.leave_query(record.query.id, version, "pause")
+        return store.remove_query(record.query.name, version)
+    entering = replace(draft, id=store.reserve_query_id())
+    if record is None:
+        return store.add_query(entering, version, missing=missing)
+    if record.running:
+        store.leave_query(record.query.id, version, "update")
+    added = store.add_query(entering, version, series=record.series, missing=missing)
+    return added if step.runs else store.leave_query(added.query.id, version, "pause")
+
+
+def cause_of(steps: Sequence[Step]) -> str:
+    """Return what effective steps do, in words: ``add q1; remove q2, q3``."""
+    names: dict[str, list[str]] = {}
+    for step in steps:
+        if step.effective:
+            names.setdefault(VERBS[type(step.change)], []).append(step.change.name)
+    return "; ".join(f"{verb} {_listed(sorted(names[verb]))}" for verb in sorted(names))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_IN_CAUSE} more" if len(names) > _NAMES_IN_CAUSE else ""
+    return ", ".join(names[:_NAMES_IN_CAUSE]) + more
+
+
+@contextmanager
+def _at(*path: str | int) -> Iterator[None]:
+    """Put a place in the request before the place that an error names."""
+    try:
+        yield
+    except SluiceError as error:
+        error.path = (*path, *error.path)
+        raise

@@ -1,0 +1,328 @@
+"""What a change of queries or of the objective would do: asked of a service or of a workload file.
+
+request ── queries that would run ── profile (given > measured > sampled) ── planner.explain.preview
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from catalog.clock import wall_clock_us
+from catalog.errors import InvalidInput, NameTaken, SluiceError
+from catalog.store.store import Store
+from catalog.values.batch import SliceCounters
+from catalog.values.calibration import Calibration
+from catalog.values.plan import Plan, Strategy
+from catalog.values.query import Backfill, Query
+from catalog.values.statistics import Measure, Profile
+from catalog.values.stream import Stream
+from planner.bind.bind import bind
+from planner.build.retained_boundaries import kept_families
+from planner.explain.explain import CostModelName, FamilyReport
+from planner.explain.given_statistics import GivenStatistics, given_profile
+from planner.explain.preview import HeldRows, Preview, explain_plan, preview
+from planner.families.families import families
+from planner.families.family_names import by_family
+from service.config.buckets import stored_buckets
+from service.documents.statistics_document import ChainDocument
+from service.documents.stream_document import check_name, did_you_mean
+from service.inputs.sample import SampleSource
+from service.planning.objective import Objective
+from service.statistics.profile import merge_profiles, profile_of
+
+if TYPE_CHECKING:
+    from service.statistics.sampling import SampleCache
+
+
+class UnknownQuery(InvalidInput):
+    """A request names a query that does not run."""
+
+    code = "unknown-query"
+
+
+@dataclass(frozen=True, slots=True)
+class NewQuery:
+    """A query that would come.
+
+    Attributes:
+        name: Its name.
+        cql: Its text.
+        backfill: Whether held rows would take part.
+    """
+
+    name: str
+    cql: str
+    backfill: Backfill = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRequest:
+    """What would change, and for which statistics; what is left out stays as it is.
+
+    Attributes:
+        add: Queries that would come.
+        remove: Names of queries that would go; they go before others come, so that a name can be used again.
+        strategy: Strategy of families that have none of their own.
+        family_strategies: Strategies of single families, by key or id.
+        statistics: Statistics that rule over measured and sampled ones.
+        cost_model: Model that decides.
+        c_sys: C_sys of the paper's model.
+        chain: Boundaries to be costed beside the strategies.
+    """
+
+    add: tuple[NewQuery, ...] = ()
+    remove: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    statistics: GivenStatistics = field(default_factory=GivenStatistics)
+    cost_model: CostModelName | None = None
+    c_sys: float | None = None
+    chain: ChainDocument | None = None
+
+    @property
+    def reprices(self) -> bool:
+        """Whether strategies are to weigh other prices or statistics than those of the service."""
+        priced = (self.cost_model, self.c_sys) != (None, None)
+        return priced or self.statistics != GivenStatistics()
+
+
+@dataclass(slots=True)
+class Statistician:
+    """Finds the profile of queries in a catalog: measured by the job, else sampled from the inputs.
+
+    Attributes:
+        store: The catalog.
+        rows: Where samples come from.
+        buckets: Buckets of the job, if no batch has fixed them yet.
+        max_rows_per_batch: Rows that a batch takes where all input is there from the start; None where it
+            comes as time goes by.
+        cache: What samples told so far; None before the first.
+    """
+
+    store: Store
+    rows: SampleSource
+    buckets: int
+    max_rows_per_batch: int | None = None
+    cache: SampleCache | None = None
+
+    def profile(
+        self, queries: Sequence[Query], given: Profile | None = None, *, keys: bool = False
+    ) -> Profile:
+        """Return what is known of some queries' streams, filters and families.
+
+        Args:
+            queries: Bound queries.
+            given: Numbers that rule over all others.
+            keys: Whether frequent keys are wanted, which only samples tell.
+        """
+        given = Profile() if given is None else given
+        measured = profile_of(self.store, now_us=wall_clock_us())
+        if stored_buckets(self.store) is None:
+            measured = replace(measured, buckets=self.buckets)
+        sampled = Profile()
+        if keys or not _covers(merge_profiles(given, measured, sampled), queries):
+            # Loaded with the first sample: the API answers without numba and pandas (``engine.engine``).
+            from service.statistics.sampling import SampleCache, sample_profile
+
+            if self.cache is None:
+                self.cache = SampleCache()
+            sampled = sample_profile(self.rows, self.store.streams(), queries, cache=self.cache)
+        found = merge_profiles(given, measured, sampled)
+        return found if self.max_rows_per_batch is None else bounded_batches(found, self.max_rows_per_batch)
+
+
+def bounded_batches(profile: Profile, max_rows: int) -> Profile:
+    """Return a profile with the batches of a bounded run, which takes as many rows to each as it may.
+
+    Args:
+        profile: Statistics; those with batches of their own, or with rates that are not of the inputs, stay.
+        max_rows: Rows of a batch, over all streams.
+    """
+    rates = [s.rate_per_s for s in profile.streams]
+    rows_per_s = sum(rate.value for rate in rates)
+    if profile.batch_s.origin != "assumed" or not rows_per_s or any(r.origin != "sampled" for r in rates):
+        return profile
+    at_us = min((rate.at_us for rate in rates if rate.at_us is not None), default=None)
+    return replace(profile, batch_s=Measure(max_rows / rows_per_s, "sampled", at_us))
+
+
+def preview_change(
+    store: Store,
+    statistician: Statistician,
+    objective: Objective,
+    calibration: Calibration,
+    request: PreviewRequest,
+) -> Preview:
+    """Return what a request would do to the running plan; nothing is changed.
+
+    Args:
+        store: The catalog.
+        statistician: Finds statistics.
+        objective: Of the service; the request rules over it.
+        calibration: Constants of this machine.
+        request: The change.
+
+    Raises:
+        UnknownQuery: A query to be removed does not run.
+        NameTaken: A query to be added has the name of another one.
+        UnknownFamily: A strategy or chain is for a family that no query would be of.
+        UnknownStatistic: Statistics are given of a stream or filter that is not there.
+        InvalidChain: The boundaries make no chain.
+        InvalidInput: A query or filter cannot be meant. The ``path`` of errors is that of the request's body.
+    """
+    streams = store.streams()
+    queries = _queries_after(store, streams, request)
+    previous = store.latest_plan()
+    return preview_queries(
+        queries,
+        streams,
+        previous,
+        objective=objective,
+        calibration=calibration,
+        request=request,
+        profile=lambda given: statistician.profile(queries, given, keys=objective.partitioning == "auto"),
+        held=held_rows(store, previous),
+    )
+
+
+def preview_queries(
+    queries: Sequence[Query],
+    streams: Iterable[Stream],
+    previous: Plan | None,
+    *,
+    objective: Objective,
+    calibration: Calibration,
+    request: PreviewRequest,
+    profile: Callable[[Profile], Profile],
+    held: HeldRows | None = None,
+) -> Preview:
+    """Plan queries as a request wants them.
+
+    Args:
+        queries: All queries that would run.
+        streams: Registered streams.
+        previous: Plan version in force, if any.
+        objective: What the request rules over.
+        calibration: Constants of this machine.
+        request: Its objective, statistics and chain count; its queries are in ``queries``.
+        profile: Finds the profile, given what the request knows.
+        held: Rows held under ``previous``; None where nobody has counted them.
+
+    Raises:
+        InvalidInput: As `preview_change` says.
+    """
+    known = tuple(streams)
+    with _at("family_strategies"):
+        by_family(request.family_strategies, queries)
+    with _at("statistics"):
+        given = given_profile(request.statistics, queries, known)
+    wanted, anew = objective.with_strategies(
+        queries, strategy=request.strategy, family_strategies=request.family_strategies
+    )
+    wanted = wanted.changed(cost_model=request.cost_model, c_sys=request.c_sys)
+    with _at("chain"):
+        chains = {} if request.chain is None else request.chain.to_chains(queries)
+        return preview(
+            queries,
+            {s.id: s for s in known},
+            previous,
+            models=wanted.models(calibration),
+            profile=profile(given),
+            strategy=wanted.strategy,
+            family_strategies=wanted.by_family(queries),
+            chains=chains,
+            held=held,
+            pinned=wanted.pinned,
+            left=wanted.left(previous, queries, anew),
+            # A change leaves the families alone that it does not touch; another price or number asks for
+            # what the strategies would do then.
+            keep=() if request.reprices else kept_families(previous, anew),
+            partitioning=wanted.partitioning,
+        )
+
+
+def explain_version(
+    store: Store, statistician: Statistician, objective: Objective, calibration: Calibration, plan: Plan
+) -> dict[str, FamilyReport]:
+    """Return what the families of a plan version cost, by what is known now.
+
+    Args:
+        store: The catalog.
+        statistician: Finds statistics.
+        objective: Its cost model counts.
+        calibration: Constants of this machine.
+        plan: Any version.
+    """
+    if not plan.families:
+        return {}
+    ids = {q.id for f in plan.families for q in f.queries}
+    queries = [record.query for record in store.all_queries() if record.query.id in ids]
+    return explain_plan(plan, statistician.profile(queries), objective.models(calibration))
+
+
+def held_rows(store: Store, plan: Plan | None) -> HeldRows | None:
+    """Return the rows that slices of a plan hold; None before a batch was processed under it."""
+    return _held(store, plan, lambda counters: counters.rows)
+
+
+def held_bytes(store: Store, plan: Plan | None) -> HeldRows | None:
+    """Return the encoded bytes of what slices of a plan hold; None where nobody has counted them."""
+    return _held(store, plan, lambda counters: counters.bytes)
+
+
+def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]) -> HeldRows | None:
+    last = store.last_manifest()
+    if plan is None or last is None or last.plan_version != plan.version:
+        return None
+    return {(s.family, s.join, "a" if s.side == "a" else "b", s.slice): float(count(s)) for s in last.slices}
+
+
+@contextmanager
+def _at(*path: str | int) -> Iterator[None]:
+    """Put a place in the request before the place that an error names."""
+    try:
+        yield
+    except SluiceError as error:
+        error.path = (*path, *error.path)
+        raise
+
+
+def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequest) -> tuple[Query, ...]:
+    """Return the queries that would run, new ones with provisional ids."""
+    running = {record.query.name: record.query for record in store.queries()}
+    names = sorted(running)
+    for i, name in enumerate(request.remove):
+        if name not in names:
+            raise UnknownQuery(
+                f'query "{name}" does not run', hint=did_you_mean(name, names), path=("remove", i)
+            )
+        running.pop(name, None)
+    by_name = {s.name: s for s in streams}
+    first = max((record.query.id for record in store.all_queries()), default=0) + 1
+    for i, new in enumerate(request.add):
+        with _at("add", i):
+            check_name("query", new.name, ("name",))
+            if new.name in running:
+                raise NameTaken(
+                    f'query "{new.name}" exists', hint="Remove it in the same request.", path=("name",)
+                )
+        with _at("add", i, "cql"):
+            bound = bind(new.cql, by_name, name=new.name, query_id=first + i, backfill=new.backfill)
+        running[new.name] = bound
+    return tuple(running.values())
+
+
+def _covers(profile: Profile, queries: Iterable[Query]) -> bool:
+    """Return whether a profile tells everything of some queries, so that no sample is needed."""
+    streams = {s.stream_id for s in profile.streams if s.row_bytes is not None}
+    filters = {(f.stream_id, f.sql) for f in profile.filters}
+    joins = {f.family for f in profile.families}
+    members = tuple(queries)
+    return joins >= families(members).keys() and all(
+        side.stream_id in streams and (side.filter is None or (side.stream_id, side.filter) in filters)
+        for query in members
+        for side in (query.a, query.b)
+    )

@@ -1,0 +1,157 @@
+"""What a migration that is asked for means: the objective that comes of it, and what departed queries left.
+
+strategies        other strategies; the families concerned give up pinned chains and what was left
+splits, merges    the family's boundaries, changed and pinned
+clean-up          nothing pinned, nothing left
+roll-back         strategies of an earlier version; chains that were weighed or cut by hand are pinned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from catalog.errors import InvalidInput, SluiceError
+from catalog.store.store import Store
+from catalog.values.boundaries import Boundaries
+from catalog.values.migration_steps import ExplicitStep
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from planner.build.explicit_steps import stepped_boundaries
+from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
+from planner.families.display import family_text
+from planner.families.families import families
+from planner.families.family_names import UnknownFamily, family_named, family_titles
+from service.documents.migration_document import MigrationRequest
+from service.planning.objective import Objective
+from service.planning.plan_record import record_in
+
+
+class UnknownPlanVersion(InvalidInput):
+    """A migration is to lead back to a plan version that the history does not have."""
+
+    code = "unknown-plan-version"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request means for the queries of now.
+
+    Attributes:
+        objective: In force from the next version on.
+        left: Boundaries of departed queries that stay, by family id.
+        anew: Ids of the families that it is about; the others keep their chains.
+    """
+
+    objective: Objective
+    left: ByFamily
+    anew: frozenset[str]
+
+
+def wanted_by(
+    request: MigrationRequest,
+    objective: Objective,
+    previous: Plan | None,
+    queries: Sequence[Query],
+    store: Store,
+) -> Wanted:
+    """Return what a request means.
+
+    Args:
+        request: What is asked for.
+        objective: In force until now.
+        previous: The newest plan.
+        queries: Queries that will run.
+        store: Its history knows the versions that one can go back to.
+
+    Raises:
+        UnknownFamily: A split or merge of a family that is not there, or of none where there are several.
+        UnknownBoundary: A split or merge of slices that are not there.
+        NoSharedChain: The family has no one chain.
+        UnknownPlanVersion: The history has no such version.
+    """
+    anew: frozenset[str] = frozenset()
+    if request.on_leave is not None:
+        objective = replace(objective, on_leave=request.on_leave)
+        anew = given_families(previous)  # Under another policy, what was left there may go.
+    if request.cleanup:
+        return Wanted(replace(objective, pinned={}), NO_BOUNDARIES, given_families(previous))
+    if request.rollback_to is not None:
+        rolled_back = _rolled_back(objective, store, request.rollback_to, queries)
+        return Wanted(rolled_back, NO_BOUNDARIES, frozenset(families(queries)))
+    if request.steps:
+        stepped = _stepped(request, objective, previous, queries)
+        return replace(stepped, anew=stepped.anew | anew)
+    objective, concerned = objective.with_strategies(
+        queries, strategy=request.strategy, family_strategies=request.family_strategies
+    )
+    return Wanted(objective, objective.left(previous, queries, concerned), concerned | anew)
+
+
+def _stepped(
+    request: MigrationRequest, objective: Objective, previous: Plan | None, queries: Sequence[Query]
+) -> Wanted:
+    """Pin the chains of the families concerned where splits and merges leave their boundaries."""
+    asked: dict[str, list[ExplicitStep]] = {}
+    for name, step in request.steps:
+        asked.setdefault(_family(name, step, queries), []).append(step)
+    plans = {} if previous is None else {f.id: f for f in previous.families}
+    streams = {} if previous is None else {s.id: s.name for s in previous.streams}
+    pinned = dict(objective.pinned)
+    left = dict(objective.left(previous, queries))
+    for family, steps in asked.items():
+        if family not in plans:
+            raise UnknownFamily("the family has no chain yet", path=steps[0].path)
+        text = family_text(plans[family], streams)
+        ends = stepped_boundaries(plans[family], text, steps)
+        pinned[family] = _with_waiting(ends, objective.pinned.get(family), boundaries_of(plans[family]))
+        if family in left:
+            left[family] = Boundaries(
+                tuple(at for at in left[family].a if at in ends.a),
+                tuple(at for at in left[family].b if at in ends.b),
+            )
+    return Wanted(replace(objective, pinned=pinned), left, frozenset(asked))
+
+
+def _with_waiting(ends: Boundaries, pinned: Boundaries | None, before: Boundaries) -> Boundaries:
+    """Add pinned boundaries beyond the present end, which wait for a query that comes so far."""
+    if pinned is None:
+        return ends
+    a = {*ends.a, *(at for at in pinned.a if at > before.a[-1])}
+    b = {*ends.b, *(at for at in pinned.b if at > before.b[-1])}
+    return Boundaries(tuple(sorted(a)), tuple(sorted(b)))
+
+
+def _family(name: str | None, step: ExplicitStep, queries: Sequence[Query]) -> str:
+    if name is not None:
+        try:
+            return family_named(name, queries)
+        except SluiceError as error:
+            error.path = (*step.path, "family")
+            raise
+    titles = family_titles(queries)
+    if len(titles) != 1:
+        raise UnknownFamily(
+            f"the {step.kind} does not say which of {len(titles)} families it is for"
+            if titles
+            else "there is no family to migrate",
+            hint=f"Add family: {', '.join(titles.values())}." if titles else "Add a query.",
+            path=(*step.path, "family"),
+        )
+    return next(iter(titles))
+
+
+def _rolled_back(objective: Objective, store: Store, version: int, queries: Sequence[Query]) -> Objective:
+    entry = next(iter(store.history(after_version=version - 1, limit=1)), None)
+    record = None if entry is None or entry.version != version else record_in(entry)
+    if record is None or record.strategy is None:
+        raise UnknownPlanVersion(
+            f"the history has no plan version {version}",
+            hint="GET /api/v1/plan/versions lists those that one can go back to.",
+            path=("rollback_to",),
+        )
+    # A chain that was weighed or cut by hand is pinned: its strategy may choose another one by now.
+    pinned = {family: ends for family, ends in record.chains.items() if ends}
+    return replace(
+        objective, strategy=record.strategy, family_strategies=record.family_strategies, pinned=pinned
+    )

@@ -1,0 +1,165 @@
+"""Plan versions: every change of the shared plan is planned, tried and logged here, one after another.
+
+    queries, objective, statistics ── build_plan ── dry_run ── control log + history
+
+The API, the adaptive objective and `sluice run` go the same way, so that what is tried before it is logged is
+the same for all. The objective in force is the catalog's (``service.planning.objective``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from catalog.clock import wall_clock_us
+from catalog.errors import InvalidInput, SluiceError
+from catalog.store.store import Store
+from catalog.values.calibration import Calibration
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from catalog.values.statistics import Profile
+from planner.build.build_plan import build_plan
+from planner.build.retained_boundaries import ByFamily, kept_families
+from service.planning.objective import Objective, store_objective, stored_objective
+from service.planning.plan_record import record_of
+from service.planning.preview import Statistician
+
+#: When a query left last whose boundaries stay, µs UTC: a setting of the catalog, null once they are gone.
+LEFT_AT_SETTING = "left_at_us"
+
+
+class PlanRefused(InvalidInput):
+    """The plan that a change leads to cannot run."""
+
+    code = "plan-refused"
+
+
+def _late_dry_run() -> Callable[[Plan | None, Plan], None]:
+    """Return a dry run that is loaded by the first version: the API answers before (``engine.engine``)."""
+
+    @cache
+    def loaded() -> Callable[[Plan | None, Plan], None]:
+        from operators.bucket.dry_run import DryRun
+
+        return DryRun()
+
+    return lambda previous, plan: loaded()(previous, plan)
+
+
+@dataclass(slots=True)
+class Versions:
+    """Plans one version after another; call ``append`` inside a transaction of the catalog.
+
+    Attributes:
+        store: Takes the versions.
+        statistician: Finds what strategies weigh.
+        base: Objective of the settings (or the workload), in force until another one is set.
+        try_out: Compiles and runs a version on a made-up row after the one before; raises if it cannot.
+        now_us: Wall clock, µs UTC.
+    """
+
+    store: Store
+    statistician: Statistician
+    base: Objective
+    try_out: Callable[[Plan | None, Plan], None] = field(default_factory=_late_dry_run)
+    now_us: Callable[[], int] = wall_clock_us
+
+    @property
+    def objective(self) -> Objective:
+        """Objective in force for the next version."""
+        return stored_objective(self.store, self.base)
+
+    @objective.setter
+    def objective(self, objective: Objective) -> None:
+        store_objective(self.store, objective, self.base)
+
+    @property
+    def next(self) -> int:
+        """Number of the next version."""
+        latest = self.store.latest_plan()
+        return 1 if latest is None else latest.version + 1
+
+    def append(
+        self,
+        queries: Sequence[Query],
+        previous: Plan | None,
+        calibration: Calibration,
+        *,
+        cause: str,
+        actor: str = "service",
+        at_batch: int | None = None,
+        profile: Profile | None = None,
+        anew: Collection[str] = (),
+        left: ByFamily | None = None,
+    ) -> Plan:
+        """Plan all wanted queries and put the new version into the control log.
+
+        Args:
+            queries: All queries that run in the new version.
+            previous: The newest version so far; None before the first.
+            calibration: Constants of this machine.
+            cause: What was changed, for the history.
+            actor: Who changed it, for the history.
+            at_batch: First batch that may admit it; None admits at once.
+            profile: Statistics; None finds them where strategies weigh costs.
+            anew: Ids of families that are planned anew although queries and strategy stay. All others keep
+                their joins then: statistics are never the same again, and no chain should move because a
+                query of another family came or went.
+            left: Boundaries of departed queries that stay, by family id; None leaves it to the policy.
+
+        Returns:
+            The new version.
+
+        Raises:
+            PlanRefused: It cannot run; nothing was logged.
+        """
+        objective = self.objective
+        if profile is None:
+            keys = objective.weighs_keys(previous, queries, anew)
+            weighs = keys or objective.weighs_costs()
+            profile = self.statistician.profile(queries, keys=keys) if weighs else Profile()
+        if left is None:
+            left = objective.left(previous, queries)
+        plan = build_plan(
+            queries,
+            {s.id: s for s in self.store.streams()},
+            previous,
+            strategy=objective.strategy,
+            family_strategies=objective.by_family(queries),
+            profile=profile,
+            model=objective.models(calibration).deciding,
+            pinned=objective.pinned,
+            left=left,
+            keep=kept_families(previous, anew),
+            partitioning=objective.partitioning,
+        )
+        self.try_version(previous, plan)
+        seq = self.store.append_control(plan=plan, at_batch=at_batch).seq
+        record = record_of(previous, plan, objective)
+        self.store.add_history(plan.version, seq, actor, cause, record.encoded())
+        if objective.on_leave.policy == "after" and left and _departed(previous, plan):
+            self.store.set_setting(LEFT_AT_SETTING, self.now_us())
+        return plan
+
+    def try_version(self, previous: Plan | None, plan: Plan) -> None:
+        """Refuse a version that cannot run.
+
+        Raises:
+            PlanRefused: Compiling it, or running it on a made-up row, failed.
+        """
+        try:
+            self.try_out(previous, plan)
+        except SluiceError:
+            raise
+        except Exception as error:
+            raise PlanRefused(
+                f"plan version {plan.version} cannot run",
+                detail=f"{type(error).__name__}: {error}",
+                hint="The former version goes on unchanged.",
+            ) from error
+
+
+def _departed(previous: Plan | None, plan: Plan) -> bool:
+    running = {q.id for f in plan.families for q in f.queries}
+    return previous is not None and any(q.id not in running for f in previous.families for q in f.queries)

@@ -1,0 +1,264 @@
+"""Results as files: one directory per query, or the shared pairs with a view per query.
+
+    per query    DIR/<query>/part-00000.parquet ...   selected columns and _event_time, in order
+    shared       DIR/routes.parquet                   which queries a route serves
+                 DIR/views.sql                        CREATE VIEW per query, for DuckDB
+                 RESULTS_DIR/*.parquet                each joined pair once, as the engine wrote it
+
+Both are made of committed batches alone, after the engine has stopped; a second export replaces the first.
+Memory is bounded: results are read a few batches at a time and written as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.store.store import Store
+from catalog.values.query import Query
+from operators.lineage.expressions import quoted
+from planner.families.families import family_id
+from service.results.result_sql import order_sql, pairs_sql, results_sql, text_literal
+from service.results.results import CorruptResults, family_files, query_sql
+
+#: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.
+_ROWS_PER_READ = 2_000_000
+
+#: Results in one Parquet file.
+_ROWS_PER_PART = 4_000_000
+
+#: Rows handed from DuckDB to the Parquet writer at a time, which is also the size of a row group.
+_ROWS_PER_GROUP = 122_880
+
+#: Batches looked up in the catalog at a time.
+_BATCHES_PER_LOOKUP = 1_000
+
+#: DuckDB's memory while sorting; what does not fit goes to disk, beside the output.
+_SORT_MEMORY = "512MB"
+
+
+def export_query(store: Store, results_dir: Path, name: str, queries: Sequence[Query], out_dir: Path) -> int:
+    """Write all results of a query to ``out_dir/<query name>/part-*.parquet``.
+
+    A directory of that name is replaced once the new one is whole.
+
+    Args:
+        store: The catalog.
+        results_dir: Directory that the manifests' paths are relative to.
+        name: Query name.
+        queries: The queries that had that name, one after the other; running or removed.
+        out_dir: Where its directory goes.
+
+    Returns:
+        Results written.
+
+    Raises:
+        CorruptResults: The files hold other rows than the manifests say.
+    """
+    partial = out_dir / f".{name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    connection = duckdb.connect(
+        config={"threads": 1, "memory_limit": _SORT_MEMORY, "temp_directory": str(partial / "sort")}
+    )
+    rows, parts = 0, 0
+    try:
+        for query in queries:
+            schema = _arrow_schema(connection, query_sql(connection, store, query, (), ()))
+            with _PartWriter(partial, schema, parts) as writer:
+                for batches in _groups(store, query.id):
+                    _export_batches(connection, store, results_dir, query, batches, writer)
+            rows, parts = rows + writer.rows, writer.parts
+    finally:
+        connection.close()
+    shutil.rmtree(partial / "sort", ignore_errors=True)
+    final = out_dir / name
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    return rows
+
+
+def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
+    """Write the routes table and the views, and delete result files that no manifest names.
+
+    An engine that was killed leaves files of a batch it did not commit. They stay invisible to readers that
+    go by the manifests; whoever reads ``results_dir/*.parquet`` must not see them either. So the engine must
+    have stopped.
+
+    Args:
+        store: The catalog.
+        results_dir: Directory of the pairs.
+        out_dir: Where ``routes.parquet`` and ``views.sql`` go.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    files: dict[str, list[str]] = {}
+    committed: set[Path] = set()
+    for path, family in _committed_files(store):
+        committed.add(Path(os.path.abspath(results_dir / path)))
+        if family is not None:
+            files.setdefault(family, []).append(os.path.relpath(results_dir / path, out_dir))
+    for found in results_dir.rglob("*.parquet"):
+        if Path(os.path.abspath(found)) not in committed:
+            found.unlink()
+    records = [record for record in store.all_queries() if record.entered]
+    queries = {record.query.id: record.query for record in records}
+    series = {record.query.id: record.series for record in records}
+    _replace(out_dir / "routes.parquet", lambda path: pq.write_table(_routes_table(store, queries), path))
+    views = "\n".join(_views(store, queries, series, files))
+    _replace(out_dir / "views.sql", lambda path: path.write_text(views, encoding="utf-8"))
+
+
+class _PartWriter:
+    """Writes tables one after another into ``part-*.parquet`` files of a bounded size; at least one file.
+
+    Args:
+        directory: Where the parts go.
+        schema: Schema of every table.
+        parts: Number of the first part.
+    """
+
+    def __init__(self, directory: Path, schema: pa.Schema, parts: int) -> None:
+        self._directory = directory
+        self._schema = schema
+        self.parts = parts
+        self._rows_in_part = 0
+        self._open = self._next_part()
+        self.rows = 0
+
+    def __enter__(self) -> _PartWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        if self._rows_in_part >= _ROWS_PER_PART:
+            self._open.close()
+            self._open = self._next_part()
+        self._open.write_batch(batch)
+        self._rows_in_part += batch.num_rows
+        self.rows += batch.num_rows
+
+    def _next_part(self) -> pq.ParquetWriter:
+        path = self._directory / f"part-{self.parts:05}.parquet"
+        self.parts += 1
+        self._rows_in_part = 0
+        return pq.ParquetWriter(path, self._schema)
+
+
+def _arrow_schema(connection: duckdb.DuckDBPyConnection, text: str) -> pa.Schema:
+    return connection.sql(f"{text} LIMIT 0").to_arrow_table().schema
+
+
+def _groups(store: Store, query_id: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield runs of (batch, results of the query) that are read together."""
+    group: list[tuple[int, int]] = []
+    batch = 0
+    while found := store.query_batches(query_id, batch, _BATCHES_PER_LOOKUP):
+        for number, rows in found:
+            if group and sum(r for _, r in group) + rows > _ROWS_PER_READ:
+                yield group
+                group = []
+            group.append((number, rows))
+        batch = found[-1][0] + 1
+    if group:
+        yield group
+
+
+def _export_batches(
+    connection: duckdb.DuckDBPyConnection,
+    store: Store,
+    results_dir: Path,
+    query: Query,
+    batches: Sequence[tuple[int, int]],
+    writer: _PartWriter,
+) -> None:
+    family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+    files = [path for batch, _ in batches for path in family_files(store, results_dir, family, batch)]
+    before, expected = writer.rows, sum(rows for _, rows in batches)
+    numbers = [batch for batch, _ in batches]
+    text = f"{query_sql(connection, store, query, files, numbers)} ORDER BY {order_sql()}"
+    for found in connection.sql(text).to_arrow_reader(_ROWS_PER_GROUP):
+        writer.write(found)
+    written = writer.rows - before
+    if written != expected:
+        raise CorruptResults(
+            f'results of query "{query.name}" are not whole',
+            detail=f"Batches {batches[0][0]} to {batches[-1][0]} hold {written} of {expected} rows.",
+        )
+
+
+def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
+    """Yield every file that a manifest names, with its family; late-row files have None."""
+    last = store.last_manifest()
+    for first in range(0, last.batch + 1 if last is not None else 0, _BATCHES_PER_LOOKUP):
+        for manifest in store.manifests(first, first + _BATCHES_PER_LOOKUP - 1):
+            yield from ((file.path, file.family) for file in manifest.files)
+            yield from ((file.path, None) for file in manifest.late_files)
+
+
+def _routes_table(store: Store, queries: Mapping[int, Query]) -> pa.Table:
+    rows = [(r.route, r.plan_version, q, queries[q].name) for r in store.routes() for q in r.queries]
+    schema = pa.schema(
+        {
+            "route": pa.int64(),
+            "plan_version": pa.int32(),
+            "query_id": pa.int64(),
+            "query": pa.string(),
+        }.items()
+    )
+    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _views(
+    store: Store, queries: Mapping[int, Query], series: Mapping[int, int], files: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Yield the statements of ``views.sql``: a view per family, then one per query.
+
+    A query that was updated has the results of its whole series, as far as their columns are those of its
+    newest text. Others, and those of an earlier query of the name, are views of their own, with their ids.
+    """
+    yield "-- Run in this directory: duckdb -init views.sql"
+    by_family = {
+        family_id(q.a.stream_id, q.b.stream_id, q.key): (q.a.stream_id, q.b.stream_id)
+        for q in queries.values()
+    }
+    for family, (stream_a, stream_b) in sorted(by_family.items()):
+        pairs = pairs_sql(store.stream_by_id(stream_a), store.stream_by_id(stream_b), files.get(family, ()))
+        yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
+    newest = {query.name.lower(): query for query in queries.values()}
+    texts: dict[str, list[str]] = {}
+    for query in queries.values():
+        last = newest[query.name.lower()]
+        same = series[query.id] == series[last.id] and _columns(query) == _columns(last)
+        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+        routes = (
+            f"SELECT route FROM read_parquet({text_literal('routes.parquet')}) WHERE query_id = {query.id}"
+        )
+        text = results_sql(query, quoted("_pairs_" + family), routes)
+        texts.setdefault(last.name if same else f"{query.name}@{query.id}", []).append(text)
+    for name, parts in texts.items():
+        yield f"CREATE OR REPLACE VIEW {quoted(name)} AS {' UNION ALL '.join(parts)};"
+    yield ""
+
+
+def _columns(query: Query) -> list[tuple[str, str]]:
+    return [(output.name, output.type) for output in query.outputs]
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside its place, then move it there, so that it is never seen half."""
+    partial = path.with_name(f".{path.name}.partial")
+    write(partial)
+    partial.replace(path)

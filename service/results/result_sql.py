@@ -1,0 +1,84 @@
+"""How a query's results read out of the shared pairs, as DuckDB SQL.
+
+    result files of the family          one row per joined pair: _route, order columns, a_<c>, b_<c>
+      -> rows on the query's routes     _route IN (...)
+      -> a and b as STRUCTs             so that the texts of the select list resolve
+      -> the select list                each output cast to its declared type, plus _event_time
+
+Files of one family may have been written under different plans with different columns. Every read therefore
+starts from an empty relation with all columns the query can name: what no file has is NULL, with its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.values.query import Query
+from catalog.values.stream import Stream
+from operators.lineage.expressions import quoted, struct_sql
+
+#: Columns of every result file, beside ``a_<column>`` and ``b_<column>``.
+PAIR_COLUMNS = {
+    "_route": "BIGINT",
+    "_plan_version": "INTEGER",
+    "_batch": "BIGINT",
+    "_event_time": "TIMESTAMP",
+    "_pos_a": "BIGINT",
+    "_pos_b": "BIGINT",
+}
+
+#: The order of a query's results; no two results of a query are equal in it.
+RESULT_ORDER = ("_batch", "_event_time", "_pos_a", "_pos_b")
+
+
+def pairs_sql(stream_a: Stream, stream_b: Stream, files: Sequence[str]) -> str:
+    """Return the text of a relation of joined pairs.
+
+    Args:
+        stream_a: Stream of side a.
+        stream_b: Stream of side b.
+        files: Paths of Parquet result files of one family; none gives an empty relation.
+
+    Returns:
+        A SELECT with every column of both streams, whether or not a file has it.
+    """
+    columns = dict(PAIR_COLUMNS)
+    for side, stream in (("a", stream_a), ("b", stream_b)):
+        columns |= {f"{side}_{column.name}": column.type for column in stream.columns}
+    template = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns.items())
+    empty = f"SELECT {template} WHERE false"
+    if not files:
+        return empty
+    paths = ", ".join(text_literal(path) for path in files)
+    return f"{empty} UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true)"
+
+
+def results_sql(query: Query, pairs: str, routes: str) -> str:
+    """Return the text that gives a query's results, in no order, with the order columns in scope as ``r``.
+
+    Args:
+        query: The query.
+        pairs: Text of the relation of its family's pairs, in brackets, or a view's name.
+        routes: What ``_route`` must be IN: numbers, or a SELECT. Must not be empty.
+
+    Returns:
+        A SELECT to which ``ORDER BY`` over ``order_sql()`` and LIMIT can be added.
+    """
+    outputs = [f"TRY_CAST(({o.sql}) AS {o.type}) AS {quoted(o.name)}" for o in query.outputs]
+    order = ", ".join(RESULT_ORDER)
+    a = struct_sql("a", query.a.columns)
+    b = struct_sql("b", query.b.columns)
+    return (
+        f'SELECT {", ".join(outputs)}, r."_event_time" AS "_event_time" '
+        f"FROM (SELECT {order}, {a} AS a, {b} AS b FROM {pairs} AS p WHERE _route IN ({routes})) AS r"
+    )
+
+
+def order_sql() -> str:
+    """Return the sort keys of ``results_sql``; qualified, since an output may bear a key's name."""
+    return ", ".join(f'r."{name}"' for name in RESULT_ORDER)
+
+
+def text_literal(text: str) -> str:
+    """Quote a text for DuckDB."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,369 @@
+"""Results of a query, page by page.
+
+A pair is stored once, with its route; a query is a view over the routes that name it. Its results are ordered
+by (batch, event time, position of the a row, position of the b row). What has one name for people is a series
+of queries, in force one after the other, so the results of a series are theirs in turn. A page never has
+results of two of them whose columns differ. A cursor says how far a reader is:
+
+    "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
+
+Committed batches never change, so a cursor stays good for as long as the results are kept; whoever is behind
+what is kept is told so (``results.result_expiry``). A page reads the files of the batches it needs and no
+others: the catalog knows how many results each batch gave the query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from catalog.errors import InternalError, InvalidInput
+from catalog.store.retention import DroppedOfSeries
+from catalog.store.store import Store
+from catalog.values.query import Output, Query
+from planner.families.families import family_id
+from service.results.result_expiry import ResultsExpired, has_lost
+from service.results.result_sql import order_sql, pairs_sql, results_sql
+
+#: Rows of one page at most: about 10 MB as JSON, and well below a second.
+MAX_PAGE_ROWS = 10_000
+
+#: Memory of a reader that may spill.
+SPILLING_MEMORY = "256MB"
+
+#: Batches looked up in the catalog at a time.
+_BATCHES_PER_LOOKUP = 256
+
+#: Table of the routes that are read, in the connection that reads them.
+_ROUTES = "_wanted_routes"
+
+_CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor was not given out by this service for this query."""
+
+    code = "invalid-cursor"
+
+
+class CorruptResults(InternalError):
+    """Result files do not hold what their batch's manifest says."""
+
+    code = "corrupt-results"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Results of one batch that stand together.
+
+    Attributes:
+        batch: Batch number.
+        query_id: Query of the series whose results they are.
+        first: Results of the query in that batch before the first one here.
+        rows: How many stand here.
+    """
+
+    batch: int
+    query_id: int
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultPage:
+    """Some results of a query, in order.
+
+    Attributes:
+        columns: Result columns as declared; ``table`` has ``_event_time`` besides.
+        table: The rows.
+        spans: Where the rows stand, in order; their ``rows`` add up to the table's.
+        next_cursor: Cursor after the last row; None before the first result of all.
+        has_more: Whether further results are there already.
+        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        kept_since_us: Wall clock from which results are kept where some were dropped, µs UTC.
+    """
+
+    columns: tuple[Output, ...]
+    table: pa.Table
+    spans: tuple[Span, ...]
+    next_cursor: str | None
+    has_more: bool
+    dropped: int = 0
+    kept_since_us: int | None = None
+
+    def cursors(self) -> Iterator[str]:
+        """Yield for every row the cursor after it."""
+        for span in self.spans:
+            for n in range(span.first + 1, span.first + span.rows + 1):
+                yield format_cursor(span.batch, n)
+
+
+def format_cursor(batch: int, returned: int) -> str:
+    """Return the cursor after ``returned`` results of ``batch``."""
+    return f"{batch}.{returned}"
+
+
+def parse_cursor(text: str) -> tuple[int, int]:
+    """Return batch and number of results returned of it.
+
+    >>> parse_cursor("7.250")
+    (7, 250)
+
+    Raises:
+        InvalidCursor: The text is not a cursor.
+    """
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise InvalidCursor(
+            f'"{text}" is not a cursor',
+            hint='Send "next_cursor" of an earlier page, or nothing to start at the first result.',
+        )
+    return int(match[1]), int(match[2])
+
+
+class ResultReader:
+    """Reads results of running and of removed queries; safe to use from many threads.
+
+    Args:
+        store: The catalog.
+        results_dir: Directory that the manifests' paths are relative to.
+        threads: Threads that DuckDB may use for one page.
+        spill_dir: Where DuckDB puts what is more than ``SPILLING_MEMORY`` while it sorts; None sorts in
+            memory.
+    """
+
+    def __init__(
+        self, store: Store, results_dir: Path, *, threads: int = 1, spill_dir: Path | None = None
+    ) -> None:
+        self._store = store
+        self._results_dir = results_dir
+        spilling = {} if spill_dir is None else {"temp_directory": str(spill_dir)}
+        if spilling:
+            spilling["memory_limit"] = SPILLING_MEMORY
+        self._connection = duckdb.connect(config={"threads": threads, **spilling})
+
+    def close(self) -> None:
+        """Let go of DuckDB's memory."""
+        self._connection.close()
+
+    def count(self, series: int) -> int:
+        """Return how many results a series has so far."""
+        totals = self._store.query_totals()
+        return sum(totals.get(query_id, 0) for query_id in self._store.series_ids(series))
+
+    def page(self, series: int, after: str | None, limit: int) -> ResultPage:
+        """Read the results that follow a cursor.
+
+        Args:
+            series: Id of the series: that of its first query.
+            after: Cursor, or None for the first results.
+            limit: Rows at most, 1 to ``MAX_PAGE_ROWS``.
+
+        Raises:
+            InvalidCursor: ``after`` is no cursor of this series.
+            ResultsExpired: Results that follow it are not kept any more.
+            QueryNotFound: There is no such series, or nothing of it is kept.
+            CorruptResults: The files hold other rows than the manifests say.
+        """
+        page = self._look(series, after, limit, though_empty=True)
+        assert page is not None
+        return page
+
+    def page_if_any(self, series: int, after: str | None, limit: int) -> ResultPage | None:
+        """Read the results that follow a cursor, as ``page`` does; None if there are none yet."""
+        return self._look(series, after, limit, though_empty=False)
+
+    def _look(self, series: int, after: str | None, limit: int, *, though_empty: bool) -> ResultPage | None:
+        if not 1 <= limit <= MAX_PAGE_ROWS:
+            raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
+        while True:
+            found, has_more, dropped = self._spans(series, after, limit)
+            if not found and not though_empty:
+                return None
+            try:
+                page = self._page(series, after, found, has_more)
+            except (CorruptResults, duckdb.IOException):
+                # Dropped while it was read: at the next look a cursor is refused, or the page starts later.
+                if not found or found[0].batch >= self._store.kept_from()[0]:
+                    raise
+                continue
+            if after is not None or dropped is None:
+                return page
+            return replace(page, dropped=dropped.results, kept_since_us=self._store.kept_from()[1])
+
+    def _page(self, series: int, after: str | None, found: Sequence[Span], has_more: bool) -> ResultPage:
+        """Read the rows of spans, as far as their columns are the same."""
+        ids = {span.query_id for span in found} or set(self._store.series_ids(series)[-1:]) or {series}
+        queries = {query_id: self._store.query_by_id(query_id).query for query_id in ids}
+        spans = _of_equal_columns(found, queries)
+        has_more = has_more or len(spans) < len(found)
+        groups = [list(group) for _, group in groupby(spans, key=lambda span: span.query_id)]
+        newest = queries[spans[-1].query_id if spans else max(ids)]
+        tables = [self._read(queries[group[0].query_id], group) for group in groups]
+        table = pa.concat_tables(tables) if tables else self._read(newest, ())
+        next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
+        return ResultPage(newest.outputs, table, tuple(spans), next_cursor, has_more)
+
+    def whole_batch(
+        self, query_id: int, batch: int, rows: int, *, at_a_time: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all results that a batch gave a query, in order.
+
+        Args:
+            query_id: The query.
+            batch: The batch.
+            rows: How many there are, as the catalog says.
+            at_a_time: About so many rows are in memory and come together.
+
+        Raises:
+            CorruptResults: The files hold other rows than the manifest says; known after the last of them.
+        """
+        query = self._store.query_by_id(query_id).query
+        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+        files = family_files(self._store, self._results_dir, family, batch)
+        found = 0
+        cursor = self._connection.cursor()
+        try:
+            text = query_sql(cursor, self._store, query, files, (batch,))
+            for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
+                found += part.num_rows
+                yield part
+        finally:
+            cursor.close()
+        if found != rows:
+            raise _not_whole(query, batch, batch, found, rows)
+
+    def _spans(
+        self, series: int, after: str | None, limit: int
+    ) -> tuple[tuple[Span, ...], bool, DroppedOfSeries | None]:
+        """Find out from the catalog alone what a page holds, whether more follows, and what is not kept."""
+        batch, returned = parse_cursor(after) if after is not None else (0, 0)
+        found, has_more = self._kept_spans(series, after, batch, returned, limit)
+        given = 0 if found or after is None else self._given(series, batch)
+        # Looked up last, so that what was dropped since the first look is noticed.
+        dropped = self._store.dropped_results(series)
+        if after is None:
+            return found, has_more, dropped
+        if dropped is not None and has_lost(dropped, batch, returned):
+            raise ResultsExpired(after, dropped.results, self._store.kept_from()[1] or 0)
+        if dropped is not None and dropped.batch == batch:
+            if returned > dropped.of_batch:
+                raise self._beyond(after)
+        elif not found and returned > given:
+            raise self._beyond(after)
+        return found, has_more, dropped
+
+    def _kept_spans(
+        self, series: int, after: str | None, batch: int, returned: int, limit: int
+    ) -> tuple[tuple[Span, ...], bool]:
+        """Find the results that a page holds among those that are kept, and whether more follow."""
+        spans: list[Span] = []
+        missing = limit
+        for number, query_id, rows in self._batches(series, batch):
+            if spans and not missing:
+                return tuple(spans), True
+            first = returned if number == batch else 0
+            if first > rows:
+                raise self._beyond(after)
+            if first == rows:
+                continue
+            taken = min(rows - first, missing)
+            spans.append(Span(number, query_id, first, taken))
+            missing -= taken
+            if first + taken < rows:
+                return tuple(spans), True
+        return tuple(spans), False
+
+    def _batches(self, series: int, from_batch: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
+        more = True
+        while more:
+            found = self._store.series_batches(series, from_batch, _BATCHES_PER_LOOKUP)
+            yield from found
+            more = len(found) == _BATCHES_PER_LOOKUP
+            from_batch = found[-1][0] + 1 if found else from_batch
+
+    def _given(self, series: int, batch: int) -> int:
+        """Return how many results a batch gave a series, as far as they are kept."""
+        given = next(iter(self._store.series_batches(series, batch, 1)), (batch, 0, 0))
+        return given[2] if given[0] == batch else 0
+
+    def _beyond(self, after: str | None) -> InvalidCursor:
+        return InvalidCursor(
+            f'cursor "{after}" is beyond the results of this query',
+            hint='Send "next_cursor" of an earlier page of this query, or nothing to start over.',
+        )
+
+    def _read(self, query: Query, spans: Sequence[Span]) -> pa.Table:
+        """Read the rows of consecutive spans of a query: all but the last reach to the end of their batch."""
+        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+        files = [
+            path
+            for span in spans
+            for path in family_files(self._store, self._results_dir, family, span.batch)
+        ]
+        rows = sum(span.rows for span in spans)
+        offset = spans[0].first if spans else 0
+        cursor = self._connection.cursor()
+        try:
+            text = query_sql(cursor, self._store, query, files, [span.batch for span in spans])
+            table = cursor.sql(f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}").to_arrow_table()
+        finally:
+            cursor.close()
+        if table.num_rows != rows:
+            raise _not_whole(query, spans[0].batch, spans[-1].batch, table.num_rows, rows)
+        return table
+
+
+def _not_whole(query: Query, first: int, last: int, found: int, rows: int) -> CorruptResults:
+    return CorruptResults(
+        f'results of query "{query.name}" are not whole',
+        detail=f"Batches {first} to {last} hold {found} of {rows} rows.",
+    )
+
+
+def _of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
+    """Return the spans from the first one on whose queries have the same columns."""
+
+    def columns(span: Span) -> list[tuple[str, str]]:
+        return [(output.name, output.type) for output in queries[span.query_id].outputs]
+
+    return list(takewhile(lambda span: columns(span) == columns(spans[0]), spans))
+
+
+def family_files(store: Store, results_dir: Path, family: str, batch: int) -> list[str]:
+    """Return the paths of one family's result files in a batch that has results of the family.
+
+    Raises:
+        CorruptResults: There are none.
+    """
+    manifest = store.manifest(batch)
+    files = () if manifest is None else manifest.files
+    paths = [str(results_dir / file.path) for file in files if file.family == family]
+    if not paths:
+        raise CorruptResults(f"batch {batch} has results but no files")
+    return paths
+
+
+def query_sql(
+    connection: duckdb.DuckDBPyConnection,
+    store: Store,
+    query: Query,
+    files: Sequence[str],
+    batches: Collection[int],
+) -> str:
+    """Return the text that reads a query's results, unordered, out of its family's files in some batches.
+
+    Its routes can be thousands: as literals of the text they took 28 of the 34 ms of a page. So they become a
+    table of the connection, which the next call replaces.
+    """
+    pairs = pairs_sql(store.stream_by_id(query.a.stream_id), store.stream_by_id(query.b.stream_id), files)
+    numbers = store.routes_of(query.id, batches) if batches else ()
+    connection.register(_ROUTES, pa.table({"route": pa.array(numbers, pa.int64())}))
+    return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w")

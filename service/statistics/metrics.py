@@ -1,0 +1,152 @@
+"""Metrics for Prometheus, read from the catalog whenever they are asked for.
+
+Nothing is counted twice: the manifests' totals are the truth, so the metrics survive a restart and never run
+ahead of what is visible. Names follow Prometheus: base units, ``_total`` for counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from catalog.store.store import Store
+
+#: Media type of the text format.
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+#: Every state an engine can be in; exactly one of them is 1.
+ENGINE_STATES = ("starting", "running", "paused", "failed", "stopped")
+
+
+def metrics_text(store: Store, engine_state: str) -> bytes:
+    """Return all metrics in Prometheus' text format.
+
+    Args:
+        store: The catalog.
+        engine_state: One of ``ENGINE_STATES``.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_StoreCollector(store, engine_state))
+    return generate_latest(registry)
+
+
+class _StoreCollector(Collector):
+    """Makes metric families of the catalog's totals and of the last manifest."""
+
+    def __init__(self, store: Store, engine_state: str) -> None:
+        self._store = store
+        self._engine_state = engine_state
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family."""
+        yield from self._engine()
+        yield from self._streams()
+        yield from self._queries()
+        yield from self._sinks()
+        yield from self._state()
+
+    def _engine(self) -> Iterator[Metric]:
+        state = GaugeMetricFamily(
+            "sluice_engine_state", "1 for the state the engine is in.", labels=["state"]
+        )
+        for name in ENGINE_STATES:
+            state.add_metric([name], float(name == self._engine_state))
+        yield state
+        totals = self._store.totals()
+        yield CounterMetricFamily("sluice_batches", "Committed micro-batches.", value=totals.batches)
+        last = self._store.last_manifest()
+        yield GaugeMetricFamily(
+            "sluice_plan_version",
+            "Plan version of the last batch.",
+            value=last.plan_version if last is not None else 0,
+        )
+        if last is not None:
+            seconds = (last.committed_at_us - last.started_at_us) / 1e6
+            yield GaugeMetricFamily(
+                "sluice_last_batch_seconds", "Time that the last batch took.", value=seconds
+            )
+            cpu = GaugeMetricFamily(
+                "sluice_last_batch_cpu_seconds",
+                "CPU time of the job's Python in the last batch, all tasks together.",
+                labels=["part"],
+            )
+            cpu.add_metric(["pack"], last.cpu.pack_us / 1e6)
+            cpu.add_metric(["chain"], last.cpu.chain_us / 1e6)
+            yield cpu
+            yield GaugeMetricFamily(
+                "sluice_last_batch_committed_timestamp_seconds",
+                "When the last batch was committed.",
+                value=last.committed_at_us / 1e6,
+            )
+
+    def _streams(self) -> Iterator[Metric]:
+        rows = CounterMetricFamily("sluice_input_rows", "Rows read, late ones included.", labels=["stream"])
+        late = CounterMetricFamily("sluice_late_rows", "Rows dropped as late.", labels=["stream"])
+        rejected = CounterMetricFamily(
+            "sluice_rejected_rows", "Rows without an event time.", labels=["stream"]
+        )
+        watermark = GaugeMetricFamily(
+            "sluice_watermark_timestamp_seconds", "Event time below which rows are late.", labels=["stream"]
+        )
+        names = {stream.id: stream.name for stream in self._store.streams()}
+        for counters in self._store.stream_totals():
+            if (name := names.get(counters.stream_id)) is None:
+                continue  # Removed; another stream may have its name by now.
+            rows.add_metric([name], counters.rows)
+            late.add_metric([name], counters.late_rows)
+            rejected.add_metric([name], counters.rejected_rows)
+            if counters.watermark_us is not None:
+                watermark.add_metric([name], counters.watermark_us / 1e6)
+        yield from (rows, late, rejected, watermark)
+
+    def _queries(self) -> Iterator[Metric]:
+        results = CounterMetricFamily("sluice_query_results", "Results of running queries.", labels=["query"])
+        totals = self._store.query_totals()
+        for record in self._store.queries():
+            results.add_metric([record.query.name], totals.get(record.query.id, 0))
+        yield results
+
+    def _sinks(self) -> Iterator[Metric]:
+        """Per query: a former sink counts until it has delivered everything."""
+        labels = ["query", "type"]
+        lag = GaugeMetricFamily(
+            "sluice_sink_lag_batches", "Batches with results that wait to be delivered.", labels=labels
+        )
+        rows = CounterMetricFamily("sluice_sink_rows", "Results delivered.", labels=labels)
+        batches = CounterMetricFamily("sluice_sink_batches", "Batches delivered.", labels=labels)
+        failures = CounterMetricFamily("sluice_sink_failures", "Attempts that failed.", labels=labels)
+        totals: dict[tuple[str, str], list[int]] = {}
+        for record in self._store.sinks():
+            if record.sink is not None:
+                of = totals.setdefault((record.query, record.sink.type), [0, 0, 0, 0])
+                counted = (record.pending, record.rows, record.batches, record.failures)
+                of[:] = [total + more for total, more in zip(of, counted, strict=True)]
+        for where, counted_in_all in totals.items():
+            waiting, *delivered = counted_in_all
+            lag.add_metric(where, waiting)
+            for counter, value in zip((rows, batches, failures), delivered, strict=True):
+                counter.add_metric(where, value)
+        yield from (lag, rows, batches, failures)
+
+    def _state(self) -> Iterator[Metric]:
+        labels = ["family", "join", "side", "slice"]
+        rows = GaugeMetricFamily("sluice_slice_rows", "Rows held.", labels=labels)
+        size = GaugeMetricFamily("sluice_slice_bytes", "Encoded bytes held.", labels=labels)
+        segments = GaugeMetricFamily("sluice_slice_segments", "Segments held.", labels=labels)
+        last = self._store.last_manifest()
+        for counters in last.slices if last is not None else ():
+            where = [counters.family, counters.join, counters.side, str(counters.slice)]
+            rows.add_metric(where, counters.rows)
+            size.add_metric(where, counters.bytes)
+            segments.add_metric(where, counters.segments)
+        yield from (rows, size, segments)
+        totals = self._store.totals()
+        yield GaugeMetricFamily(
+            "sluice_state_rows_peak", "Most rows ever held.", value=totals.state_rows_peak
+        )
+        yield GaugeMetricFamily(
+            "sluice_state_bytes_peak", "Most encoded bytes ever held.", value=totals.state_bytes_peak
+        )

@@ -1,0 +1,360 @@
+"""The profile of the running job, measured from its manifests, and how profiles of several origins merge.
+
+Manifests are what the job counts in-band, so measuring costs it nothing. Every number is a ratio of two sums
+over the last batches, and in both sums a batch that lies n batches with input back weighs 2^(-n/HALF_LIFE):
+
+    rate          rows that were not late        /  event time that the stream advanced by
+    row bytes     encoded bytes held             /  rows held
+    selectivity   rows that passed the filter    /  rows judged
+    join          pairs of equal key             /  pairs that nested loops would compare  (inside a bucket)
+    copies        male copies of rows            /  rows
+    keys          rows x distinct keys of a batch  /  rows
+    skew          self-join size of the batch    /  rows^2 / distinct keys    (what equal shares would give)
+    batch         event time advanced            /  batches with input
+
+A ratio of sums rather than a mean of ratios: what is constant is measured exactly, however the input was cut
+into batches, and a batch with little evidence says little. It is exponential smoothing, with evidence as
+further weight.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest
+from catalog.values.plan import Plan
+from catalog.values.statistics import (
+    FamilyProfile,
+    FilterProfile,
+    Measure,
+    Origin,
+    Profile,
+    StreamProfile,
+)
+from service.config.buckets import stored_buckets
+
+#: Batches looked at; one more tells where the first of them began. Older ones would weigh under 4 percent.
+RECENT_BATCHES = 50
+#: Batches with input after which a batch counts half; at a batch a second a change shows in half a minute.
+HALF_LIFE_BATCHES = 10.0
+
+#: Whom to believe, best first.
+_BELIEVED: Mapping[Origin, int] = {"given": 0, "measured": 1, "sampled": 2, "assumed": 3}
+
+
+def profile_of(store: Store, *, now_us: int) -> Profile:
+    """Measure the profile of a catalog's job.
+
+    Args:
+        store: The catalog.
+        now_us: Wall clock, µs UTC; no number is younger, also where the clock was set back since.
+
+    Returns:
+        What the last batches tell, all of origin ``measured``; streams, filters and families of which they
+        tell nothing are missing.
+    """
+    return profile_from(store, recent_manifests(store), now_us=now_us)
+
+
+def profile_from(store: Store, manifests: Sequence[BatchManifest], *, now_us: int) -> Profile:
+    """Measure the profile from `recent_manifests` that have been read."""
+    return measured_profile(manifests, _families_of(store, manifests), stored_buckets(store), now_us=now_us)
+
+
+def recent_manifests(store: Store) -> tuple[BatchManifest, ...]:
+    """Return the manifests that `measured_profile` looks at: the last ones and the one before them."""
+    last = store.last_manifest()
+    return () if last is None else store.manifests(max(last.batch - RECENT_BATCHES, 0), last.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyNames:
+    """What a family's counters refer to.
+
+    Attributes:
+        streams: Stream id by side.
+        filters: Canonical predicate by side and lineage bit; no bit is ever reused.
+    """
+
+    streams: Mapping[str, int]
+    filters: Mapping[tuple[str, int], str]
+
+
+def measured_profile(
+    manifests: Sequence[BatchManifest],
+    families: Mapping[str, FamilyNames],
+    buckets: int | None,
+    *,
+    now_us: int,
+) -> Profile:
+    """Measure the profile from manifests.
+
+    Args:
+        manifests: Consecutive ones, in order. The first gives no rates, since nobody knows where it began.
+        families: What the counters' families refer to; counters of other families are left out.
+        buckets: Buckets of the job, None for the default.
+        now_us: Upper bound of every age, µs UTC.
+    """
+    sums = _Sums(families, Profile().buckets if buckets is None else buckets, now_us)
+    before: dict[int, int] = {}
+    advances = [_advances(manifest, before) for manifest in manifests]
+    moving = {stream for advanced in advances for stream, by_us in advanced.items() if by_us > 0}
+    weight, weights = 1.0, []
+    for manifest in reversed(manifests):
+        weights.append(weight)
+        if any(s.rows for s in manifest.streams):
+            weight *= 0.5 ** (1 / HALF_LIFE_BATCHES)
+    for manifest, advanced, weight in zip(manifests, advances, reversed(weights), strict=True):
+        sums.add(manifest, advanced, moving, weight)
+    return sums.profile()
+
+
+def merge_profiles(given: Profile, measured: Profile, sampled: Profile) -> Profile:
+    """Take every number from the origin that is believed most: given, measured, sampled, assumed.
+
+    Args:
+        given: Numbers of a request.
+        measured: Of the running job; its buckets are the job's.
+        sampled: Of the inputs.
+
+    Returns:
+        All streams, filters and families of the three, each number with the origin it came with.
+    """
+    profiles = (given, measured, sampled)
+    streams: dict[int, StreamProfile] = {}
+    filters: dict[tuple[int, str], FilterProfile] = {}
+    families: dict[str, FamilyProfile] = {}
+    for profile in profiles:
+        for s in profile.streams:
+            streams[s.stream_id] = _merge_streams(streams.get(s.stream_id, s), s)
+        for f in profile.filters:
+            known = filters.setdefault((f.stream_id, f.sql), f)
+            filters[f.stream_id, f.sql] = replace(f, selectivity=_best(known.selectivity, f.selectivity))
+        for j in profile.families:
+            families[j.family] = _merge_families(families.get(j.family, j), j)
+    return Profile(
+        streams=tuple(streams[i] for i in sorted(streams)),
+        filters=tuple(filters[i] for i in sorted(filters)),
+        families=tuple(families[i] for i in sorted(families)),
+        batch_s=_best(_best(given.batch_s, measured.batch_s), sampled.batch_s),
+        buckets=measured.buckets,
+    )
+
+
+def _merge_streams(one: StreamProfile, other: StreamProfile) -> StreamProfile:
+    return StreamProfile(
+        one.stream_id, _best(one.rate_per_s, other.rate_per_s), _best_of(one.row_bytes, other.row_bytes)
+    )
+
+
+def _merge_families(one: FamilyProfile, other: FamilyProfile) -> FamilyProfile:
+    return FamilyProfile(
+        family=one.family,
+        join_selectivity=_best(one.join_selectivity, other.join_selectivity),
+        keys_a=_best_of(one.keys_a, other.keys_a),
+        keys_b=_best_of(one.keys_b, other.keys_b),
+        skew_a=_best_of(one.skew_a, other.skew_a),
+        skew_b=_best_of(one.skew_b, other.skew_b),
+        frequent=one.frequent or other.frequent,
+    )
+
+
+def _best(one: Measure, other: Measure) -> Measure:
+    """The one that is believed more; the first where both are believed alike."""
+    return other if _BELIEVED[other.origin] < _BELIEVED[one.origin] else one
+
+
+def _best_of(one: Measure | None, other: Measure | None) -> Measure | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return _best(one, other)
+
+
+@dataclass(slots=True)
+class _Ratio:
+    """A weighted ratio of sums, and when it was last fed.
+
+    Attributes:
+        part: Weighted sum above the line.
+        whole: Weighted sum below it.
+        at_us: Commit of the newest batch with evidence, µs UTC.
+    """
+
+    part: float = 0.0
+    whole: float = 0.0
+    at_us: int = 0
+
+    def add(self, part: float, whole: float, weight: float, at_us: int) -> None:
+        self.part += weight * part
+        self.whole += weight * whole
+        if part or whole:
+            self.at_us = at_us
+
+    def measure(self) -> Measure | None:
+        """The ratio; None without evidence."""
+        return Measure(self.part / self.whole, "measured", self.at_us) if self.whole > 0 else None
+
+
+def _ratios() -> defaultdict[tuple[str, str], _Ratio]:
+    return defaultdict(_Ratio)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """The sums of all ratios."""
+
+    families: Mapping[str, FamilyNames]
+    buckets: int
+    now_us: int
+    rates: defaultdict[int, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
+    widths: defaultdict[int, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
+    filters: defaultdict[tuple[int, str], _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
+    joins: defaultdict[str, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
+    keys: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
+    skews: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
+    copies: defaultdict[str, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
+    batch: _Ratio = field(default_factory=_Ratio)
+
+    def add(
+        self, manifest: BatchManifest, advanced: Mapping[int, int], moving: set[int], weight: float
+    ) -> None:
+        """Add a batch.
+
+        Args:
+            manifest: The batch.
+            advanced: Event time by which each stream advanced, µs; streams whose beginning is unknown miss.
+            moving: Streams that advance in any of the batches.
+            weight: Weight of the batch.
+        """
+        at_us = min(manifest.committed_at_us, self.now_us)
+        for s in manifest.streams:
+            if s.stream_id in advanced:
+                rows = s.rows - s.late_rows - s.rejected_rows
+                self.rates[s.stream_id].add(rows, advanced[s.stream_id] / 1e6, weight, at_us)
+        if known := moving & advanced.keys():
+            # Their mean: of streams whose files alternate, each stands still every other batch.
+            by_us = sum(advanced[stream] for stream in known) / len(known)
+            self.batch.add(by_us / 1e6, any(s.rows for s in manifest.streams), weight, at_us)
+        for c in manifest.slices:
+            if c.family in self.families:
+                width = self.widths[self.families[c.family].streams[c.side]]
+                width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
+                self.joins[c.family].add(c.touched, c.candidates, weight, at_us)
+        for f in manifest.filters:
+            names = self.families.get(f.family)
+            if names is not None and (f.side, f.bit) in names.filters:
+                key = names.streams[f.side], names.filters[f.side, f.bit]
+                self.filters[key].add(f.passed, f.rows, weight, at_us)
+        for k in manifest.keys:
+            if k.family in self.families and k.keys:
+                self.keys[k.family, k.side].add(k.rows * k.keys, k.rows, weight, at_us)
+                self.skews[k.family, k.side].add(k.squares, k.rows**2 / k.keys, weight, at_us)
+                self.copies[k.family].add(k.copies or k.rows, k.rows, weight, at_us)
+
+    def profile(self) -> Profile:
+        """Return what the sums tell."""
+        return Profile(
+            streams=tuple(self._streams()),
+            filters=tuple(self._filters()),
+            families=tuple(self._families()),
+            batch_s=self._batch(),
+            buckets=self.buckets,
+        )
+
+    def _streams(self) -> Iterable[StreamProfile]:
+        for stream_id in sorted(self.rates):
+            rate = self.rates[stream_id].measure()
+            if rate is not None:
+                yield StreamProfile(stream_id, rate, self.widths[stream_id].measure())
+
+    def _filters(self) -> Iterable[FilterProfile]:
+        for stream_id, sql in sorted(self.filters):
+            found = self.filters[stream_id, sql].measure()
+            if found is not None:
+                yield FilterProfile(stream_id, sql, found)
+
+    def _families(self) -> Iterable[FamilyProfile]:
+        for family in sorted(self.joins):
+            found = self.joins[family].measure()
+            if found is not None:
+                copies = self.copies[family].measure()
+                selectivity = _over_all_buckets(
+                    min(found.value, 1.0), self.buckets, 1.0 if copies is None else copies.value
+                )
+                yield FamilyProfile(
+                    family=family,
+                    join_selectivity=replace(found, value=selectivity),
+                    keys_a=self.keys[family, "a"].measure(),
+                    keys_b=self.keys[family, "b"].measure(),
+                    skew_a=self.skews[family, "a"].measure(),
+                    skew_b=self.skews[family, "b"].measure(),
+                )
+
+    def _batch(self) -> Measure:
+        found = self.batch.measure()
+        return found if found is not None and found.value > 0 else Profile().batch_s
+
+
+def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> float:
+    """Return the fraction of all pairs that have equal keys, from the fraction of those inside a bucket.
+
+    Males meet rows of the buckets they come to alone. Equal keys always meet, in one bucket; of the pairs of
+    different keys a hash brings one in V together, times the buckets that a male comes to. So of all pairs
+    S + (1 - S) copies / V are looked at, and S of them match.
+
+    >>> _over_all_buckets(0.1, 1), _over_all_buckets(1.0, 4), round(_over_all_buckets(0.1, 2), 4)
+    (0.1, 1.0, 0.0526)
+    >>> round(_over_all_buckets(0.1, 4, 4.0), 4)
+    0.1
+    """
+    meeting = copies / buckets
+    return fraction * meeting / (1.0 - (1.0 - meeting) * fraction)
+
+
+def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, int]:
+    """Return by how much event time each stream advanced in a batch, µs, and keep how far it is.
+
+    A heartbeat advances a stream, too: no rows came in the time that it passes over.
+    """
+    advanced = {}
+    for s in manifest.streams:
+        known = [t for t in (s.max_event_time_us, s.watermark_us) if t is not None]
+        if not known:
+            continue
+        if s.stream_id in progress:
+            advanced[s.stream_id] = max(max(known) - progress[s.stream_id], 0)
+        progress[s.stream_id] = max(*known, progress.get(s.stream_id, max(known)))
+    return advanced
+
+
+def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
+    """Return what the batches' counters refer to, from as few of their plans as tell it, newest first."""
+    wanted = {s.family for m in manifests for s in m.slices}
+    bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
+    found: dict[str, FamilyNames] = {}
+    for version in sorted({m.plan_version for m in manifests} - {0}, reverse=True):
+        if wanted <= found.keys() and all(
+            (side, bit) in found[family].filters for family, side, bit in bits if family in found
+        ):
+            break
+        plan = store.kept_plan(version)
+        if plan is None:
+            # Pruned, and older ones with it. What is in force has its names in newer plans.
+            break
+        for family_id, names in _names(plan).items():
+            known = found.get(family_id, names)
+            found[family_id] = FamilyNames(names.streams, {**names.filters, **known.filters})
+    return found
+
+
+def _names(plan: Plan) -> dict[str, FamilyNames]:
+    return {
+        f.id: FamilyNames(
+            {"a": f.stream_a, "b": f.stream_b},
+            {("a", p.bit): p.sql for p in f.filters_a} | {("b", p.bit): p.sql for p in f.filters_b},
+        )
+        for f in plan.families
+    }

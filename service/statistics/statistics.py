@@ -1,0 +1,295 @@
+"""Statistics of the running job, read from manifests, so that nothing runs ahead of results.
+
+Totals are of all batches. What plans are chosen by (rates, selectivities, widths, keys) is the measured
+profile, smoothed over the last batches (``statistics.profile``), and comes with its age: the wall-clock time
+since the newest batch that had a say in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from catalog.clock import wall_clock_us
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest, SliceCounters
+from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
+from service.statistics.profile import profile_from, recent_manifests
+
+#: Speed and the families' counts are taken over so many of the last batches.
+RECENT_BATCHES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """A stream so far.
+
+    Attributes:
+        stream: Name.
+        rows: Rows read, late and rejected ones included.
+        late_rows: Rows below the watermark of their stream.
+        rejected_rows: Rows without an event time.
+        files_set_aside: Files that could not be read as the stream; named by ``set_aside``.
+        set_aside: Path and reason of the newest of them.
+        watermark_us: Watermark, µs UTC, or None.
+        max_event_time_us: Newest event time, µs UTC, or None.
+        rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
+            span no time.
+        rate_age_s: Its age, seconds, or None.
+        row_bytes: Encoded bytes per row held, smoothed, or None.
+        row_bytes_age_s: Its age, seconds, or None.
+    """
+
+    stream: str
+    rows: int
+    late_rows: int
+    rejected_rows: int
+    files_set_aside: int
+    set_aside: tuple[tuple[str, str], ...]
+    watermark_us: int | None
+    max_event_time_us: int | None
+    rate_per_s: float | None
+    rate_age_s: float | None
+    row_bytes: float | None
+    row_bytes_age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStatistics:
+    """A distinct filter of a stream, whichever queries share it.
+
+    Attributes:
+        stream: Name of the stream.
+        filter: Canonical predicate.
+        selectivity: Fraction of rows that pass, smoothed.
+        age_s: Its age, seconds.
+    """
+
+    stream: str
+    filter: str
+    selectivity: float
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatistics:
+    """Results of a query so far."""
+
+    query: str
+    query_id: int
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyStatistics:
+    """A family over the last batches.
+
+    Attributes:
+        family: Family id.
+        probes: Males that probed a first slice.
+        pairs_touched: Pairs of equal key among what males met, near or far in time.
+        pairs_compared: Pairs that nested loops would have looked at.
+        results: Pairs made.
+        join_selectivity: Fraction of the pairs of rows that have equal keys, smoothed; None without probes.
+        join_selectivity_age_s: Its age, seconds, or None.
+        keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
+        keys_b: The same for b.
+        skew_a: Self-join size of a's rows in a batch over what equal shares of its keys would give (1 for no
+            skew), smoothed, or None.
+        skew_b: The same for b.
+        keys_age_s: Age of keys and skews, seconds, or None.
+    """
+
+    family: str
+    probes: int
+    pairs_touched: int
+    pairs_compared: int
+    results: int
+    join_selectivity: float | None
+    join_selectivity_age_s: float | None
+    keys_a: float | None
+    keys_b: float | None
+    skew_a: float | None
+    skew_b: float | None
+    keys_age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the job does.
+
+    Attributes:
+        plan_version: Version of the last batch.
+        batches: Batches committed.
+        input_rows: Rows read.
+        late_rows: Rows dropped as late.
+        input_rows_per_s: Rows per second of wall clock over the last batches.
+        batch_seconds: Mean duration of the last batches, from callback to commit.
+        batch_event_seconds: Event time that a batch covers, smoothed; None when the last ones span no time.
+        pack_cpu_seconds: Mean CPU time of the last batches for reading and packing, all tasks together.
+        chain_cpu_seconds: Mean CPU time of the last batches for joining, storing state and writing results.
+        hottest_bucket_work: Rows and pairs of each batch's hottest bucket over the mean of all buckets, last
+            batches together; 1 is even, None without any.
+        hottest_bucket_cpu: The same of CPU time, which a small batch's fixed costs make look even.
+        state_rows: Rows held after the last batch.
+        state_bytes: Encoded bytes held after the last batch.
+        state_rows_peak: Most rows held after a batch.
+        state_bytes_peak: Most encoded bytes held after a batch.
+        streams: Per stream.
+        slices: Counters of the last batch per family, join, side and slice.
+        filters: Per distinct filter judged in the last batches.
+        families: Per family that ran in the last batches.
+        queries: Per query, removed ones included.
+    """
+
+    plan_version: int
+    batches: int
+    input_rows: int
+    late_rows: int
+    input_rows_per_s: float
+    batch_seconds: float
+    batch_event_seconds: float | None
+    pack_cpu_seconds: float
+    chain_cpu_seconds: float
+    hottest_bucket_work: float | None
+    hottest_bucket_cpu: float | None
+    state_rows: int
+    state_bytes: int
+    state_rows_peak: int
+    state_bytes_peak: int
+    streams: tuple[StreamStatistics, ...]
+    slices: tuple[SliceCounters, ...]
+    filters: tuple[FilterStatistics, ...]
+    families: tuple[FamilyStatistics, ...]
+    queries: tuple[QueryStatistics, ...]
+
+
+def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us) -> Statistics:
+    """Read the statistics of a catalog's job.
+
+    Args:
+        store: The catalog.
+        clock_us: Wall clock that ages are told by, µs UTC.
+    """
+    now_us = clock_us()
+    manifests = recent_manifests(store)
+    profile = profile_from(store, manifests, now_us=now_us)
+    last = manifests[-1] if manifests else None
+    recent = manifests[-RECENT_BATCHES:]
+    totals = store.totals()
+    results = store.query_totals()
+    rows, seconds = _recent_rate(recent)
+    names = {stream.id: stream.name for stream in store.streams()}
+    return Statistics(
+        plan_version=0 if last is None else last.plan_version,
+        batches=totals.batches,
+        input_rows=totals.input_rows,
+        late_rows=totals.late_rows,
+        input_rows_per_s=rows / seconds if seconds else 0.0,
+        batch_seconds=_mean((m.committed_at_us - m.started_at_us) / 1e6 for m in recent),
+        batch_event_seconds=profile.batch_s.value if profile.batch_s.origin == "measured" else None,
+        pack_cpu_seconds=_mean(m.cpu.pack_us / 1e6 for m in recent),
+        chain_cpu_seconds=_mean(m.cpu.chain_us / 1e6 for m in recent),
+        hottest_bucket_work=_imbalance((m.buckets.hottest_work, m.buckets.work, m) for m in recent),
+        hottest_bucket_cpu=_imbalance((m.buckets.hottest_us, m.cpu.chain_us, m) for m in recent),
+        state_rows=0 if last is None else last.state_rows,
+        state_bytes=0 if last is None else last.state_bytes,
+        state_rows_peak=totals.state_rows_peak,
+        state_bytes_peak=totals.state_bytes_peak,
+        streams=tuple(_streams(store, {s.stream_id: s for s in profile.streams}, now_us)),
+        slices=() if last is None else last.slices,
+        filters=tuple(_filters(profile, names, now_us)),
+        families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
+        queries=tuple(
+            QueryStatistics(r.query.name, r.query.id, results.get(r.query.id, 0)) for r in store.all_queries()
+        ),
+    )
+
+
+def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -> Iterable[StreamStatistics]:
+    counters = {c.stream_id: c for c in store.stream_totals()}
+    for stream in store.streams():
+        aside = store.inputs_set_aside(stream.id)
+        found = counters.get(stream.id)
+        profile = profiles.get(stream.id)
+        rate = None if profile is None else profile.rate_per_s
+        row_bytes = None if profile is None else profile.row_bytes
+        yield StreamStatistics(
+            stream=stream.name,
+            rows=0 if found is None else found.rows,
+            late_rows=0 if found is None else found.late_rows,
+            rejected_rows=0 if found is None else found.rejected_rows,
+            files_set_aside=len(aside),
+            set_aside=tuple((file.path, file.reason or "") for file in aside[-10:]),
+            watermark_us=None if found is None else found.watermark_us,
+            max_event_time_us=None if found is None else found.max_event_time_us,
+            rate_per_s=_value(rate),
+            rate_age_s=_age_s(now_us, rate),
+            row_bytes=_value(row_bytes),
+            row_bytes_age_s=_age_s(now_us, row_bytes),
+        )
+
+
+def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterable[FilterStatistics]:
+    for found in profile.filters:
+        age_s = _age_s(now_us, found.selectivity)
+        if found.stream_id in names and age_s is not None:
+            yield FilterStatistics(names[found.stream_id], found.sql, found.selectivity.value, age_s)
+
+
+def _families(
+    recent: Iterable[BatchManifest], profiles: Mapping[str, FamilyProfile], now_us: int
+) -> Iterable[FamilyStatistics]:
+    slices = [s for m in recent for s in m.slices]
+    for family in sorted({s.family for s in slices}):
+        own = [s for s in slices if s.family == family]
+        found = profiles.get(family)
+        selectivity = None if found is None else found.join_selectivity
+        keys = [] if found is None else [found.keys_a, found.keys_b, found.skew_a, found.skew_b]
+        keys_a, keys_b, skew_a, skew_b = keys or [None] * 4
+        yield FamilyStatistics(
+            family=family,
+            probes=sum(s.males for s in own if s.slice == 1),
+            pairs_touched=sum(s.touched for s in own),
+            pairs_compared=sum(s.candidates for s in own),
+            results=sum(s.results for s in own),
+            join_selectivity=_value(selectivity),
+            join_selectivity_age_s=_age_s(now_us, selectivity),
+            keys_a=_value(keys_a),
+            keys_b=_value(keys_b),
+            skew_a=_value(skew_a),
+            skew_b=_value(skew_b),
+            keys_age_s=_age_s(now_us, *keys),
+        )
+
+
+def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
+    """Return what hottest buckets had over the mean, from (hottest, all) of each batch.
+
+    Of sums: a batch takes as long as its own hottest bucket, whichever that is.
+    """
+    known = [(hottest * m.buckets.buckets, every) for hottest, every, m in batches if m.buckets.buckets]
+    total = sum(every for _, every in known)
+    return sum(hottest for hottest, _ in known) / total if total else None
+
+
+def _value(measure: Measure | None) -> float | None:
+    return None if measure is None else measure.value
+
+
+def _age_s(now_us: int, *measures: Measure | None) -> float | None:
+    """Return the age of the oldest, seconds; None without any."""
+    moments = [m.at_us for m in measures if m is not None and m.at_us is not None]
+    return (now_us - min(moments)) / 1e6 if moments else None
+
+
+def _recent_rate(recent: tuple[BatchManifest, ...]) -> tuple[int, float]:
+    if len(recent) < 2:
+        return 0, 0.0
+    rows = sum(c.rows for m in recent[1:] for c in m.streams)
+    return rows, (recent[-1].committed_at_us - recent[0].committed_at_us) / 1e6
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else 0.0

@@ -1,0 +1,92 @@
+"""What happens beside the job while a service runs.
+
+New files are listed and idle streams get their heartbeats; both end in the catalog, in order and durably,
+before any batch can name them. Whatever else is to be done now and then (``ticks``) is called besides.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from catalog.clock import wall_clock_us
+from catalog.errors import SluiceError
+from catalog.store.store import Store
+from catalog.values.plan import Heartbeat
+from catalog.values.stream import FilesSource, Stream
+from service.inputs.sources.files import list_files
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Watcher:
+    """A thread that looks at every stream in turn.
+
+    Attributes:
+        store: Catalog.
+        interval_s: Seconds between two looks.
+        now_us: Wall clock, µs UTC.
+        ticks: Called with the wall clock at the end of each look.
+    """
+
+    store: Store
+    interval_s: float
+    now_us: Callable[[], int] = wall_clock_us
+    ticks: tuple[Callable[[int], object], ...] = ()
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start looking."""
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the look in hand."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> None:
+        """List new files, beat for idle streams and do what else is to be done now and then, once."""
+        for stream in self.store.streams():
+            if isinstance(stream.source, FilesSource):
+                list_files(self.store, stream, settle_s=self.interval_s)
+        self._beat()
+        for tick in self.ticks:
+            tick(self.now_us())
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.interval_s):
+            try:
+                self.look()
+            except (SluiceError, OSError) as error:
+                # A directory that cannot be read now may be there at the next look; the job goes on
+                # meanwhile.
+                log.warning("looking for input failed: %s", error)
+
+    def _beat(self) -> None:
+        """Move the watermark of each idle stream up to the farthest of the others."""
+        counters = {c.stream_id: c for c in self.store.stream_totals()}
+        for stream in self.store.streams():
+            found = counters.get(stream.id)
+            if stream.idle_timeout_us is None or found is None:
+                continue
+            rows, since_us = self._last_seen.get(stream.id, (-1, 0))
+            if rows != found.rows:
+                self._last_seen[stream.id] = (found.rows, self.now_us())
+                continue
+            target = self._target(stream, {i: c.watermark_us for i, c in counters.items()})
+            behind = target is not None and (found.watermark_us is None or found.watermark_us < target)
+            if target is not None and behind and self.now_us() - since_us >= stream.idle_timeout_us:
+                self.store.append_control(heartbeat=Heartbeat(stream.id, target))
+                self._last_seen[stream.id] = (found.rows, self.now_us())
+                log.info("heartbeat", extra={"stream": stream.name, "watermark_us": target})
+
+    def _target(self, stream: Stream, watermarks: dict[int, int | None]) -> int | None:
+        others = [w for i, w in watermarks.items() if i != stream.id and w is not None]
+        return max(others, default=None)

@@ -1,0 +1,71 @@
+"""Idempotency keys: the first answer stays, another request under the key is a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from catalog.errors import IdempotencyKeyReused
+from catalog.store.repositories.idempotency import KEEP_US, StoredAnswer
+from catalog.store.store import Store
+from tests.catalog.examples import undone
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    now_us = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The store's clock."""
+    return Clock()
+
+
+@pytest.fixture
+def store(url: str, clock: Clock) -> Iterator[Store]:
+    """An empty catalog with a clock of ours."""
+    with Store.open(url, now_us=clock) as opened:
+        yield opened
+
+
+def test_a_new_key_has_no_answer(store: Store) -> None:
+    assert store.recall("k", "f") is None
+
+
+def test_the_first_answer_stays(store: Store) -> None:
+    answer = StoredAnswer(202, '{"plan_version": 3}')
+    assert store.remember("k", "f", answer.status, answer.body) == answer
+    assert store.remember("k", "f", 500, "{}") == answer
+    assert store.recall("k", "f") == answer
+
+
+def test_another_request_under_the_key_is_a_conflict(store: Store) -> None:
+    store.remember("k", "f", 202, "{}")
+    conflict = 'idempotency key "k" was used for another request'
+    with pytest.raises(IdempotencyKeyReused, match=conflict):
+        store.recall("k", "g")
+    with pytest.raises(IdempotencyKeyReused, match=conflict):
+        store.remember("k", "g", 202, "{}")
+
+
+def test_answers_are_dropped_after_a_day(store: Store, clock: Clock) -> None:
+    store.remember("old", "f", 202, "{}")
+    clock.now_us += KEEP_US
+    store.remember("young", "f", 202, "{}")
+    assert store.recall("old", "f") is not None
+    clock.now_us += 1
+    store.remember("new", "f", 202, "{}")
+    assert store.recall("old", "f") is None
+    assert store.recall("young", "f") is not None
+
+
+def test_an_answer_goes_with_its_mutation(store: Store) -> None:
+    with undone(store):
+        store.remember("k", "f", 202, "{}")
+    assert store.recall("k", "f") is None

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.build.build_plan import STRATEGIES
+from planner.build.explicit_chain import explicit_chain
+from planner.errors import InvalidChain
+from tests.planner.values import PAPER, SECOND_US, a_query, family_of, rates_of
+
+LOW = '"v" < 0.2'
+FAMILY = family_of([a_query(1, 10), a_query(2, 30, 20, filter_a=LOW)])
+
+
+def us(*seconds: float) -> list[int]:
+    return [int(s * SECOND_US) for s in seconds]
+
+
+def test_a_boundary_that_is_no_window_divides_what_the_same_queries_use() -> None:
+    (join,) = explicit_chain(FAMILY, us(10, 15, 30), us(20))
+    assert (join.id, join.queries, join.partition, join.pulled_up) == ("shared", (1, 2), None, False)
+    assert [(s.w_start_us, s.queries, s.keep) for s in join.chain_a] == [
+        (0, (1, 2), None),
+        (10 * SECOND_US, (2,), (0,)),
+        (15 * SECOND_US, (2,), (0,)),
+    ]
+    assert [(s.w_end_us, s.queries) for s in join.chain_b] == [(20 * SECOND_US, (1, 2))]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([None, LOW])), min_size=1, max_size=6))
+def test_the_distinct_windows_give_mem_opt(shapes: list[tuple[int, str | None]]) -> None:
+    family = family_of([a_query(n, w, filter_a=f) for n, (w, f) in enumerate(shapes, start=1)])
+    ends = sorted({q.w_a_us for q in family.queries})
+    assert explicit_chain(family, ends, ends) == STRATEGIES["mem-opt"](family, rates_of(family), PAPER)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (us(10, 31), us(20), "the chain of side a ends at 31 s, not at the largest window"),
+        (us(10, 30), us(10), "the chain of side b ends at 10 s, not at the largest window"),
+        (us(30, 30), us(20), "boundaries of side a do not ascend from 0"),
+        (us(0, 30), us(20), "boundaries of side a do not ascend from 0"),
+        (us(-1, 30), us(20), "boundaries of side a do not ascend from 0"),
+        (us(30), [], "the chain of side b has no boundary"),
+    ],
+)
+def test_boundaries_that_make_no_chain_are_refused(a: list[int], b: list[int], message: str) -> None:
+    with pytest.raises(InvalidChain) as caught:
+        explicit_chain(FAMILY, a, b)
+    assert caught.value.primary == message
+
+
+def test_the_refusal_says_where_the_chain_has_to_end() -> None:
+    with pytest.raises(InvalidChain) as caught:
+        explicit_chain(FAMILY, us(10), us(20))
+    assert str(caught.value).endswith("hint: Let the last boundary be 30 s.")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from catalog.values.query import UNBOUNDED_US
+from planner.build.build_plan import build_plan
+from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
+from tests.planner.values import STREAMS, a_query
+
+LOW = '"v" < 0.2'
+
+
+def test_names_can_be_given_apart_from_the_plan() -> None:
+    plan = build_plan([a_query(1), a_query(2)], STREAMS)
+    assert render_text(plan, {2: "new"}).splitlines() == [
+        "family A.k = B.k",
+        "  slice 1 [0s, 10s)  queries q1 new",
+    ]
+
+
+def test_a_plan_without_queries_says_so_in_every_form() -> None:
+    plan = build_plan([], STREAMS)
+    assert render_text(plan) == "no queries"
+    assert render_mermaid(plan) == "flowchart LR"
+    assert render_dot(plan) == "digraph plan {\n  rankdir=LR;\n}"
+    assert plan_document(plan) == {"version": 1, "strategy": "mem-opt", "streams": [], "families": []}
+
+
+def test_the_document_says_which_slices_of_which_side_feed_a_query() -> None:
+    plan = build_plan([a_query(1, 10, 30), a_query(2, 20, 10, filter_a=LOW)], STREAMS)
+    (family,) = plan_document(plan)["families"]
+    assert family["unions"] == [
+        {"query": "q1", "slices": {"a": [1], "b": [1, 2]}},
+        {"query": "q2", "slices": {"a": [1, 2], "b": [1]}},
+    ]
+    assert [s["keep"] for s in family["chains"]["a"]] == [None, "A.v < 0.2"]
+    assert [s["keep_bits"] for s in family["chains"]["a"]] == [None, [0]]
+
+
+def test_the_document_is_json_with_null_for_unbounded() -> None:
+    query = replace(a_query(1), a=replace(a_query(1).a, window_us=UNBOUNDED_US), residual='a."v" < b."v"')
+    document = plan_document(build_plan([query], STREAMS))
+    assert json.loads(json.dumps(document)) == document
+    (family,) = document["families"]
+    assert family["chains"]["a"][0]["w_end_us"] is None
+    assert family["chains"]["a"][0]["window"] == "[0s, unbounded)"
+    assert family["queries"][0]["window_us"] == {"a": None, "b": 10_000_000}
+    assert family["queries"][0]["residual"] == "A.v < B.v"
+
+
+def test_joins_are_named_where_there_are_several() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    assert render_text(build_plan(queries, STREAMS, strategy="pushdown")).splitlines() == [
+        "family A.k = B.k  pushdown",
+        "  join p1  rows of A for q1, not for q2",
+        "    slice 1 [0s, 10s)  queries q1",
+        "  join p2  rows of A for q2",
+        "    slice 1 [0s, 30s)  queries q1 q2  keep A.v < 0.2",
+    ]
+    assert render_text(build_plan([a_query(1, 10, 20)], STREAMS, strategy="unshared")).splitlines() == [
+        "family A.k = B.k  unshared",
+        "  chain of A",
+        "    slice 1 [0s, 10s)  queries q1",
+        "  chain of B",
+        "    slice 1 [0s, 20s)  queries q1",
+    ]
+
+
+def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pushdown"))["families"]
+    assert "chains" not in family
+    assert [(j["id"], j["queries"], j["partition"]) for j in family["joins"]] == [
+        ("p1", ["q1"], {"side": "a", "one_of": ["q1"], "none_of": ["q2"]}),
+        ("p2", ["q1", "q2"], {"side": "a", "one_of": ["q2"], "none_of": []}),
+    ]
+    assert family["unions"][0] == {
+        "query": "q1",
+        "joins": [
+            {"join": "p1", "slices": {"a": [1], "b": [1]}},
+            {"join": "p2", "slices": {"a": [1], "b": [1]}},
+        ],
+    }
+    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pullup"))["families"]
+    assert family["chains"] == family["joins"][0]["chains"]
+    assert family["joins"][0]["selections_pulled_up"]
+
+
+def test_a_drawing_has_a_ladder_per_join() -> None:
+    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    lines = render_mermaid(build_plan(queries, STREAMS, strategy="pushdown")).splitlines()
+    assert lines[4:] == [
+        '    f1_p1_ab1["p1: slice 1 [0s, 10s)"]',
+        '    f1_p2_ab1["p2: slice 1 [0s, 30s)"]',
+        '    f1_u1(("union"))',
+        '    f1_u2(("union"))',
+        '    f1_q1(["q1"])',
+        '    f1_q2(["q2"])',
+        "  end",
+        '  s1 -->|"for q1, not for q2"| f1_p1_ab1',
+        "  s2 --> f1_p1_ab1",
+        '  s1 -->|"A.v #lt; 0.2, for q2"| f1_p2_ab1',
+        "  s2 --> f1_p2_ab1",
+        "  f1_p1_ab1 --> f1_u1",
+        "  f1_p2_ab1 --> f1_u1",
+        "  f1_u1 --> f1_q1",
+        "  f1_p2_ab1 --> f1_u2",
+        '  f1_u2 -->|"A.v #lt; 0.2"| f1_q2',
+    ]

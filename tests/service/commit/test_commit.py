@@ -1,0 +1,93 @@
+"""From what the buckets of a batch count to the batch's manifest, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.errors import InvariantBroken
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters
+from catalog.values.plan import Plan
+from planner.build.build_plan import build_plan
+from service.commit.commit import BatchCommitter
+from service.job.chain_processor import batch_report
+from tests.operators.harness import Runner
+from tests.operators.queries import Row, a_query, a_stream, a_table
+
+STREAMS = {1: a_stream(1), 2: a_stream(2)}
+LOW = '"v" < 5'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
+        opened.append_control(plan=a_plan())
+        yield opened
+
+
+def a_plan() -> Plan:
+    return build_plan([a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, strategy="unshared")
+
+
+def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) -> BatchManifest:
+    """Commit a batch and read its manifest back."""
+    epoch = store.new_epoch("engine")
+    committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), lambda: None)
+    committer(reports)
+    manifest = store.last_manifest()
+    assert manifest is not None
+    return manifest
+
+
+def reports_of_a_batch() -> list[dict[str, Any]]:
+    """Three buckets, two joins; ten rows of a with keys 0, 1 and 2 (and one without), two of b with key 1."""
+    runner = Runner(STREAMS, buckets=3)
+    a = [Row(n, 10, {"k": None if n == 9 else n % 3, "m": None, "v": n, "w": None}) for n in range(10)]
+    b = [Row(n, 10, {"k": 1, "m": None, "v": n, "w": None}) for n in range(2)]
+    outputs = runner.step({1: a_table(STREAMS[1], a), 2: a_table(STREAMS[2], b)}, [a_plan()])
+    reports = []
+    for number, (bucket, output) in enumerate(zip(runner.state, outputs, strict=True), 1):
+        report = batch_report(bucket, output, 0) | {"files": [], "late_files": []}
+        report["began_us"] = None if number == 1 else 1_000 * number
+        reports.append(report | {"cpu": {"pack_us": number, "chain_us": 10 * number}})
+    return reports
+
+
+def test_counters_of_the_buckets_add_up_in_the_manifest(store: Store, tmp_path: Path) -> None:
+    manifest = committed(store, reports_of_a_batch(), tmp_path)
+    family = manifest.slices[0].family
+    assert [(s.join, s.side, s.slice) for s in manifest.slices] == [
+        ("q1", "a", 1),
+        ("q1", "b", 1),
+        ("q2", "a", 1),
+        ("q2", "b", 1),
+    ]
+    # Key 1 has positions 1, 4 and 7, of which v < 5 passes two; whatever else is in the bucket of key 1 is a
+    # candidate, too.
+    assert [s.rows for s in manifest.slices] == [5, 2, 9, 2]
+    assert [s.touched for s in manifest.slices] == [4, 0, 6, 0]
+    assert manifest.slices[0].candidates >= 4
+    assert manifest.slices[2].candidates >= 6
+    assert manifest.filters == (FilterCounters(family, "a", 0, rows=10, passed=5),)
+    assert manifest.keys == (
+        KeyCounters(family, "a", rows=9, keys=3, largest=3, squares=27, copies=9),
+        KeyCounters(family, "b", rows=2, keys=1, largest=2, squares=4, copies=2),
+    )
+    assert manifest.cpu == CpuCounters(pack_us=6, chain_us=60)
+    # The first bucket was not told.
+    assert manifest.started_at_us == 2_000
+    # Eleven rows came and ten pairs were made, all pairs and five rows or more in the bucket of key 1.
+    assert (manifest.buckets.buckets, manifest.buckets.work, manifest.buckets.hottest_us) == (3, 21, 30)
+    assert 15 <= manifest.buckets.hottest_work <= 21
+    assert dict(manifest.query_rows) == {1: 4, 2: 6}
+
+
+def test_buckets_that_disagree_are_refused(store: Store, tmp_path: Path) -> None:
+    reports = reports_of_a_batch()
+    reports[1]["plan_version"] = 7
+    with pytest.raises(InvariantBroken, match="several plan versions"):
+        committed(store, reports, tmp_path)

@@ -1,0 +1,129 @@
+"""Every batch finds its routes, whatever versions, engines and retention did."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalog.errors import InvariantBroken
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest
+from catalog.values.plan import Plan
+from operators.kernels.keys import Int64s
+from operators.lineage.query_sets import QuerySets
+from service.commit.route_dictionary import KnownRoutes
+from tests.catalog.examples import manifest, plan
+
+
+def _plan(version: int, queries: int) -> Plan:
+    """A version with queries 1 to ``queries``."""
+    return plan(version, queries=queries)
+
+
+def _bare(batch: int, epoch: int, version: int) -> BatchManifest:
+    return dataclasses.replace(manifest(batch, epoch), plan_version=version)
+
+
+def _reported(routes: Mapping[int, tuple[int, ...]], order: Sequence[int]) -> list[tuple[Int64s, QuerySets]]:
+    """What a bucket reports: sets of queries as bits over those of the plan, in its order."""
+    sets = [sum(1 << order.index(query_id) for query_id in ids) for ids in routes.values()]
+    return [(np.array(list(routes), dtype=np.int64), QuerySets.of(tuple(order), sets))]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    # A store that keeps few of them forgets them all now and then.
+    monkeypatch.setattr(
+        "catalog.store.repositories.routes._KEPT_BYTES", rng.choice([0, 10_000, 50_000, 1 << 20])
+    )
+    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+        epoch, known = store.new_epoch("engine"), KnownRoutes()
+        version, queries, order = 1, 5, [1, 2, 3, 4, 5]
+        sets: dict[tuple[int, ...], int] = {}
+        brought: dict[int, dict[int, tuple[int, ...]]] = {}
+        written = 0
+        for batch in range(60):
+            if rng.random() < 0.4:
+                version, queries = version + 1, rng.randint(2, 7)
+                order = rng.sample(range(1, queries + 1), queries)
+            occurring: dict[int, tuple[int, ...]] = {}
+            for _ in range(rng.randint(0, 6)):
+                members = tuple(sorted(rng.sample(range(1, queries + 1), rng.randint(1, queries))))
+                occurring[sets.setdefault(members, 1000 + len(sets))] = members
+            brought[batch] = occurring
+            planned = partial(_plan, queries=queries)
+            reported = _reported(occurring, order)
+            made = known.with_routes(_bare(batch, epoch, version), reported, planned)
+            assert all(sets[route.queries] == route.route for route in made.routes)
+            written += len(made.routes)
+            assert store.commit_batch(made)
+            if rng.random() < 0.15:
+                # The engine is killed behind the commit; the next one replays the batch in vain.
+                epoch, known = store.new_epoch("engine"), KnownRoutes()
+                again = known.with_routes(_bare(batch, epoch, version), reported, planned)
+                assert not store.commit_batch(again)
+            else:
+                known.committed(made)
+            if rng.random() < 0.2:
+                oldest = rng.randint(min(brought), batch)
+                for old in [b for b in brought if b < oldest]:
+                    del brought[old]
+            for _ in range(4):
+                some = rng.sample(sorted(brought), min(len(brought), rng.randint(1, 3)))
+                for query in range(1, 8):
+                    found = set(store.routes_of(query, some))
+                    wanted = {r for b in some for r, ids in brought[b].items() if query in ids}
+                    assert wanted <= found
+                    assert all(query in ids for ids, route in sets.items() if route in found)
+        print(f"{written} routes written for {len(sets)}")
+
+
+def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+        epoch, known = store.new_epoch("engine"), KnownRoutes()
+        for batch in range(30):
+            routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
+            reported = _reported(routes, (1, 2) if batch % 3 else (2, 1))
+            made = known.with_routes(_bare(batch, epoch, batch + 1), reported, partial(_plan, queries=2))
+            assert store.commit_batch(made)
+            known.committed(made)
+            assert len(made.routes) == {0: 1, 1: 1}.get(batch, 0)
+        assert store.routes_of(1, (29,)) == (7, 8)
+        assert store.routes_of(2, (29,)) == (8,)
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,), (2, 3)])
+def test_a_route_never_changes_its_queries(order: tuple[int, ...]) -> None:
+    known = KnownRoutes()
+    first = known.with_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), partial(_plan, queries=2))
+    known.committed(first)
+    with pytest.raises(InvariantBroken, match="route 5 stands for other queries already") as broken:
+        known.with_routes(_bare(1, 1, 1), _reported({5: (2,)}, order), partial(_plan, queries=3))
+    assert broken.value.detail == "Known: [1]; now: [2]."
+
+
+def test_buckets_agree_what_a_route_stands_for() -> None:
+    reported = _reported({5: (1,)}, (1, 2)) + _reported({5: (1, 2)}, (1, 2))
+    with pytest.raises(InvariantBroken, match="route 5 stands for other queries already"):
+        KnownRoutes().with_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2))
+
+
+def test_a_batch_that_was_not_committed_teaches_nothing() -> None:
+    known = KnownRoutes()
+    planned = partial(_plan, queries=2)
+    for _ in range(2):
+        made = known.with_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), planned)
+        assert [route.queries for route in made.routes] == [(1,)]
+        assert len(known) == 0
+    known.committed(made)
+    assert len(known) == 1
+    again = known.with_routes(_bare(1, 1, 1), _reported({5: (1,), 6: (1, 2)}, (2, 1)), planned)
+    assert [route.queries for route in again.routes] == [(1, 2)]

@@ -1,0 +1,51 @@
+"""A log line has the event and every field that came with it, in both forms."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from service.config.log import fields, setup_logging
+
+
+@pytest.fixture(autouse=True)
+def _former_handlers() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def _logged(form: str, capsys: pytest.CaptureFixture[str], **extra: object) -> str:
+    setup_logging(form=form)
+    logging.getLogger("service.engine.engine").info("plan %s", "activated", extra=extra)
+    return capsys.readouterr().err
+
+
+def test_text_has_fields_behind_the_event(capsys: pytest.CaptureFixture[str]) -> None:
+    line = _logged("text", capsys, plan_version=7, cause="add q")
+    assert line.endswith(" INFO service.engine.engine plan activated plan_version=7 cause=add q\n")
+
+
+def test_json_has_fields_as_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(_logged("json", capsys, plan_version=7))
+    assert document.pop("time")
+    assert document == {
+        "level": "INFO",
+        "logger": "service.engine.engine",
+        "event": "plan activated",
+        "plan_version": 7,
+    }
+
+
+def test_fields_may_have_names_of_records(capsys: pytest.CaptureFixture[str]) -> None:
+    line = _logged("text", capsys, **fields(name="flights", path="a.parquet"), batch=3)
+    assert line.endswith(" plan activated batch=3 name=flights path=a.parquet\n")
+
+
+def test_an_event_without_fields_is_the_event(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _logged("text", capsys).endswith(" INFO service.engine.engine plan activated\n")

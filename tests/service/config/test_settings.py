@@ -1,0 +1,112 @@
+from pathlib import Path
+
+import pytest
+
+from service.config.data_dir import DataDirUnusable, open_data_dir
+from service.config.settings import InvalidSetting, Settings, load_settings
+
+
+def test_the_environment_sets_what_the_command_line_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_PORT", "9000")
+    monkeypatch.setenv("SLUICE_CORES", "3")
+
+    settings = load_settings(port=None, cores=5)
+
+    assert (settings.port, settings.cores) == (9000, 5)
+
+
+def test_buckets_follow_the_cores_unless_they_are_set() -> None:
+    assert Settings(cores=3).bucket_count == 3
+    assert Settings(cores=3, buckets=7).bucket_count == 7
+
+
+def test_the_heap_is_written_as_spark_writes_it() -> None:
+    assert Settings().driver_memory_bytes == 1 << 30
+    assert Settings(driver_memory="1500m").driver_memory_bytes == 1500 << 20
+
+
+def test_batches_begin_at_a_million_rows_or_at_their_limit() -> None:
+    assert Settings().first_batch_rows == 1_000_000
+    assert Settings(max_rows_per_batch=7).first_batch_rows == 7
+    assert Settings(max_rows_per_batch=3_000_000, target_batch_s=0).first_batch_rows == 3_000_000
+
+
+def test_the_master_follows_the_cores_unless_it_is_set() -> None:
+    assert Settings(cores=3).master == "local[3]"
+    assert Settings(spark_master="local-cluster[2,1,1024]").master == "local-cluster[2,1,1024]"
+
+
+def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(cores=0)
+
+    assert str(caught.value) == (
+        'setting "cores" cannot be 0\n'
+        "  detail: Input should be greater than or equal to 1.\n"
+        "  hint: Set it by --cores or by SLUICE_CORES."
+    )
+
+
+def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_SPARK_CONF", "a=b")
+
+    with pytest.raises(InvalidSetting, match="spark_conf"):
+        load_settings()
+
+
+def test_strategies_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_STRATEGY", "cpu-opt")
+    monkeypatch.setenv("SLUICE_FAMILY_STRATEGIES", '{"A.k = B.k": "unshared"}')
+
+    settings = load_settings()
+
+    assert (settings.strategy, settings.family_strategies) == ("cpu-opt", {"A.k = B.k": "unshared"})
+    with pytest.raises(InvalidSetting, match="setting \"strategy\" cannot be 'best'"):
+        load_settings(strategy="best")
+
+
+def test_results_are_kept_for_three_days_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().result_retention_us == 3 * 86_400_000_000
+    monkeypatch.setenv("SLUICE_RESULT_RETENTION", "90 min")
+    assert load_settings().result_retention_us == 5_400_000_000
+    assert load_settings(result_retention="Forever").result_retention_us is None
+    assert load_settings(result_retention="0").result_retention_us == 0
+
+
+def test_a_retention_that_is_no_length_of_time_is_named() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(result_retention="a week")
+
+    assert str(caught.value) == (
+        "setting \"result_retention\" cannot be 'a week'\n"
+        '  detail: Write a length of time such as "7d" or "24h", or "forever".\n'
+        "  hint: Set it by --result-retention or by SLUICE_RESULT_RETENTION."
+    )
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().port = 1  # type: ignore[misc]  # the test is that it fails
+
+
+def test_a_data_directory_is_made_with_its_parts(tmp_path: Path) -> None:
+    directory = open_data_dir(tmp_path / "a" / "b")
+
+    assert directory.results.is_dir()
+    assert directory.late.is_dir()
+    assert directory.catalog_url == f"sqlite:///{tmp_path}/a/b/catalog.db"
+    assert list(directory.checkpoint.iterdir()) == [directory.segments]  # the rest Spark makes
+
+
+def test_results_can_lie_elsewhere(tmp_path: Path) -> None:
+    directory = open_data_dir(tmp_path / "_sluice", results_dir=tmp_path / "results")
+
+    assert directory.results == tmp_path / "results"
+    assert not (tmp_path / "_sluice" / "results").exists()
+
+
+def test_a_data_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(DataDirUnusable, match="file/data"):
+        open_data_dir(tmp_path / "file" / "data")

@@ -1,0 +1,56 @@
+import threading
+import time
+from pathlib import Path
+
+from catalog.store.store import Store
+from catalog.values.plan import Heartbeat
+from service.job.commit_signal import News
+
+
+def news_of(directory: Path) -> tuple[Store, News]:
+    url = f"sqlite:///{directory / 'catalog.db'}"
+    news = News.of(url, str(directory / "events.db"), str(directory / "engine.lock"))
+    assert news is not None
+    return Store.open(url), news
+
+
+def test_a_catalog_on_a_server_tells_no_news() -> None:
+    assert News.of("postgresql://host/catalog", "events.db", "engine.lock") is None
+
+
+def test_a_commit_is_news(tmp_path: Path) -> None:
+    store, news = news_of(tmp_path)
+    with store:
+        before = news.signs()
+        store.append_control(heartbeat=Heartbeat(1, 2))
+
+        assert news.wait(before, until_s=time.monotonic())
+
+
+def test_an_engine_that_stops_is_news(tmp_path: Path) -> None:
+    store, news = news_of(tmp_path)
+    with store:
+        before = news.signs()
+        (tmp_path / "engine.lock").touch()
+
+        assert news.wait(before, until_s=time.monotonic())
+
+
+def test_without_one_the_wait_ends(tmp_path: Path) -> None:
+    store, news = news_of(tmp_path)
+    with store:
+        store.append_control(heartbeat=Heartbeat(1, 2))
+
+        assert not news.wait(news.signs(), until_s=time.monotonic() + 0.05)
+
+
+def test_whoever_waits_is_told_soon(tmp_path: Path) -> None:
+    store, news = news_of(tmp_path)
+    with store:
+        signs = news.signs()
+        writer = threading.Timer(0.1, lambda: store.append_control(heartbeat=Heartbeat(1, 2)))
+        writer.start()
+
+        assert news.wait(signs, until_s=time.monotonic() + 60)
+
+        writer.join()

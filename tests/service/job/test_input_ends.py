@@ -1,0 +1,300 @@
+"""The source under a Spark that crashes: every event in one batch, the same one whenever it is replayed.
+
+`Spark` does with the source what Spark does, in the same order, and dies where it is told to. Between two of
+its questions events and changes come.
+
+    python -m pytest tests/service/job/test_input_ends.py --hypothesis-seed=N
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from catalog.errors import FencedOut
+from catalog.store.store import Store
+from catalog.values.plan import Plan
+from catalog.values.source_file import ListedInput
+from catalog.values.stream import FilesSource, HttpSource, Stream
+from service.inputs.sources.http_log import EventLog
+from service.job.reader_tasks import PackPartition
+from service.job.source import SluiceReader
+from tests.catalog.examples import manifest
+from tests.service.inputs.streams import stream_of
+
+Death = Literal["before the offset log", "after the offset log", "while it reads"]
+#: Positions [start, end) of each stream, by id.
+Ranges = dict[int, tuple[int, int]]
+
+
+@dataclass
+class Spark:
+    """What Spark keeps, and a catalog and an event log beside it.
+
+    Attributes:
+        directory: Of both.
+        max_rows: Rows of a batch.
+        offsets: The offset log: ends of batches.
+        read: What the readers of each committed batch read.
+        changed: Of each event, by stream and offset: the last change before it was posted.
+    """
+
+    directory: Path
+    store: Store
+    events: EventLog
+    max_rows: int = 1000
+    epoch: int = 0
+    offsets: list[dict[str, int]] = field(default_factory=list)
+    read: list[Ranges] = field(default_factory=list)
+    changed: dict[tuple[int, int], int] = field(default_factory=dict)
+    streams: list[Stream] = field(default_factory=list)
+    reader: SluiceReader | None = None
+
+    def add_stream(self, source: Any = None) -> Stream:
+        """Add a stream, of events unless told otherwise, and have it in the next plan."""
+        name = f"S{len(self.streams)}"
+        stream = self.store.add_stream(stream_of(source or HttpSource(), name=name, stream_id=0))
+        self.streams.append(stream)
+        self.change()
+        return stream
+
+    def change(self) -> None:
+        """Put a plan version on record."""
+        version = self.store.control_head() + 1
+        self.store.append_control(plan=Plan(version, "mem-opt", tuple(self.streams), ()))
+
+    def post(self, stream: Stream, count: int) -> None:
+        """Post events in one request."""
+        first, last = self.events.append(stream, [{"ts": n, "k": n} for n in range(count)])
+        for offset in range(first, last + 1):
+            self.changed[stream.id, offset] = self.store.control_head()
+
+    def start(self) -> None:
+        """Start another engine: a batch that was logged and not committed is replayed."""
+        self.epoch = self.store.new_epoch("engine")
+        options = {
+            "catalog_url": f"sqlite:///{self.directory / 'catalog.db'}",
+            "events_db": str(self.directory / "events.db"),
+            "engine_lock": str(self.directory / "lock"),
+            "epoch": str(self.epoch),
+            "bucket_keys": "0,1",
+            "max_rows": str(self.max_rows),
+        }
+        self.reader = SluiceReader(options)
+        if len(self.offsets) > len(self.read):
+            self.commit(self.partitions())
+
+    def latest(self) -> dict[str, int]:
+        """Ask for the end of the next batch."""
+        assert self.reader is not None
+        start = self.offsets[-1] if self.offsets else self.reader.initialOffset()
+        # Without waiting for news.
+        end = self.reader._next(start)
+        return {} if end == start else end
+
+    def partitions(self) -> Ranges:
+        """Ask what is read of the last batch in the log."""
+        assert self.reader is not None
+        before = self.offsets[-2] if len(self.offsets) > 1 else self.reader.initialOffset()
+        assert self.reader.partitions(before, before) == []
+        pieces: dict[int, list[tuple[int, int]]] = {}
+        for partition in self.reader.partitions(before, self.offsets[-1]):
+            if isinstance(partition, PackPartition):
+                piece: Any = partition.piece
+                ends = (
+                    (piece.files[0].position, piece.files[-1].position + 1) if piece.kind == "files" else ()
+                )
+                pieces.setdefault(piece.stream_id, []).append(ends or (piece.start, piece.end))
+        for found in pieces.values():
+            assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
+        return {stream_id: (found[0][0], found[-1][1]) for stream_id, found in pieces.items()}
+
+    def commit(self, ranges: Ranges) -> None:
+        """Commit the batch in hand."""
+        self.store.commit_batch(manifest(len(self.read), self.epoch))
+        self.read.append(ranges)
+
+    def batch(self, between: tuple[int, ...] = (), death: Death | None = None, change: bool = False) -> None:
+        """Run a batch, if there is anything to do: so many events a stream come while it is planned.
+
+        Args:
+            between: Events of each stream that come after its offset was asked for.
+            death: Where the engine dies, and another one takes over.
+            change: Whether a change is put on record before those events.
+        """
+        end = self.latest()
+        if not end:
+            return
+        if change:
+            self.change()
+        for stream, count in zip(self.streams, between, strict=False):
+            self.post(stream, count)
+        if death == "before the offset log":
+            self.start()
+            return
+        self.offsets.append(end)
+        if death == "after the offset log":
+            self.start()
+            return
+        ranges = self.partitions()
+        if death is None:
+            self.commit(ranges)
+            return
+        for stream in self.streams:
+            self.post(stream, 1)
+        self.start()
+        assert self.read[-1] == ranges, "a replayed batch reads something else"
+
+
+@contextmanager
+def spark(directory: Path, max_rows: int = 1000) -> Iterator[Spark]:
+    """A Spark that has started, with an empty catalog."""
+    with Store.open(f"sqlite:///{directory / 'catalog.db'}") as store:
+        events = EventLog(directory / "events.db")
+        (directory / "lock").touch()
+        made = Spark(directory, store, events, max_rows)
+        made.start()
+        yield made
+        events.close()
+
+
+def assert_each_event_once(found: Spark) -> None:
+    """Every event is in one batch, in order, and in none before the change that it came after."""
+    for stream in found.streams:
+        position = 0
+        for batch, ranges in enumerate(found.read):
+            start, end = ranges.get(stream.id, (position, position))
+            assert start == position, f"batch {batch} starts at {start} instead of {position}"
+            control = found.offsets[batch]["control"]
+            for offset in range(start, end):
+                assert found.changed[stream.id, offset] <= control, f"event {offset} overtook a change"
+            position = end
+        assert position == found.events.end(stream.id)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Events that wait, those that come meanwhile, where it dies, and whether a change comes meanwhile."""
+    counts = st.tuples(st.integers(0, 3), st.integers(0, 3))
+    deaths = st.sampled_from(
+        [None, None, None, "before the offset log", "after the offset log", "while it reads"]
+    )
+    return draw(counts), draw(counts), draw(deaths), draw(st.integers(0, 4)) == 0
+
+
+@settings(max_examples=60)
+@given(st.lists(batches(), min_size=3, max_size=12), st.sampled_from([1, 2, 4, 1000]))
+def test_every_event_is_read_once_whatever_comes_and_dies(
+    steps: list[tuple[Any, ...]], max_rows: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory, spark(Path(directory), max_rows) as run:
+        run.add_stream()
+        run.add_stream()
+        for waiting, between, death, change in steps:
+            for stream, count in zip(run.streams, waiting, strict=True):
+                run.post(stream, count)
+            run.batch(between, death, change)
+        while len(run.offsets) < 1000 and run.latest():
+            run.batch()
+        event(f"batches moved on: {sum(bool(run.store.input_ends(b)) for b in range(len(run.read)))}")
+        assert_each_event_once(run)
+
+
+def test_what_comes_while_a_batch_is_planned_goes_with_it(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        a, b = run.add_stream(), run.add_stream()
+        run.post(a, 2)
+        run.batch(between=(1, 4))
+        assert run.offsets[0] == {str(a.id): 2, "batch": 1, "control": 2}
+        assert run.read == [{a.id: (0, 3), b.id: (0, 4)}]
+        assert run.latest() == {}, "there is nothing left for another batch"
+        run.post(a, 1)
+        run.batch()
+        # From here on Spark's log has it.
+        assert run.offsets[1] == {str(a.id): 4, str(b.id): 4, "batch": 2, "control": 2}
+        assert run.read[1] == {a.id: (3, 4)}
+
+
+def test_a_full_batch_is_not_moved_on(tmp_path: Path) -> None:
+    with spark(tmp_path, max_rows=5) as run:
+        a, b = run.add_stream(), run.add_stream()
+        for _ in range(3):
+            run.post(a, 2)
+        run.batch(between=(0, 1))
+        assert run.read == [{a.id: (0, 4)}]
+        # Of three requests that come meanwhile there is room for one.
+        run.batch(between=(2, 2))
+        assert run.read[1] == {a.id: (4, 8), b.id: (0, 1)}
+        run.batch()
+        assert_each_event_once(run)
+
+
+def test_a_stream_of_so_many_files_a_batch_takes_no_more(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        files = run.add_stream(FilesSource("parquet", "/S", 1))
+        http = run.add_stream()
+        run.store.append_inputs(files.id, [ListedInput(0, f"/S/{n}", 1, 1, 10, n, n) for n in range(3)])
+        run.post(http, 1)
+        run.batch(between=(0, 0))
+        assert run.read == [{files.id: (0, 1), http.id: (0, 1)}]
+        assert run.store.input_ends(0) == {}
+
+
+def test_events_do_not_overtake_a_change_that_came_before_them(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        a, b = run.add_stream(), run.add_stream()
+        run.post(a, 1)
+        run.batch(between=(3, 0), change=True)
+        assert run.read == [{a.id: (0, 1)}]
+        run.batch(between=(0, 1))
+        assert run.offsets[1]["control"] == 3
+        assert run.read[1] == {a.id: (1, 4), b.id: (0, 1)}
+
+
+def test_a_bounded_run_ends_its_batches_at_their_offsets(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        stream = run.add_stream()
+        run.post(stream, 1)
+        assert run.reader is not None
+        run.reader.prepareForTriggerAvailableNow()
+        run.batch(between=(1,))
+        assert run.read == [{stream.id: (0, 1)}]
+
+
+def test_an_engine_that_was_thought_dead_moves_nothing_on(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        stream = run.add_stream()
+        run.post(stream, 1)
+        old, end = run.reader, run.latest()
+        assert old is not None
+        run.offsets.append(end)
+        run.post(stream, 1)
+        run.start()
+        with pytest.raises(FencedOut):
+            old.partitions(old.initialOffset(), end)
+        assert run.read == [{stream.id: (0, 1)}]
+
+
+def test_a_checkpoint_older_than_the_catalog_never_goes_backwards(tmp_path: Path) -> None:
+    """Its next batch takes more than it did in the life before, so that what that moved on to lies behind."""
+    with spark(tmp_path) as run:
+        stream = run.add_stream()
+        for _ in range(3):
+            run.post(stream, 1)
+            run.batch(between=(1,))
+        restored = replace(run, offsets=run.offsets[:1], read=run.read[:1])
+        restored.start()
+        restored.post(stream, 5)
+        restored.batch()
+        restored.post(stream, 5)
+        restored.batch()
+        assert [ranges[stream.id] for ranges in restored.read] == [(0, 2), (2, 11), (11, 16)]

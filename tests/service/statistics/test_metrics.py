@@ -1,0 +1,87 @@
+"""Prometheus' view of a catalog, read back with its own parser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
+from catalog.values.query import Output
+from catalog.values.sink import FilesSink
+from service.statistics.metrics import metrics_text
+from tests.service.pairs import Batches, add_query, open_store
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: bytes) -> Samples:
+    families = text_string_to_metric_families(text.decode())
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for f in families for s in f.samples}
+
+
+def test_an_empty_catalog_has_metrics_too(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        found = samples(metrics_text(store, "starting"))
+    assert found["sluice_engine_state", (("state", "starting"),)] == 1
+    assert found["sluice_engine_state", (("state", "running"),)] == 0
+    assert found["sluice_batches_total", ()] == 0
+
+
+def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
+        for batch in range(2):
+            store.commit_batch(
+                BatchManifest(
+                    batch=batch,
+                    epoch=store.current_epoch(),
+                    plan_version=3,
+                    files=(),
+                    late_files=(),
+                    routes=(),
+                    streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
+                    slices=(
+                        SliceCounters("f", "a", 1, rows=7 - batch, bytes=100, segments=2),
+                        SliceCounters("f", "a", 1, rows=0, join="q5"),
+                    ),
+                    query_rows=((query.id, 4),),
+                    started_at_us=1_000_000,
+                    committed_at_us=1_500_000,
+                    cpu=CpuCounters(250_000, 125_000),
+                )
+            )
+        found = samples(metrics_text(store, "running"))
+    of_a = (("stream", "A"),)
+    assert found["sluice_input_rows_total", of_a] == 20
+    assert found["sluice_late_rows_total", of_a] == 4
+    assert found["sluice_rejected_rows_total", of_a] == 2
+    assert found["sluice_watermark_timestamp_seconds", of_a] == 5
+    assert found["sluice_query_results_total", (("query", "q1"),)] == 8
+    of_slice = (("family", "f"), ("join", "shared"), ("side", "a"), ("slice", "1"))
+    assert found["sluice_slice_rows", of_slice] == 6
+    of_another_join = (("family", "f"), ("join", "q5"), ("side", "a"), ("slice", "1"))
+    assert found["sluice_slice_rows", of_another_join] == 0
+    assert found["sluice_last_batch_cpu_seconds", (("part", "pack"),)] == 0.25
+    assert found["sluice_last_batch_cpu_seconds", (("part", "chain"),)] == 0.125
+    assert found["sluice_state_rows_peak", ()] == 7
+    assert found["sluice_plan_version", ()] == 3
+    assert found["sluice_last_batch_seconds", ()] == 0.5
+
+
+def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
+        store.set_sink(query.id, FilesSink("alerts"))
+        batches = Batches(store, tmp_path / "results", {1: (query.id,)})
+        for n in range(3):
+            batches.commit([{"route": 1, "t": 1, "pos": (n, 0), "a_k": 1, "b_k": 1}])
+        (record,) = store.pending_sinks()
+        store.sink_delivered(record, 0, 1, whole=True)
+        store.sink_failed(record.id, "no space left")
+        found = samples(metrics_text(store, "running"))
+    of = (("query", "q1"), ("type", "files"))
+    assert found["sluice_sink_lag_batches", of] == 2
+    assert found["sluice_sink_rows_total", of] == 1
+    assert found["sluice_sink_batches_total", of] == 1
+    assert found["sluice_sink_failures_total", of] == 1
