@@ -1,1 +1,4 @@
-"""What Sluice remembers: values, their storage, migrations and the control log. Imports nothing."""
+"""The catalog: values that all packages share, and their storage. Imports nothing of Sluice.
+
+Doors: arrow_types, clock, errors.
+"""

@@ -1,1 +1,1 @@
-"""The engine, its Spark job, the command line and everything that knows Spark."""
+"""The service: settings, inputs, the Spark job, results, sinks, planning and the command line."""

@@ -1,1 +1,4 @@
-"""Lists of changes over HTTP."""
+"""Lists of changes over HTTP.
+
+Doors: endpoints.
+"""

@@ -1,1 +1,4 @@
-"""The engine over HTTP."""
+"""The engine over HTTP.
+
+Doors: endpoints.
+"""

@@ -1,1 +1,4 @@
-"""Probes."""
+"""Probes.
+
+Doors: endpoints.
+"""

@@ -1,1 +1,4 @@
-"""Migrations over HTTP."""
+"""Migrations over HTTP.
+
+Doors: endpoints.
+"""

@@ -1,1 +1,4 @@
-"""The shared plan over HTTP."""
+"""The shared plan over HTTP.
+
+Doors: endpoints.
+"""

@@ -1,1 +1,4 @@
-"""Queries and their results over HTTP."""
+"""Queries and their results over HTTP.
+
+Doors: changing, endpoints, results, schemas.
+"""

@@ -1,1 +1,4 @@
-"""Statistics and metrics over HTTP."""
+"""Statistics and metrics over HTTP.
+
+Doors: endpoints.
+"""

@@ -1,1 +1,4 @@
-"""Streams over HTTP."""
+"""Streams over HTTP.
+
+Doors: endpoints, event_body.
+"""

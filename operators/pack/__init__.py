@@ -1,0 +1,4 @@
+"""PACK: rows of one partition become one payload per bucket.
+
+Doors: pack, pack_plan, payload.
+"""

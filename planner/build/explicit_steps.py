@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from catalog.errors import SluiceError
 from catalog.values.boundaries import Boundaries
-from catalog.values.migration_steps import ExplicitStep
+from catalog.values.migration import ExplicitStep
 from catalog.values.plan import FamilyPlan
 from planner.build.retained_boundaries import boundaries_of, is_one_chain
 from planner.errors import NoSharedChain, UnknownBoundary, did_you_mean

@@ -1,0 +1,4 @@
+"""Predicates: conditions as values, their normal form, their text, and which implies which.
+
+Doors: condition_text, conditions, implication, simplify.
+"""

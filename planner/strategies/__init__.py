@@ -1,1 +1,4 @@
-"""Strategies: how the chains of a family are chosen."""
+"""Strategies: one rule per module, each turns a family into joins of slice chains.
+
+Doors: cpu_opt, mem_opt, pullup, pushdown, shared_join, slice_dag, unshared.
+"""

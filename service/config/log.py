@@ -1,7 +1,7 @@
 """Logging: one line per event, a lower-case fragment plus fields.
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
-``12:00:01 INFO service.engine.engine plan activated plan_version=7``, or one JSON object with the fields as keys.
+``12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as keys.
 Names that log records use themselves go through ``fields``.
 """
 

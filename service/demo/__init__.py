@@ -1,1 +1,4 @@
-"""The demo: flights and weather of New York in 2013, and queries worth asking of them."""
+"""The demo: flights and weather of 2013, replayed through a service.
+
+Doors: run, workload.
+"""

@@ -1,0 +1,4 @@
+"""Documents: YAML, workload files and request bodies, turned into values with errors that name the place.
+
+Doors: document_errors, migration_document, statistics_document, stream_document, workload, yaml_document.
+"""

@@ -1,0 +1,4 @@
+"""The one Spark job: source and packing, the stateful chain, and what Spark loads of them.
+
+Doors: chain_processor, chain_state, job, job_options, packing, reader_tasks, source, spark_entry_points.
+"""

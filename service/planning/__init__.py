@@ -1,0 +1,4 @@
+"""Planning: changes of queries and of the objective become plan versions, previewed, priced and tried first.
+
+Doors: adaptive, changes, migrations, objective, plan_record, preview, resolve_migration, versions.
+"""

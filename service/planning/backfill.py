@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from catalog.store.store import Store
 from catalog.values.batch import BatchProgress
 from catalog.values.plan import FamilyPlan, Plan
-from catalog.values.query import Query, Side
-from catalog.values.query_record import ALL_ROWS, QueryRecord
+from catalog.values.query import ALL_ROWS, Query, QueryRecord, Side
 from planner.families.families import SIDES, family_id
 
 #: Version of what has not ended.

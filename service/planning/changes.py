@@ -26,8 +26,7 @@ from catalog.values.change import (
     UpdateQuery,
 )
 from catalog.values.plan import Plan
-from catalog.values.query import Query
-from catalog.values.query_record import QueryRecord
+from catalog.values.query import Query, QueryRecord
 from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind.bind import bind

@@ -22,7 +22,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
-from catalog.values.migration_steps import OnLeave
+from catalog.values.migration import OnLeave
 from catalog.values.plan import Partitioning, Plan, Strategy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, left_boundaries

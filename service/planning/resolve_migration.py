@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from catalog.errors import InvalidInput, SluiceError
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
-from catalog.values.migration_steps import ExplicitStep
+from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.build.explicit_steps import stepped_boundaries

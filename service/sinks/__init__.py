@@ -1,1 +1,4 @@
-"""Sinks: where joined pairs go."""
+"""Sinks: results of committed batches delivered to files and webhooks, in order.
+
+Doors: deliverer, delivery, errors, sink_changes.
+"""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.store.store import Store
-from catalog.values.query import Query
-from catalog.values.query_record import ALL_ROWS, QueryRecord
+from catalog.values.query import ALL_ROWS, Query, QueryRecord
 from catalog.values.sink import SinkRecord
 
 Desired = Literal["running", "paused", "removed"]

@@ -1,0 +1,1 @@
+"""Python processes of Spark: a fork server and the daemon of its workers."""

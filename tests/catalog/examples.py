@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
-from catalog.values.query import Output, Query, Side
-from catalog.values.query_record import QueryRecord
+from catalog.values.query import Output, Query, QueryRecord, Side
 from catalog.values.source_file import ListedInput
 from catalog.values.stream import Column, FilesSource, Stream
 

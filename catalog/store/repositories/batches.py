@@ -19,8 +19,7 @@ from catalog.store.database import Database
 from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
 from catalog.store.repository import StorePart
-from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters
-from catalog.values.totals import Totals
+from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters, Totals
 
 _b = tables.batches.c
 _t = tables.batch_totals.c

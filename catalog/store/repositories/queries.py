@@ -1,6 +1,6 @@
 """Queries in the catalog: wanted under a unique name, running or paused, then kept for their results.
 
-Records are values of their own (``catalog.values.query_record``): here they are added, leave, and are found
+Records are values of their own (``catalog.values.query``): here they are added, leave, and are found
 by name, id and series.
 """
 
@@ -18,8 +18,7 @@ from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.repository import StorePart, did_you_mean, next_id
-from catalog.values.query import Query
-from catalog.values.query_record import LeftBy, QueryRecord
+from catalog.values.query import LeftBy, Query, QueryRecord
 
 #: Decoded queries kept per process besides those that run: asked for by results, resumed or just removed.
 QUERIES_KEPT = 512

@@ -1,1 +1,4 @@
-"""File formats: each module has ``inspect_*`` (facts, or UnusableFile) and ``read_*`` (rows)."""
+"""Formats: rows and facts of CSV, JSON lines and Parquet files, typed as declared.
+
+Doors: csv, facts, jsonl, parquet, parquet_footer, values.
+"""

@@ -20,7 +20,7 @@ from operators.bucket.bucket_state import (
 from operators.segments.segment import Segment
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table
-from tests.operators.segments import STREAMS, a_plan
+from tests.operators.segment_builders import STREAMS, a_plan
 
 
 def a_bucket() -> Bucket:

@@ -11,7 +11,7 @@ from operators.bucket.counters import key_counters
 from tests.operators.cases import REPEATABLE
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table
-from tests.operators.segments import STREAMS, a_plan
+from tests.operators.segment_builders import STREAMS, a_plan
 
 
 @settings(REPEATABLE, max_examples=100)

@@ -10,7 +10,7 @@ from operators.bucket.dry_run import dry_run
 from planner.build.build_plan import build_plan
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.queries import a_query
-from tests.operators.segments import STREAMS, a_plan
+from tests.operators.segment_builders import STREAMS, a_plan
 
 
 def test_a_sound_plan_and_its_successor_pass() -> None:

@@ -13,7 +13,7 @@ from operators.lineage.lineage import RowClasses
 from operators.segments.layout import side_layout
 from operators.segments.segment import Segment
 from tests.operators.queries import a_query
-from tests.operators.segments import STREAMS, a_family, a_segment
+from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 ALL = RowClasses(None, (1,))
 ANY_TIME = Reach(2**62, 2**62)

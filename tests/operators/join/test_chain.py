@@ -11,7 +11,7 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.migration import migrated
 from operators.segments.segment import Segment
 from tests.operators.queries import a_query
-from tests.operators.segments import STREAMS, a_family, a_segment
+from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 NO_TERMS: dict[str, dict[int, tuple[()]]] = {"a": {}, "b": {}}
 

@@ -13,7 +13,7 @@ from operators.join.pairs import RESULT_COLUMNS, PairChunk, PairTable, residual_
 from operators.kernels.keys import Int64s
 from operators.segments.segment import Segment
 from tests.operators.queries import a_query
-from tests.operators.segments import STREAMS, a_family, a_segment
+from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 V_LESS, W_EQUAL = 'a."v" < b."v"', 'a."w" = b."w"'
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from operators.join.segment_cache import SegmentCache
 from operators.segments.segment import Segment
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 DATA = a_segment([(1, 10), (2, 20)]).encode()
 SIZE = len(DATA)

@@ -9,7 +9,7 @@ from catalog.values.query import UNBOUNDED_US
 from operators.join import sliced_join
 from operators.join.sliced_join import COMPACTION_FANIN, SliceState, compact, purge
 from operators.segments.segment import Segment
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 
 def a_slice(*segments: Segment, start: int = 0, end: int = 10) -> SliceState:

@@ -12,7 +12,7 @@ from planner.build.build_plan import build_plan
 from tests.operators.cases import REPEATABLE, replicated
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table
-from tests.operators.segments import STREAMS
+from tests.operators.segment_builders import STREAMS
 from tests.operators.world import World
 
 KEYS = st.integers(-3, 6)

@@ -10,7 +10,7 @@ from operators.lineage.entitlement import (
     held_terms,
     rows_of_terms,
 )
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 NO_COLUMNS: frozenset[str] = frozenset()
 

@@ -14,7 +14,7 @@ from operators.lineage.entitlement import Term
 from operators.lineage.lineage import RowClasses, SideLineage, side_lineage
 from operators.segments.segment import Segment
 from tests.operators.queries import a_query
-from tests.operators.segments import a_family, a_segment
+from tests.operators.segment_builders import a_family, a_segment
 
 NO_COLUMNS: frozenset[str] = frozenset()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operators.lineage.expressions import evaluate_filters
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.segments.row_codec import NUMBERED
-from tests.operators.segments import lineage_words, words_of
+from tests.operators.segment_builders import lineage_words, words_of
 
 NUMBERS = st.one_of(st.none(), st.integers(-3, 3).map(float), st.just(float("nan")))
 PREDICATES = st.builds(

@@ -10,7 +10,7 @@ from operators.lineage.lineage import RowClasses
 from operators.lineage.query_sets import query_key
 from operators.lineage.routes import Router, router
 from tests.operators.queries import a_query
-from tests.operators.segments import a_family
+from tests.operators.segment_builders import a_family
 
 ALL = RowClasses(None, (2**62 - 1,))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operators.lineage.expressions import evaluate_filters
 from operators.lineage.lineage_words import evaluate_lineage
 from operators.lineage.threshold_filters import thresholds
-from tests.operators.segments import lineage_words, words_of
+from tests.operators.segment_builders import lineage_words, words_of
 
 INT64 = pa.int64()
 #: Values on, just beside and far from the constants below.

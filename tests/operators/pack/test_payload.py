@@ -5,7 +5,7 @@ import pytest
 
 from catalog.values.batch import FilterCounters
 from operators.pack.payload import Payload, StreamHeader, arrivals
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 
 def a_payload(order: int = 3) -> Payload:

@@ -11,7 +11,7 @@ from catalog.values.stream import Stream
 from operators.segments.layout import SideLayout, side_layout
 from planner.build.build_plan import build_plan
 from tests.operators.queries import a_query, a_stream
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 
 def a_layout(

@@ -5,7 +5,7 @@ import pytest
 
 from operators.segments.row_codec import encode_rows
 from operators.segments.segment import CorruptSegment, Segment, concat, mergeable
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 
 def test_a_segment_knows_its_range_of_times_and_versions() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from operators.segments.segment import ArrivedFile, CorruptSegment, Segment, labelled, unlabelled
 from operators.segments.segment_files import SegmentFiles
-from tests.operators.segments import a_segment
+from tests.operators.segment_builders import a_segment
 
 DATA = a_segment([(1, 10), (2, 20)]).encode()
 

@@ -32,7 +32,7 @@ from operators.segments.views import read_segment
 from tests.operators.cases import REPEATABLE
 from tests.operators.queries import a_query
 from tests.operators.reloaded import check_reloaded
-from tests.operators.segments import a_plan, a_segment
+from tests.operators.segment_builders import a_plan, a_segment
 
 
 class Stored:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import InvalidInput
-from catalog.values.migration_steps import OnLeave
+from catalog.values.migration import OnLeave
 from catalog.values.stream import Column, FilesSource, GeneratorSource, HttpSource
 from service.documents.workload import bind_workload, check_sources, load_workload
 

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.errors import MigrationNotFound, SluiceError, StalePlanVersion
 from catalog.values.boundaries import Boundaries
-from catalog.values.migration_steps import OnLeave
+from catalog.values.migration import OnLeave
 from catalog.values.plan import Plan
 from planner.families.family_names import UnknownFamily
 from service.documents.migration_document import InvalidMigration

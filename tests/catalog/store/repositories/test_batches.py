@@ -8,8 +8,7 @@ import pytest
 
 from catalog.errors import FencedOut, InvariantBroken
 from catalog.store.store import Store
-from catalog.values.batch import Route, StreamCounters
-from catalog.values.totals import Totals
+from catalog.values.batch import Route, StreamCounters, Totals
 from tests.catalog.examples import manifest
 
 

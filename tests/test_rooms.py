@@ -1,0 +1,87 @@
+"""The rooms of the code: a package names its doors in its docstring, and nobody imports past them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOPS = ("api", "catalog", "operators", "planner", "service")
+MOST_MODULES = 12
+
+
+def _packages() -> list[Path]:
+    """Return the folders of all packages, but for the migrations, which Alembic names."""
+    found = (init.parent for top in TOPS for init in (ROOT / top).rglob("__init__.py"))
+    return sorted(folder for folder in found if "migrations/versions" not in folder.as_posix())
+
+
+PACKAGES = _packages()
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def _modules(package: Path) -> set[str]:
+    return {file.stem for file in package.glob("*.py")} - {"__init__"}
+
+
+def _doors(package: Path) -> set[str]:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    _, found, names = docstring.partition("Doors: ")
+    return {name.strip() for name in names.replace("\n", " ").rstrip(".").split(",")} if found else set()
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """Yield the full names that a module imports: those of modules, and of what is taken from them."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _uses() -> Iterator[tuple[Path, Path, str]]:
+    """Yield (importing file, package of the imported module, module) for imports between modules of ours."""
+    known = {
+        f"{_name(package)}.{module}": (package, module)
+        for package in PACKAGES
+        for module in _modules(package)
+    }
+    for package in PACKAGES:
+        for file in package.glob("*.py"):
+            for imported in _imports(file):
+                target = known.get(imported) or known.get(imported.rpartition(".")[0])
+                if target is not None:
+                    yield file, *target
+
+
+USES = tuple(_uses())
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=_name)
+def test_a_package_has_a_docstring_and_at_most_a_dozen_modules(package: Path) -> None:
+    text = (package / "__init__.py").read_text(encoding="utf-8")
+
+    assert ast.get_docstring(ast.parse(text))
+    assert len(_modules(package)) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=_name)
+def test_nobody_imports_past_a_door(package: Path) -> None:
+    from_outside = {
+        (module, _name(file))
+        for file, target, module in USES
+        if target == package and package not in file.parents
+    }
+
+    assert {use for use in from_outside if use[0] not in _doors(package)} == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=_name)
+def test_every_door_is_a_module_of_its_package(package: Path) -> None:
+    assert _doors(package) <= _modules(package)
