@@ -82,15 +82,15 @@ class InputEnds:
         ends = {stream_id: position for stream_id, position in found.items() if position != before[stream_id]}
         # Rows may be there because a change was acknowledged, and then it is on record by now: they must not
         # overtake it, for this batch is without it.
-        if not ends or self.store.control_head() != end["control"]:
+        if not ends or self.store.control_log.head() != end["control"]:
             return False
-        self.store.set_input_ends(room.batch, ends, self.epoch)
+        self.store.input_ends.set(room.batch, ends, self.epoch)
         self._know(room.batch, ends)
         return True
 
     def _of(self, batch: int) -> Mapping[int, int]:
         if batch not in self._known:
-            self._know(batch, self.store.input_ends(batch))
+            self._know(batch, self.store.input_ends.get(batch))
         return self._known[batch]
 
     def _know(self, batch: int, ends: Mapping[int, int]) -> None:

@@ -78,7 +78,7 @@ def test_migrations_are_found_from_any_directory(url: str, tmp_path: Path) -> No
     )
     subprocess.run([sys.executable, "-c", code, str(root), url], check=True, cwd=tmp_path)
     with Store.open(url, migrate=False) as store:
-        assert store.streams() == ()
+        assert store.streams.all() == ()
 
 
 def test_the_tables_can_be_made_on_postgresql() -> None:
@@ -95,9 +95,9 @@ def test_the_tables_can_be_made_on_postgresql() -> None:
 
 def test_what_was_stored_is_there_after_opening_again(url: str) -> None:
     with Store.open(url) as store:
-        added = store.add_stream(stream("A"))
+        added = store.streams.add(stream("A"))
     with Store.open(url) as store:
-        assert store.streams() == (added,)
+        assert store.streams.all() == (added,)
 
 
 def test_sqlite_is_safe_between_processes_and_power_cuts(store: Store, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
     plans = [plan(1, queries=2), plan(2, queries=3)]
     with Store.open(url) as store:
         for version in plans:
-            store.append_control(plan=version)
+            store.control_log.append(plan=version)
     connection = sqlite3.connect(tmp_path / "catalog.db")
     documents = dict(connection.execute("SELECT version, document FROM plans"))
     for version, document in documents.items():
@@ -156,8 +156,8 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
     with pytest.raises(CatalogVersionMismatch), Store.open(url, migrate=False):
         pass
     with Store.open(url) as store:
-        assert [store.plan_version(1), store.latest_plan()] == plans
-        assert [(e.version, e.cause) for e in store.history()] == [
+        assert [store.control_log.plan(1), store.control_log.latest_plan()] == plans
+        assert [(e.version, e.cause) for e in store.plan_history.page()] == [
             (1, "before the history began"),
             (2, "before the history began"),
         ]
@@ -172,10 +172,10 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
 
 def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -> None:
     with Store.open(url) as store:
-        a, b = store.add_stream(stream("A")), store.add_stream(stream("B"))
+        a, b = store.streams.add(stream("A")), store.streams.add(stream("B"))
         for name in ("q1", "q2"):
             add_query(store, name, a, b)
-        removed = store.remove_query("q1", 2).query
+        removed = store.queries.remove("q1", 2).query
     connection = sqlite3.connect(tmp_path / "catalog.db")
     _undo_changes_and_history(connection)
     connection.execute("UPDATE alembic_version SET version_num = '0002'")
@@ -183,9 +183,9 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
     connection.close()
 
     with Store.open(url) as store:
-        found = [(r.series, r.left_by, r.missing) for r in store.all_queries()]
+        found = [(r.series, r.left_by, r.missing) for r in store.queries.all()]
         assert found == [(1, "remove", ("*",)), (2, None, ("*",))]
-        assert store.newest_query("q1").query == removed
+        assert store.queries.newest("q1").query == removed
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:

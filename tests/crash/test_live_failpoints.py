@@ -112,8 +112,8 @@ def died_and_come_back(
         service.process.wait(STOPPED_S)
     monkeypatch.delenv("SLUICE_FAILPOINT")
     with Store.open(f"sqlite:///{data_dir / 'catalog.db'}", migrate=False) as store:
-        last = store.last_batch()
-        moved_on = [batch for batch in range(last + 2) if store.input_ends(batch)]
+        last = store.batches.last()
+        moved_on = [batch for batch in range(last + 2) if store.input_ends.get(batch)]
         assert moved_on, "no batch was moved on"
 
     with RunningService(data_dir, directory / "second.log", port) as service:

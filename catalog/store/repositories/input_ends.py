@@ -14,17 +14,17 @@ from sqlalchemy import bindparam, delete, insert, select
 from catalog.store import tables
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.repositories.epochs import check_epoch
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 
 _e = tables.input_ends.c
 _ENDS = select(_e.ends).where(_e.batch == bindparam("batch"))
 _DROP = delete(tables.input_ends).where(_e.batch < bindparam("oldest"))
 
 
-class InputEndStore(StorePart):
+class InputEndRepository(Repository):
     """Ends of batches' input, by stream id; those that no batch can replay any more are dropped."""
 
-    def set_input_ends(self, batch: int, ends: Mapping[int, int], epoch: int) -> None:
+    def set(self, batch: int, ends: Mapping[int, int], epoch: int) -> None:
         """Say where the input of a batch ends.
 
         Args:
@@ -43,7 +43,7 @@ class InputEndStore(StorePart):
             # The oldest batch that may replay starts where the one before it ended.
             connection.execute(_DROP, {"oldest": batch - REPLAYED_BATCHES - 1})
 
-    def input_ends(self, batch: int) -> dict[int, int]:
+    def get(self, batch: int) -> dict[int, int]:
         """Return where the input of a batch ends, by stream id; streams that end at its offset are missing.
 
         Args:
