@@ -5,10 +5,10 @@ otherwise pass for the default. A mutation with an ``Idempotency-Key`` is done o
 first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; what failed changed
 nothing and may be tried again.
 
-What changes the catalog (streams, queries, migrations) keeps its answer in its transaction (``Once.keep``),
-so that no crash can come between them. Posted events are in a database of their own, which keeps a receipt
-with them. What is done to the engine is done to a process: after a crash it is another one, and doing it
-again is what was meant.
+A change of the catalog (streams, queries, migrations) and its answer are stored in one transaction, since
+``Once.keep`` is called inside that of the change; so no crash can come between them. Posted events are in a
+database of their own, which stores a receipt with them. A request to the engine is one to a process: after a
+crash it is another process, and repeating the request is right.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fastapi.routing import APIRoute
 
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.validation import refuse_repeated_keys
-from catalog.store.store import Store
+from catalog.store.repositories.idempotency import IdempotencyRepository
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -46,12 +46,12 @@ class Once:
     """A mutation under an idempotency key.
 
     Attributes:
-        store: Where its answer is kept.
+        answers: Stores its answer.
         key: The client's key.
         fingerprint: Hash of the request.
     """
 
-    store: Store
+    answers: IdempotencyRepository
     key: str
     fingerprint: str
     _kept: bool = field(default=False, init=False)
@@ -65,9 +65,9 @@ class Once:
         kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
         answer = json.dumps({"headers": kept, "body": body})
         if self._kept:
-            self.store.idempotency.amend(self.key, self.fingerprint, status, answer)
+            self.answers.amend(self.key, self.fingerprint, status, answer)
         else:
-            self.store.idempotency.remember(self.key, self.fingerprint, status, answer)
+            self.answers.remember(self.key, self.fingerprint, status, answer)
             self._kept = True
 
 
@@ -137,15 +137,15 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
         detail = f'header "Idempotency-Key" has {len(key)} characters'
         hint = f"Send 1 to {_MAX_KEY_LENGTH}, a UUID for example."
         raise InvalidRequest(RequestFault("header", ("Idempotency-Key",), detail, hint))
-    store = request.app.state.workspace.store
+    answers: IdempotencyRepository = request.app.state.workspace.answers
     fingerprint = _fingerprint(request, await request.body())
     with _under_way(request.app.state.idempotency_keys, key):
-        stored = await anyio.to_thread.run_sync(store.idempotency.recall, key, fingerprint)
+        stored = await anyio.to_thread.run_sync(answers.recall, key, fingerprint)
         if stored is not None:
             kept = json.loads(stored.body)
             headers = kept["headers"] | {"Idempotency-Replayed": "true"}
             return Response(kept["body"], stored.status, headers)
-        request.state.once = once = Once(store, key, fingerprint)
+        request.state.once = once = Once(answers, key, fingerprint)
         response = await handler(request)
         if response.status_code < 300:
             body = bytes(response.body).decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import anyio
 from fastapi import APIRouter, Request, Response
@@ -12,12 +11,12 @@ from api.changes.schemas import ChangesIn, ChangesOut
 from api.dependencies import DEFAULT_ACTOR, Actor, IfMatch, Wait, WorkspaceDep
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
-from api.queries.changing import keeper, settled
+from api.queries.changing import keep_answer, settled
 from api.queries.schemas import QueryOut
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
 from service.sinks.errors import SinkInUse
-from service.workspace.workspace import Outcome
+from service.workspace.queries import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)
 
@@ -55,8 +54,12 @@ async def change_queries(
     When something is wrong with any of them, nothing is changed, and `errors` has all that is wrong.
     """
     changes = [change.to_change() for change in body.changes]
-    keep = keeper(once, _answer, response.headers)
-    make = partial(workspace.change, changes, actor=actor, if_match=if_match, keep=keep)
+
+    def make() -> Outcome:
+        with workspace.queries.changing(changes, actor=actor, if_match=if_match) as outcome:
+            keep_answer(once, outcome, _answer(outcome), response.headers)
+        return outcome
+
     outcome = await anyio.to_thread.run_sync(make)
     statuses = await settled(request, response, outcome, wait, done=200)
     return _answer(replace(outcome, statuses=statuses))

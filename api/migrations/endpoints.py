@@ -74,13 +74,14 @@ async def migrate(
         return DryRunOut.of(found)
     path = request.url.path
 
-    def keep(status: MigrationStatus) -> None:
-        if once is not None:
-            text = MigrationOut.of(status).model_dump_json()
-            once.keep(202, {"content-type": "application/json"} | _headers(path, status), text)
+    def make() -> MigrationStatus:
+        with migrations.migrating(asked, actor=actor, if_match=if_match) as status:
+            if once is not None:
+                text = MigrationOut.of(status).model_dump_json()
+                once.keep(202, {"content-type": "application/json"} | _headers(path, status), text)
+        return status
 
-    change = partial(migrations.migrate, asked, actor=actor, if_match=if_match, keep=keep)
-    status = await anyio.to_thread.run_sync(change)
+    status = await anyio.to_thread.run_sync(make)
     response.headers.update(_headers(path, status))
     version = status.record.plan_version
     if wait > 0 and version is not None and await wait_for_version(request, version, wait):

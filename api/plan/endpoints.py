@@ -72,7 +72,7 @@ def show_plan(workspace: WorkspaceDep, form: Format = "json") -> Response:
     Costs are expectations by what is known of the streams now, under the paper's model (comparisons per
     second) and the calibrated one (CPU seconds per second). `GET /engine` says which version is in force.
     """
-    return _rendered(workspace, workspace.store.control_log.latest_plan() or _NO_PLAN, form)
+    return _rendered(workspace, workspace.plans.latest() or _NO_PLAN, form)
 
 
 @preview_router.post(
@@ -88,7 +88,7 @@ def preview_plan(body: PreviewIn, workspace: WorkspaceDep) -> Response:
     memory and CPU cost of every strategy side by side. Statistics are measured by the job, sampled from the
     inputs where it has measured none, and overruled by those in the body.
     """
-    document = preview_document(workspace.preview(body.to_request()), now_us=wall_clock_us())
+    document = preview_document(workspace.plans.preview(body.to_request()), now_us=wall_clock_us())
     answer = PreviewOut.model_validate(document).model_dump(mode="json")
     return Response(json.dumps(answer, ensure_ascii=False), media_type="application/json")
 
@@ -100,7 +100,7 @@ def list_versions(
     limit: Limit = 100,
 ) -> PlanVersionPage:
     """List plan versions, oldest first: who changed what and why, and the steps from the version before."""
-    following = workspace.store.plan_history.page(after, limit + 1)
+    following = workspace.plans.history(after, limit + 1)
     items = [PlanVersionOut.of(entry) for entry in following[:limit]]
     more = len(following) > limit
     return PlanVersionPage(items=items, next_cursor=str(items[-1].version) if more else None, has_more=more)
@@ -122,17 +122,16 @@ def show_version(
     The plan itself is dropped some time after another version has taken its place; who changed what, and the
     steps, stay.
     """
-    entry = next(iter(workspace.store.plan_history.page(version - 1, 1)), None)
-    known = entry is not None and entry.version == version
+    entry = workspace.plans.history_entry(version)
     try:
-        plan = workspace.store.control_log.plan(version)
+        plan = workspace.plans.version(version)
     except PlanVersionNotFound:
-        if not known or form != "json":
+        if entry is None or form != "json":
             raise
         plan = None
     if form != "json" and plan is not None:
         return _rendered(workspace, plan, form)
-    return _json(_detail(workspace, version, plan, entry if known else None), version)
+    return _json(_detail(workspace, version, plan, entry), version)
 
 
 def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
@@ -141,14 +140,14 @@ def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
         return Response(render_mermaid(plan) + "\n", media_type=MERMAID, headers=headers)
     if form == "dot":
         return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
-    return _json(PlanOut.model_validate(plan_document(plan, workspace.explain(plan))), plan.version)
+    return _json(PlanOut.model_validate(plan_document(plan, workspace.plans.explain(plan))), plan.version)
 
 
 def _detail(
     workspace: Workspace, version: int, plan: Plan | None, entry: HistoryEntry | None
 ) -> PlanVersionDetail:
     if plan is not None:
-        document = plan_document(plan, workspace.explain(plan))
+        document = plan_document(plan, workspace.plans.explain(plan))
     else:
         strategy = None if entry is None else record_in(entry).strategy
         document = {"version": version, "strategy": strategy or "mem-opt", "streams": [], "families": []}

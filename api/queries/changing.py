@@ -1,10 +1,9 @@
-"""A change of queries as a request makes it: applied, kept under its key, waited for, answered."""
+"""A change of queries as a request makes it: applied, stored under its key, waited for, answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import anyio
 from fastapi import Request, Response
@@ -16,10 +15,8 @@ from api.routes import Once
 from catalog.errors import NotFound
 from catalog.values.change import Change
 from service.statistics.query_status import QueryStatus
-from service.workspace.workspace import Keep, Outcome, Workspace
-
-#: Makes the body of an answer.
-Answer = Callable[[Outcome], BaseModel]
+from service.workspace.queries import Outcome
+from service.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,38 +40,38 @@ class QueryChange:
     async def make(
         self, request: Request, response: Response, once: Once | None, *, location: str | None = None
     ) -> QueryOut:
-        """Make the change and answer with the query; raises as ``Workspace.change_one``."""
+        """Make the change and answer with the query; errors of ``WorkspaceQueries.changing_one``."""
         workspace = get_workspace(request)
         if location is not None:
             response.headers["Location"] = location
-        keep = keeper(once, lambda outcome: QueryOut.of_status(outcome.statuses[0]), response.headers)
-        change = partial(
-            workspace.change_one, self.change, actor=self.actor, if_match=self.if_match, keep=keep
-        )
-        outcome = await anyio.to_thread.run_sync(change)
+
+        def make() -> Outcome:
+            with workspace.queries.changing_one(
+                self.change, actor=self.actor, if_match=self.if_match
+            ) as outcome:
+                keep_answer(once, outcome, QueryOut.of_status(outcome.statuses[0]), response.headers)
+            return outcome
+
+        outcome = await anyio.to_thread.run_sync(make)
         (status,) = await settled(request, response, outcome, self.wait_s, done=self.done)
         return QueryOut.of_status(status)
 
 
-def keeper(once: Once | None, answer: Answer, headers: Mapping[str, str]) -> Keep | None:
-    """Return what keeps the answer of a change in the transaction of the change.
+def keep_answer(once: Once | None, outcome: Outcome, answer: BaseModel, headers: Mapping[str, str]) -> None:
+    """Store the answer to a change; call it in the transaction of the change.
 
     Args:
-        once: What keeps answers; None without an idempotency key.
-        answer: Makes the body.
+        once: Stores answers; None without an idempotency key.
+        outcome: Result of the change.
+        answer: Body of the answer.
         headers: Headers of the answer, beside its ``ETag``.
     """
     if once is None:
-        return None
-
-    def keep(outcome: Outcome) -> None:
-        kept = {"content-type": "application/json", "etag": etag(outcome.version)}
-        if "location" in headers:
-            kept["location"] = headers["location"]
-        status = 202 if outcome.effective else 200
-        once.keep(status, kept, answer(outcome).model_dump_json())
-
-    return keep
+        return
+    kept = {"content-type": "application/json", "etag": etag(outcome.version)}
+    if "location" in headers:
+        kept["location"] = headers["location"]
+    once.keep(202 if outcome.effective else 200, kept, answer.model_dump_json())
 
 
 async def settled(
@@ -105,7 +102,7 @@ def etag(version: int) -> str:
 def _current(workspace: Workspace, status: QueryStatus) -> QueryStatus:
     """What has become of a query; as it was if its name no longer leads to it."""
     try:
-        found = workspace.query_status(status.query.name)
+        found = workspace.queries.status(status.query.name)
     except NotFound:
         return status
     return found if found.query.id == status.query.id else status

@@ -44,7 +44,7 @@ _CHANGE_ERRORS = (StalePlanVersion, RequestUnderWay, Unavailable)
 )
 def validate_query(body: QueryText, workspace: WorkspaceDep) -> BoundQuery:
     """Parse and bind a query without adding it."""
-    return BoundQuery.of(workspace.validate(body.cql, backfill=body.backfill))
+    return BoundQuery.of(workspace.queries.validate(body.cql, backfill=body.backfill))
 
 
 @router.post(
@@ -76,7 +76,7 @@ async def add_query(
 @router.get("", summary="List queries", responses=problem_responses(InvalidRequest))
 def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> QueryPage:
     """List running and paused queries by name, page by page."""
-    found, following = page_of(workspace.query_statuses(), lambda status: status.query.name, after, limit)
+    found, following = page_of(workspace.queries.statuses(), lambda status: status.query.name, after, limit)
     items = [QueryOut.of_status(status) for status in found]
     return QueryPage(items=items, next_cursor=following, has_more=following is not None)
 
@@ -84,7 +84,7 @@ def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
 @router.get("/{name}", summary="Show a query", responses=problem_responses(QueryNotFound, InvalidRequest))
 def show_query(name: str, workspace: WorkspaceDep) -> QueryOut:
     """Show one query."""
-    return QueryOut.of_status(workspace.query_status(name))
+    return QueryOut.of_status(workspace.queries.status(name))
 
 
 @router.put(
@@ -116,7 +116,7 @@ async def put_query(
     existing = await anyio.to_thread.run_sync(_running, workspace, name)
     if existing is not None and _same(existing, body):
         if wait > 0 and await wait_for_version(request, existing.plan_version, wait):
-            existing = await anyio.to_thread.run_sync(workspace.query_status, name)
+            existing = await anyio.to_thread.run_sync(workspace.queries.status, name)
         response.status_code = 200
         response.headers["ETag"] = f'"{existing.plan_version}"'
         return QueryOut.of_status(existing)
@@ -232,7 +232,7 @@ async def resume_query(
 
 def _running(workspace: Workspace, name: str) -> QueryStatus | None:
     try:
-        status = workspace.query_status(name)
+        status = workspace.queries.status(name)
     except NotFound:
         return None
     return status if status.desired == "running" else None

@@ -12,7 +12,7 @@ from api.dependencies import WorkspaceDep
 from api.errors import InvalidRequest
 from api.problems import problem_responses
 from api.routes import SluiceRoute
-from service.statistics.metrics import MEDIA_TYPE, metrics_text
+from service.statistics.metrics import MEDIA_TYPE
 from service.statistics.statistics import Statistics
 
 router = APIRouter(tags=["statistics"], route_class=SluiceRoute)
@@ -45,4 +45,4 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 )
 def show_metrics(workspace: WorkspaceDep) -> Response:
     """Show counters and gauges in Prometheus' text format."""
-    return Response(metrics_text(workspace.store, workspace.engine_status().state), media_type=MEDIA_TYPE)
+    return Response(workspace.metrics(), media_type=MEDIA_TYPE)

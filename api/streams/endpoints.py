@@ -21,7 +21,6 @@ from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
 from api.streams.schemas import AppendOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
-from catalog.values.stream import Stream
 from service.inputs.errors import EventRejected
 from service.inputs.sources.http_log import Sending
 
@@ -59,22 +58,19 @@ def register_stream(
     body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response, once: OnceDep
 ) -> StreamOut:
     """Register a stream. Nothing is read from it until a query uses it."""
-    path = request.url.path
-
-    def keep(stream: Stream) -> None:
+    with workspace.streams.registering(body.to_stream()) as stream:
+        location, answer = f"{request.url.path}/{stream.name}", StreamOut.of(stream)
         if once is not None:
-            kept = {"content-type": "application/json", "location": f"{path}/{stream.name}"}
-            once.keep(201, kept, StreamOut.of(stream).model_dump_json())
-
-    stream = workspace.register_stream(body.to_stream(), keep=keep)
-    response.headers["Location"] = f"{path}/{stream.name}"
-    return StreamOut.of(stream)
+            kept = {"content-type": "application/json", "location": location}
+            once.keep(201, kept, answer.model_dump_json())
+    response.headers["Location"] = location
+    return answer
 
 
 @router.get("", summary="List streams", responses=problem_responses(InvalidRequest))
 def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> StreamPage:
     """List streams by name, page by page."""
-    found, following = page_of(workspace.store.streams.all(), lambda stream: stream.name, after, limit)
+    found, following = page_of(workspace.streams.all(), lambda stream: stream.name, after, limit)
     items = [StreamOut.of(stream) for stream in found]
     return StreamPage(items=items, next_cursor=following, has_more=following is not None)
 
@@ -82,7 +78,7 @@ def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
 @router.get("/{name}", summary="Show a stream", responses=problem_responses(StreamNotFound, InvalidRequest))
 def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     """Show one stream."""
-    return StreamOut.of(workspace.store.streams.get(name))
+    return StreamOut.of(workspace.streams.get(name))
 
 
 @router.delete(
@@ -93,12 +89,10 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
 )
 def remove_stream(name: str, workspace: WorkspaceDep, once: OnceDep) -> None:
     """Remove a stream that no query uses."""
-
-    def keep() -> None:
+    with workspace.transaction():
+        workspace.streams.remove(name)
         if once is not None:
             once.keep(204, {}, "")
-
-    workspace.remove_stream(name, keep=keep)
 
 
 @router.post(
@@ -127,11 +121,11 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
 
     def append() -> AppendOut:
         # Before the body is looked at, which may be of any kind where there is no stream to take it.
-        stream = workspace.http_stream(name)
+        stream = workspace.streams.of_posts(name)
         events = parse_events(body, request.headers.get("content-type", ""))
         sending = None if once is None else Sending(once.key, once.fingerprint)
         try:
-            return AppendOut(**dataclasses.asdict(workspace.append_events(stream, events, sending=sending)))
+            return AppendOut(**dataclasses.asdict(workspace.streams.append(stream, events, sending=sending)))
         except EventRejected as error:
             # The event log speaks of "events"; the body is that list itself.
             error.path = error.path[1:]

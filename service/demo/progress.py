@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from catalog.store.store import Store
+from catalog.store.repositories.batches import BatchRepository
 from catalog.values.batch import BatchManifest
 from service.demo.unshared import Need, UnsharedMeter
 
@@ -45,15 +45,15 @@ class Progress:
 
 
 class ProgressReader:
-    """Follows the manifests of a catalog.
+    """Progress by the manifests of a catalog.
 
     Args:
-        store: The catalog.
+        batches: Committed batches.
         meter: Tells what the same queries need unshared.
     """
 
-    def __init__(self, store: Store, meter: UnsharedMeter) -> None:
-        self._store = store
+    def __init__(self, batches: BatchRepository, meter: UnsharedMeter) -> None:
+        self._batches = batches
         self._meter = meter
         self._next_batch = 0
         self._batches_with_input = 0
@@ -69,12 +69,12 @@ class ProgressReader:
         Args:
             now_s: Monotonic clock, seconds.
         """
-        last = self._store.batches.last_manifest()
+        last = self._batches.last_manifest()
         if last is not None:
-            for manifest in self._store.batches.manifests(self._next_batch, last.batch):
+            for manifest in self._batches.manifests(self._next_batch, last.batch):
                 self._add(manifest)
             self._next_batch = last.batch + 1
-        totals = self._store.batches.totals()
+        totals = self._batches.totals()
         count = max(self._batches_with_input, 1)
         unshared = self._unshared_rows
         return Progress(
@@ -87,7 +87,7 @@ class ProgressReader:
             unshared_rows_mean=Need(unshared.filters_last / count, unshared.filters_first / count),
             pairs=self._pairs,
             unshared_pairs=Need() if self._event_time_us is None else self._meter.pairs(self._event_time_us),
-            results=self._store.batches.query_totals(),
+            results=self._batches.query_totals(),
             event_time_us=self._event_time_us,
         )
 

@@ -71,7 +71,7 @@ def run_demo(settings: Settings, *, speed: float | None, once: bool, data_dir: P
             if pace is None:
                 replay.write()  # before the streams are registered, so that both are found whole
             queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
-            reader = ProgressReader(workspace.store, _meter(workspace, tables))
+            reader = ProgressReader(workspace.batches, _meter(workspace, tables))
             if not once:
                 url = f"http://{settings.host}:{settings.port}"
                 console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
@@ -114,28 +114,28 @@ def _watch(
 
 def _register(workspace: Workspace, inbox: Path, files_per_batch: int | None) -> tuple[Query, ...]:
     """Register streams and queries that are not there yet, and wait until all are active."""
-    streams = {stream.name for stream in workspace.store.streams.all()}
+    streams = {stream.name for stream in workspace.streams.all()}
     for stream in demo_streams(inbox, files_per_batch):
         (inbox / stream.name).mkdir(parents=True, exist_ok=True)
         if stream.name not in streams:
-            workspace.register_stream(stream)
-    there = {record.query.name for record in workspace.store.queries.running()}
+            workspace.streams.register(stream)
+    there = {query.name for query in workspace.queries.running()}
     for query in QUERIES:
         if query.name not in there:
-            workspace.add_query(query.name, query.cql)
-    plan = workspace.store.control_log.latest_plan()
+            workspace.queries.add(query.name, query.cql)
+    plan = workspace.plans.latest()
     version = plan.version if plan is not None else 0
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while not workspace.wait_for_version(version, 1.0):
         _check(workspace)
         if time.monotonic() > deadline_s:
             raise DemoFailed(f"the engine did not take up its plan in {START_TIMEOUT_S:.0f} seconds")
-    by_name = {record.query.name: record.query for record in workspace.store.queries.running()}
+    by_name = {query.name: query for query in workspace.queries.running()}
     return tuple(by_name[query.name] for query in QUERIES)
 
 
 def _meter(workspace: Workspace, tables: DemoTables) -> UnsharedMeter:
-    plan = workspace.store.control_log.latest_plan()
+    plan = workspace.plans.latest()
     assert plan is not None  # queries are registered
     return UnsharedMeter(plan, tables)
 

@@ -253,21 +253,30 @@ def several(changes: Sequence[Change]) -> Wanted:
 
 
 def apply_changes(
-    versions: Versions,
-    wanted: Wanted,
-    *,
-    actor: str = "service",
-    if_match: int | None = None,
-    keep: Callable[[Changed], None] | None = None,
+    versions: Versions, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
 ) -> Changed:
-    """Make all wanted changes, as one plan version, or none.
+    """Make all wanted changes, as one plan version, or none; arguments and errors of ``changing``."""
+    with changing(versions, wanted, actor=actor, if_match=if_match) as changed:
+        return changed
+
+
+@contextmanager
+def changing(
+    versions: Versions, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
+) -> Iterator[Changed]:
+    """Make all wanted changes as one plan version, or none, in a transaction that the block is part of.
+
+    Parsing and sampling are done before the transaction, since other writers wait for it. It is committed
+    behind the block, so that an answer that the block stores is durable with the changes, or neither is.
 
     Args:
         versions: Plans, and takes the new version into the control log.
         wanted: ``one`` change or ``several``.
-        actor: Who changes, for the history.
+        actor: Author of the changes, for the history.
         if_match: Plan version that must be the newest one; None takes any.
-        keep: Called inside the transaction with what was done, for what must be kept with it.
+
+    Yields:
+        The changes as made.
 
     Raises:
         StalePlanVersion: The newest plan is not ``if_match``.
@@ -297,10 +306,7 @@ def apply_changes(
             versions.append(queries, previous, calibration_of(store), cause=cause_of(steps), actor=actor)
         moves = [(step.sink_move, record.series) for step, record in zip(steps, records, strict=True)]
         set_sinks(store, moves, version if effective else None, actor)
-        changed = Changed(version, records, effective)
-        if keep is not None:
-            keep(changed)
-    return changed
+        yield Changed(version, records, effective)
 
 
 def expect(store: Store, if_match: int | None) -> Plan | None:

@@ -10,7 +10,8 @@ is recorded as failed, and the former version goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -114,20 +115,27 @@ class Migrations:
         return DryRun(found, tuple(before.values()))
 
     def migrate(
-        self,
-        request: MigrationRequest,
-        *,
-        actor: str,
-        if_match: int | None = None,
-        keep: Callable[[MigrationStatus], None] | None = None,
+        self, request: MigrationRequest, *, actor: str, if_match: int | None = None
     ) -> MigrationStatus:
-        """Make the plan version that a request leads to.
+        """Make the plan version that a request leads to; arguments and errors of ``migrating``."""
+        with self.migrating(request, actor=actor, if_match=if_match) as status:
+            return status
+
+    @contextmanager
+    def migrating(
+        self, request: MigrationRequest, *, actor: str, if_match: int | None = None
+    ) -> Iterator[MigrationStatus]:
+        """Make the plan version that a request leads to, in a transaction that the block is part of.
+
+        Sampling is done before the transaction, and a migration that failed is recorded behind it.
 
         Args:
-            request: What is asked for.
-            actor: Who asks.
+            request: The migration wanted.
+            actor: Author of the request, for the history.
             if_match: Plan version that must be the newest one; None takes any.
-            keep: Called inside the transaction with the migration, for what must be kept with it.
+
+        Yields:
+            The migration as it was logged.
 
         Raises:
             InvalidInput: As `wanted_by` says.
@@ -135,7 +143,10 @@ class Migrations:
             PlanRefused: The version cannot run; the migration is recorded as failed.
         """
         try:
-            status = self._migrate(request, actor, if_match, keep)
+            self._sample(request)
+            with self.versions.store.transaction():
+                status = self._migrate(request, actor, if_match)
+                yield status
         except (PlanRefused, InternalError) as error:
             migration = Migration(
                 dict(request.written), request.cause, error=error.primary, error_code=error.code
@@ -147,7 +158,6 @@ class Migrations:
         self._unsettled = True
         facts = {"migration": status.record.id, "plan_version": status.record.plan_version}
         log.info("migration logged", extra=facts)
-        return status
 
     def status(self, migration_id: int) -> MigrationStatus:
         """Return a migration and how far it is.
@@ -202,39 +212,31 @@ class Migrations:
         log.info("chains cleaned up", extra={"plan_version": plan.version})
         return plan
 
-    def _migrate(
-        self,
-        request: MigrationRequest,
-        actor: str,
-        if_match: int | None,
-        keep: Callable[[MigrationStatus], None] | None,
-    ) -> MigrationStatus:
-        store = self.versions.store
+    def _sample(self, request: MigrationRequest) -> None:
+        """Sample what a strategy will weigh; the findings are kept, so planning under the lock is short."""
         if request.strategy is not None or request.family_strategies:
-            # Sampling reads files: what it finds is kept, so that it does not hold up others below.
             auto = self.versions.objective.partitioning == "auto"
-            self.versions.statistician.profile(
-                [record.query for record in store.queries.running()], keys=auto
-            )
-        with store.transaction():
-            previous = expect(store, if_match)
-            queries = [record.query for record in store.queries.running()]
-            wanted = self._wanted(request, previous, queries)
-            self.versions.objective = wanted.objective
-            plan = self.versions.append(
-                queries,
-                previous,
-                calibration_of(store),
-                cause=request.cause,
-                actor=actor,
-                anew=wanted.anew,
-                left=wanted.left,
-            )
-            planned = self._planned(request, previous, plan)
-            status = MigrationStatus(store.migrations.add(planned, plan.version, actor), "pending")
-            if keep is not None:
-                keep(status)
-        return status
+            queries = [record.query for record in self.versions.store.queries.running()]
+            self.versions.statistician.profile(queries, keys=auto)
+
+    def _migrate(self, request: MigrationRequest, actor: str, if_match: int | None) -> MigrationStatus:
+        """Plan and log the version, inside a transaction."""
+        store = self.versions.store
+        previous = expect(store, if_match)
+        queries = [record.query for record in store.queries.running()]
+        wanted = self._wanted(request, previous, queries)
+        self.versions.objective = wanted.objective
+        plan = self.versions.append(
+            queries,
+            previous,
+            calibration_of(store),
+            cause=request.cause,
+            actor=actor,
+            anew=wanted.anew,
+            left=wanted.left,
+        )
+        planned = self._planned(request, previous, plan)
+        return MigrationStatus(store.migrations.add(planned, plan.version, actor), "pending")
 
     def _wanted(self, request: MigrationRequest, previous: Plan | None, queries: Sequence[Query]) -> Wanted:
         """Return what a request means for a service, where a name must be that of a family that is there."""

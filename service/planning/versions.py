@@ -21,6 +21,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from planner.build.build_plan import build_plan
 from planner.build.retained_boundaries import ByFamily, kept_families
+from service.config.calibration import calibration_of
 from service.planning.objective import Objective, store_objective, stored_objective
 from service.planning.plan_record import record_of
 from service.planning.preview import Statistician
@@ -141,6 +142,11 @@ class Versions:
         if objective.on_leave.policy == "after" and left and _departed(previous, plan):
             self.store.settings.set(LEFT_AT_SETTING, self.now_us())
         return plan
+
+    def replan(self, previous: Plan | None, cause: str, *, anew: Collection[str] = ()) -> Plan:
+        """Append a version of the queries that run already; arguments and errors of ``append``."""
+        queries = [record.query for record in self.store.queries.running()]
+        return self.append(queries, previous, calibration_of(self.store), cause=cause, anew=anew)
 
     def try_version(self, previous: Plan | None, plan: Plan) -> None:
         """Refuse a version that cannot run.

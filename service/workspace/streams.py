@@ -1,59 +1,148 @@
-"""Registering a stream: its files are judged first, then all of it is in the catalog at once.
+"""Streams of a workspace: registered, fed by posts, removed.
 
-Judging reads the footer of every file that is there, which can take seconds and must hold nobody up. What is
-found, where reading begins and the stream itself are one transaction, so that a crash leaves a whole stream
-or none, and whoever keeps an answer keeps it with the stream.
+Registering judges the files first, then all of it is in the catalog at once. Judging reads the footer of
+every file that is there, which can take seconds and must delay no other writer. Its verdicts, the position
+where reading begins and the stream itself are one transaction, so that a crash leaves a whole stream or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.source_file import ListedInput
-from catalog.values.stream import FilesSource, Stream
+from catalog.values.stream import FilesSource, HttpSource, Stream
+from service.inputs.errors import NotAnHttpStream
 from service.inputs.inputs import Inputs
 from service.inputs.sources.files import candidates, judged_files
+from service.inputs.sources.http_log import EventLog, Sending
 from service.inputs.validate import resolve_source, validate_source
+from service.planning.versions import Versions
 
 
-def register_stream(
-    store: Store,
-    inputs: Inputs,
-    draft: Stream,
-    *,
-    settle_s: float,
-    keep: Callable[[Stream], None] | None = None,
-) -> Stream:
-    """Register a stream.
+@dataclass(frozen=True, slots=True)
+class AppendReceipt:
+    """Events that are durable now.
+
+    Attributes:
+        accepted: How many.
+        first_offset: Offset of the first.
+        last_offset: Offset of the last.
+    """
+
+    accepted: int
+    first_offset: int
+    last_offset: int
+
+
+class WorkspaceStreams:
+    """Streams of one workspace.
 
     Args:
         store: The catalog.
-        inputs: Tell where the input of a stream ends now.
-        draft: The stream with id 0.
+        events: Event log, which takes posted events.
+        versions: Plans; a stream that was in use leaves with a plan version of its own.
         settle_s: A file that looks broken is left for a later listing until it has not changed for so long.
-        keep: Called in the transaction with the stream, to keep something with it.
-
-    Returns:
-        The stream with its id.
-
-    Raises:
-        NameTaken: A stream of that name exists.
-        InvalidInput: Its source cannot be read as it says.
     """
-    draft = resolve_source(draft, base=Path.cwd(), now_us=wall_clock_us())
-    validate_source(draft)
-    found = _files_of(draft, settle_s)
-    with store.transaction():
-        stream = store.streams.add(draft)
-        store.source_files.append(stream.id, found)
-        if stream.start == "latest":
-            stream = store.streams.set_initial_position(stream.name, inputs.end(stream))
-        if keep is not None:
-            keep(stream)
-    return stream
+
+    def __init__(self, store: Store, events: EventLog, versions: Versions, settle_s: float) -> None:
+        self._store = store
+        self._events = events
+        self._versions = versions
+        self._inputs = Inputs(store, events)
+        self._settle_s = settle_s
+
+    def all(self) -> tuple[Stream, ...]:
+        """Return the registered streams, by id."""
+        return self._store.streams.all()
+
+    def get(self, name: str) -> Stream:
+        """Return a stream.
+
+        Raises:
+            StreamNotFound: There is none of that name.
+        """
+        return self._store.streams.get(name)
+
+    def register(self, draft: Stream) -> Stream:
+        """Register a stream and return it with its id; arguments and errors of ``registering``."""
+        with self.registering(draft) as stream:
+            return stream
+
+    @contextmanager
+    def registering(self, draft: Stream) -> Iterator[Stream]:
+        """Register a stream in a transaction that the block is part of; files are judged before it.
+
+        Args:
+            draft: The stream with id 0.
+
+        Yields:
+            The stream with its id.
+
+        Raises:
+            NameTaken: A stream of that name exists.
+            InvalidInput: Its source cannot be read as it says.
+        """
+        draft = resolve_source(draft, base=Path.cwd(), now_us=wall_clock_us())
+        validate_source(draft)
+        found = _files_of(draft, self._settle_s)
+        with self._store.transaction():
+            stream = self._store.streams.add(draft)
+            self._store.source_files.append(stream.id, found)
+            if stream.start == "latest":
+                end = self._inputs.end(stream)
+                stream = self._store.streams.set_initial_position(stream.name, end)
+            yield stream
+
+    def remove(self, name: str) -> None:
+        """Remove a stream that no query uses.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            StreamNotFound: There is none of that name.
+            StreamInUse: Running or paused queries use it.
+        """
+        with self._store.transaction():
+            stream = self._store.streams.remove(name)
+            previous = self._store.control_log.latest_plan()
+            if previous is not None and any(s.id == stream.id for s in previous.streams):
+                # A stream that was used keeps flowing; this is the version in which it stops.
+                flowing = tuple(s for s in previous.streams if s.id != stream.id)
+                self._versions.replan(replace(previous, streams=flowing), f"remove stream {name}")
+
+    def of_posts(self, name: str) -> Stream:
+        """Return a stream that takes posted events.
+
+        Raises:
+            StreamNotFound: There is no stream of that name.
+            NotAnHttpStream: Its rows come from elsewhere.
+        """
+        stream = self.get(name)
+        if not isinstance(stream.source, HttpSource):
+            raise NotAnHttpStream(stream.name, stream.source.type)
+        return stream
+
+    def append(
+        self, stream: Stream, events: Sequence[object], *, sending: Sending | None = None
+    ) -> AppendReceipt:
+        """Store posted events, all or none.
+
+        Args:
+            stream: A stream that takes posted events (``of_posts``).
+            events: Objects as they come out of JSON.
+            sending: The request, if it may be sent again.
+
+        Raises:
+            EventRejected: An event does not fit the stream.
+        """
+        first, last = self._events.append(stream, events, sending)
+        return AppendReceipt(last - first + 1, first, last)
 
 
 def _files_of(draft: Stream, settle_s: float) -> tuple[ListedInput, ...]:

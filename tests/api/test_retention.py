@@ -21,8 +21,6 @@ from catalog.store import retention
 from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from service.commit.retention import ResultRetention
-from service.engine.engine import Engine
-from service.results.results import ResultReader
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.api.without_engine import CQL, Service, a_stream
 from tests.catalog.examples import plan
@@ -62,8 +60,6 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
     store, directory = service.store, service.workspace.data_dir
     store.epochs.begin("test")
     batches = Batches(store, directory.results, {1: (query["id"],)}, spacing_us=SECOND_US)
-    service.workspace.results = ResultReader(store, directory.results)
-    service.workspace.engine = Engine(service.workspace.settings, directory, store)  # it does not run
     lock = str(directory.engine_lock)
     made = Old(
         service, batches, ResultRetention(store, directory.results, directory.late, 1, lock, interval_s=0)
@@ -71,7 +67,6 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
     made.commit(10)
     made.retention.look(10**12)
     yield made
-    service.workspace.results.close()
     service.close()
 
 

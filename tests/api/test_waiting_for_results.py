@@ -12,8 +12,6 @@ import anyio
 import httpx
 import pytest
 
-from service.engine.engine import Engine
-from service.results.results import ResultReader
 from tests.api.without_engine import CQL, Service, a_stream
 from tests.catalog.examples import plan
 from tests.service.pairs import Batches
@@ -68,13 +66,9 @@ def waiting(tmp_path: Path) -> Iterator[Waiting]:
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, results = service.store, service.workspace.data_dir.results
     store.epochs.begin("test")
-    workspace = service.workspace
-    workspace.engine = Engine(workspace.settings, workspace.data_dir, store)  # it does not run
     made = Waiting(service, Batches(store, results, {1: (query["id"],)}))
-    made.service.workspace.results = ResultReader(store, results)
     made.commit()
     yield made
-    service.workspace.results.close()
     service.close()
 
 

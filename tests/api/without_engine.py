@@ -10,17 +10,7 @@ import httpx
 from fastapi import FastAPI
 
 from api.app import create_app
-from catalog.store.store import Store
-from service.config.data_dir import open_data_dir
 from service.config.settings import Settings
-from service.inputs.inputs import Inputs
-from service.inputs.sample import CatalogRows
-from service.inputs.sources.http_log import EventLog
-from service.planning.migrations import Migrations
-from service.planning.objective import Objective
-from service.planning.preview import Statistician
-from service.planning.versions import Versions
-from service.workspace.watcher import Watcher
 from service.workspace.workspace import Workspace
 
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
@@ -41,21 +31,14 @@ class Service:
     def __init__(self, directory: Path) -> None:
         settings = Settings(data_dir=directory)
         workspace = self.workspace = Workspace(settings)
-        workspace.data_dir = open_data_dir(directory)
-        store = self.store = workspace.store = Store.open(workspace.data_dir.catalog_url)
-        workspace.events = EventLog(workspace.data_dir.events_db)
-        workspace._inputs = Inputs(store, workspace.events)
-        statistician = Statistician(store, CatalogRows(store, workspace.events), buckets=2)
-        workspace._versions = Versions(store, statistician, Objective())
-        workspace.migrations = Migrations(workspace._versions)
-        workspace._watcher = Watcher(store, interval_s=0.5)
+        workspace.open()
+        self.store = workspace._store
         self.app: FastAPI = create_app(settings)
         self.app.state.workspace = workspace
         self.app.state.idempotency_keys = set()
 
     def close(self) -> None:
-        self.workspace.events.close()
-        self.store.close()
+        self.workspace.close_catalog()
 
     def send(self, method: str, path: str, body: Any = None, key: str | None = None) -> httpx.Response:
         """Send one request."""

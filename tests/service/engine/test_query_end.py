@@ -135,7 +135,7 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
             return found
 
         first = awaited("running", engine_in("running"))
-        query = app.state.workspace.engine._query
+        query = app.state.workspace._engine._query
         assert SparkQuery(query).thread_lives()
 
         # Behind the engine's back, which may end the JVM before that has answered.

@@ -11,6 +11,7 @@ import pytest
 
 from catalog.errors import NameTaken, QueryNotFound, SluiceError, StalePlanVersion, StreamInUse
 from catalog.store.codec import encode
+from catalog.store.repositories.idempotency import StoredAnswer
 from catalog.store.store import Store
 from catalog.values.change import (
     BOTH,
@@ -26,7 +27,15 @@ from catalog.values.change import (
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
 from service.inputs.sample import CatalogRows
-from service.planning.changes import Changed, ChangedTwice, InvalidChanges, apply_changes, one, several
+from service.planning.changes import (
+    Changed,
+    ChangedTwice,
+    InvalidChanges,
+    apply_changes,
+    changing,
+    one,
+    several,
+)
 from service.planning.objective import Objective
 from service.planning.preview import Statistician, UnknownQuery
 from service.planning.versions import Versions
@@ -249,23 +258,20 @@ def test_a_change_for_another_plan_version_is_refused_with_the_current_one(world
     world.change(RemoveQuery("q"), if_match=1)
 
 
-def test_what_is_kept_with_a_change_goes_with_it(world: World) -> None:
-    def keep(changed: Changed) -> None:
+def test_what_is_stored_with_a_change_is_durable_with_it_or_not_at_all(world: World) -> None:
+    with changing(world.versions, one(AddQuery("q", cql(10)))) as changed:
         world.store.idempotency.remember("key", "print", 202, str(changed.version))
+    stored = world.store.idempotency.recall("key", "print")
+    assert stored == StoredAnswer(202, "1")
 
-    apply_changes(world.versions, one(AddQuery("q", cql(10))), keep=keep)
-    assert world.store.idempotency.recall("key", "print") is not None
+    def dies_in_the_block() -> None:
+        with changing(world.versions, one(RemoveQuery("q"))) as changed:
+            world.store.idempotency.remember("other", "print", 202, str(changed.version))
+            assert not world.store.queries.newest("q").running
+            raise EOFError
 
-    def refused(previous: Plan | None, plan: Plan) -> None:
-        raise ValueError("cannot run")
-
-    world.versions = replace(world.versions, try_out=refused)
-    with pytest.raises(SluiceError):
-        apply_changes(
-            world.versions,
-            one(RemoveQuery("q")),
-            keep=lambda changed: world.store.idempotency.remember("other", "print", 202, "") and None,
-        )
+    with pytest.raises(EOFError):
+        dies_in_the_block()
     assert world.store.idempotency.recall("other", "print") is None
     assert world.store.queries.get("q").running
 

@@ -1,0 +1,140 @@
+"""Queries of a workspace: checked, changed, and followed.
+
+A change is planned, checked and appended to the control log in one transaction; the job finds it there at the
+next batch boundary. A caller that stores something with a change, such as the answer to a request, does so
+in the block of ``changing``, which is part of that transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from catalog.store.store import Store
+from catalog.values.change import AddQuery, Change
+from catalog.values.query import Backfill, Query
+from planner.bind.bind import bind
+from service.config.failpoints import reached
+from service.planning.changes import Wanted, changing, one, several
+from service.planning.versions import Versions
+from service.statistics.query_status import QueryStatus, query_statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a change of queries.
+
+    Attributes:
+        version: Plan version that brings it; the newest one if all of it was in effect already.
+        statuses: The changed queries, in the order of the changes.
+        effective: Whether the plan changed.
+    """
+
+    version: int
+    statuses: tuple[QueryStatus, ...]
+    effective: bool
+
+
+class WorkspaceQueries:
+    """Queries of one workspace.
+
+    Args:
+        store: The catalog.
+        versions: Plans, and takes new versions into the control log.
+        engine_lock: Path of the engine's lock file, for the failpoint behind a change.
+    """
+
+    def __init__(self, store: Store, versions: Versions, engine_lock: str) -> None:
+        self._store = store
+        self._versions = versions
+        self._engine_lock = engine_lock
+
+    def running(self) -> tuple[Query, ...]:
+        """Return the queries that run, by id."""
+        return tuple(record.query for record in self._store.queries.running())
+
+    def status(self, name: str) -> QueryStatus:
+        """Return the status of the newest query of a name, which may have been removed.
+
+        Raises:
+            QueryNotFound: No query ever had that name.
+        """
+        return query_statuses(self._store, (self._store.queries.newest(name),))[0]
+
+    def statuses(self) -> tuple[QueryStatus, ...]:
+        """Return the status of every query that runs or is paused."""
+        wanted = (*self._store.queries.running(), *self._store.queries.paused())
+        return query_statuses(self._store, wanted)
+
+    def series(self, name: str) -> int:
+        """Return the series of the newest query of a name, by which its results are found.
+
+        Raises:
+            QueryNotFound: No query ever had that name.
+        """
+        return self._store.queries.newest(name).series
+
+    def removed_with(self, series: int) -> int | None:
+        """Return the plan version without a series that was removed; None while it runs or is paused.
+
+        Raises:
+            QueryNotFound: There is no such series, or no longer.
+        """
+        ids = self._store.queries.series_ids(series)
+        newest = self._store.queries.by_id(ids[-1] if ids else series)
+        return None if newest.wanted else newest.removed_version
+
+    def validate(self, cql: str, *, name: str = "", backfill: Backfill = "none") -> Query:
+        """Parse and bind a query without adding it.
+
+        Raises:
+            InvalidInput: The query is invalid.
+        """
+        return bind(cql, {s.name: s for s in self._store.streams.all()}, name=name, backfill=backfill)
+
+    def add(self, name: str, cql: str, *, backfill: Backfill = "none", actor: str = "service") -> QueryStatus:
+        """Add a query to the shared plan; errors of ``changing_one``."""
+        with self.changing_one(AddQuery(name, cql, backfill), actor=actor) as outcome:
+            return outcome.statuses[0]
+
+    @contextmanager
+    def changing(
+        self, changes: Sequence[Change], *, actor: str = "service", if_match: int | None = None
+    ) -> Iterator[Outcome]:
+        """Make all changes of a list as one plan version, or none, in a transaction with the block.
+
+        Args:
+            changes: At most one of each query, in any order.
+            actor: Author of the changes, for the history.
+            if_match: Plan version that must be the newest one; None takes any.
+
+        Raises:
+            StalePlanVersion: The newest plan is not ``if_match``.
+            InvalidChanges: Several changes cannot be made.
+            SluiceError: One change cannot be made; its ``path`` says which.
+        """
+        with self._applying(several(changes), actor, if_match) as outcome:
+            yield outcome
+
+    @contextmanager
+    def changing_one(
+        self, change: Change, *, actor: str = "service", if_match: int | None = None
+    ) -> Iterator[Outcome]:
+        """Make one change, in a transaction with the block; repeating what is in effect is success.
+
+        Raises:
+            StalePlanVersion: The newest plan is not ``if_match``.
+            QueryNotFound: No query that runs or is paused has that name.
+            NameTaken: One that is to be added has the name of another one.
+            InvalidInput: Its text or parts are invalid.
+        """
+        with self._applying(one(change), actor, if_match) as outcome:
+            yield outcome
+
+    @contextmanager
+    def _applying(self, wanted: Wanted, actor: str, if_match: int | None) -> Iterator[Outcome]:
+        with changing(self._versions, wanted, actor=actor, if_match=if_match) as changed:
+            statuses = query_statuses(self._store, changed.records)
+            yield Outcome(changed.version, statuses, changed.effective)
+        reached("after-change", changed.version, self._engine_lock)
