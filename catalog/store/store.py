@@ -24,7 +24,6 @@ from catalog.store.repositories.batches import BatchStore
 from catalog.store.repositories.control_log import ControlLogStore
 from catalog.store.repositories.epochs import EpochStore
 from catalog.store.repositories.idempotency import IdempotencyStore
-from catalog.store.repositories.input_ends import InputEndStore
 from catalog.store.repositories.migrations import MigrationStore
 from catalog.store.repositories.plan_history import PlanHistoryStore
 from catalog.store.repositories.queries import QueryStore
@@ -46,7 +45,6 @@ class Store(
     PruningStore,
     RetentionStore,
     InputStore,
-    InputEndStore,
     EpochStore,
     BatchStore,
     RouteStore,
