@@ -65,9 +65,9 @@ class Once:
         kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
         answer = json.dumps({"headers": kept, "body": body})
         if self._kept:
-            self.store.amend(self.key, self.fingerprint, status, answer)
+            self.store.idempotency.amend(self.key, self.fingerprint, status, answer)
         else:
-            self.store.remember(self.key, self.fingerprint, status, answer)
+            self.store.idempotency.remember(self.key, self.fingerprint, status, answer)
             self._kept = True
 
 
@@ -140,7 +140,7 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
     store = request.app.state.workspace.store
     fingerprint = _fingerprint(request, await request.body())
     with _under_way(request.app.state.idempotency_keys, key):
-        stored = await anyio.to_thread.run_sync(store.recall, key, fingerprint)
+        stored = await anyio.to_thread.run_sync(store.idempotency.recall, key, fingerprint)
         if stored is not None:
             kept = json.loads(stored.body)
             headers = kept["headers"] | {"Idempotency-Replayed": "true"}

@@ -72,7 +72,7 @@ def show_plan(workspace: WorkspaceDep, form: Format = "json") -> Response:
     Costs are expectations by what is known of the streams now, under the paper's model (comparisons per
     second) and the calibrated one (CPU seconds per second). `GET /engine` says which version is in force.
     """
-    return _rendered(workspace, workspace.store.latest_plan() or _NO_PLAN, form)
+    return _rendered(workspace, workspace.store.control_log.latest_plan() or _NO_PLAN, form)
 
 
 @preview_router.post(
@@ -100,7 +100,7 @@ def list_versions(
     limit: Limit = 100,
 ) -> PlanVersionPage:
     """List plan versions, oldest first: who changed what and why, and the steps from the version before."""
-    following = workspace.store.history(after, limit + 1)
+    following = workspace.store.plan_history.page(after, limit + 1)
     items = [PlanVersionOut.of(entry) for entry in following[:limit]]
     more = len(following) > limit
     return PlanVersionPage(items=items, next_cursor=str(items[-1].version) if more else None, has_more=more)
@@ -122,10 +122,10 @@ def show_version(
     The plan itself is dropped some time after another version has taken its place; who changed what, and the
     steps, stay.
     """
-    entry = next(iter(workspace.store.history(version - 1, 1)), None)
+    entry = next(iter(workspace.store.plan_history.page(version - 1, 1)), None)
     known = entry is not None and entry.version == version
     try:
-        plan = workspace.store.plan_version(version)
+        plan = workspace.store.control_log.plan(version)
     except PlanVersionNotFound:
         if not known or form != "json":
             raise

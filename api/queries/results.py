@@ -94,7 +94,7 @@ async def read_results(
     that is kept, and `dropped` says how many are not; where results after `after` are not, the answer is 410.
     """
     kind = negotiation.negotiate(accept)
-    series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
+    series = (await anyio.to_thread.run_sync(workspace.store.queries.newest, name)).series
 
     def answer(page: ResultPage) -> Response:
         return Response(_body(kind, page), media_type=kind, headers=_headers(request, page, limit))
@@ -118,7 +118,7 @@ async def open_stream(
 ) -> tuple[int, ResultPage]:
     """Find query and cursor and read the first page, so that what is wrong with them has a status."""
     cursor = last_event_id or after
-    series = (await anyio.to_thread.run_sync(workspace.store.newest_query, name)).series
+    series = (await anyio.to_thread.run_sync(workspace.store.queries.newest, name)).series
     return series, await anyio.to_thread.run_sync(workspace.results.page, series, cursor, _EVENTS_PER_PAGE)
 
 
@@ -224,7 +224,7 @@ async def _next_page(
 
 def _is_over(workspace: Workspace, series: int) -> bool:
     """Whether the query was removed and the removal is in force, so that no batch adds results to it."""
-    ids = workspace.store.series_ids(series)
-    newest = workspace.store.query_by_id(ids[-1] if ids else series)
+    ids = workspace.store.queries.series_ids(series)
+    newest = workspace.store.queries.by_id(ids[-1] if ids else series)
     removed = None if newest.wanted else newest.removed_version
     return removed is not None and workspace.wait_for_version(removed, 0)

@@ -74,7 +74,7 @@ def register_stream(
 @router.get("", summary="List streams", responses=problem_responses(InvalidRequest))
 def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> StreamPage:
     """List streams by name, page by page."""
-    found, following = page_of(workspace.store.streams(), lambda stream: stream.name, after, limit)
+    found, following = page_of(workspace.store.streams.all(), lambda stream: stream.name, after, limit)
     items = [StreamOut.of(stream) for stream in found]
     return StreamPage(items=items, next_cursor=following, has_more=following is not None)
 
@@ -82,7 +82,7 @@ def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
 @router.get("/{name}", summary="Show a stream", responses=problem_responses(StreamNotFound, InvalidRequest))
 def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     """Show one stream."""
-    return StreamOut.of(workspace.store.stream(name))
+    return StreamOut.of(workspace.store.streams.get(name))
 
 
 @router.delete(

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert
 
 from catalog.store import tables
 from catalog.store.codec import decode
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest
 
 #: Spark keeps the offsets of so many batches (``spark.sql.streaming.minBatchesToRetain``). Only the last one
@@ -117,7 +117,7 @@ class Pruned:
         return bool(self.records or self.plans or self.queries or self.history)
 
 
-class PruningStore(StorePart):
+class Pruning(Repository):
     """Drops what nobody can ask for any more."""
 
     def prune(self, *, grace_us: int = 0) -> Pruned:

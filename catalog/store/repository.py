@@ -1,4 +1,4 @@
-"""What every part of the store has: the database, the clock and ids that are never given twice."""
+"""Base of the repositories: one database and clock for all, and ids that are never given twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from catalog.store.tables import counters
 _COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"))
 
 
-class StorePart:
-    """Base of the store's parts.
+class Repository:
+    """Records of one kind in the catalog.
+
+    Repositories share a database, which is their unit of work: whatever a thread writes inside
+    ``database.write()`` is one transaction, whichever repository writes it.
 
     Args:
         database: Database of the catalog.

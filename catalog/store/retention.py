@@ -26,7 +26,7 @@ from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.repositories.routes import drop_routes
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest
 
 #: So many of the newest batches keep everything, however old they are: no batch that may replay is older
@@ -123,7 +123,7 @@ class DroppedOfSeries:
     of_batch: int
 
 
-class RetentionStore(StorePart):
+class Retention(Repository):
     """Drops results from the oldest batch on, and tells what went."""
 
     def kept_from(self) -> tuple[int, int | None]:
@@ -137,7 +137,7 @@ class RetentionStore(StorePart):
             row = connection.execute(_KEPT).first()
         return (0, None) if row is None else (int(row.batch), int(row.committed_at_us))
 
-    def dropped_results(self, series: int) -> DroppedOfSeries | None:
+    def dropped(self, series: int) -> DroppedOfSeries | None:
         """Return what a series lost, None if all its results are kept."""
         with self._database.read() as connection:
             rows = connection.execute(_DROPPED_OF_SERIES, {"series": series}).all()
@@ -146,7 +146,7 @@ class RetentionStore(StorePart):
         last = max(rows, key=lambda row: row.dropped_batch)
         return DroppedOfSeries(sum(row.dropped for row in rows), last.dropped_batch, last.dropped_of_batch)
 
-    def drop_results(self, until_us: int, *, before: int | None = None, limit: int = 100) -> Dropped:
+    def drop(self, until_us: int, *, before: int | None = None, limit: int = 100) -> Dropped:
         """Drop the results of batches from the oldest on, up to the first one that is kept.
 
         Reading and deciding needs no lock, since nobody else changes what is so old; the catalog is locked

@@ -1,10 +1,11 @@
 """The catalog: one object per process that stores and finds everything Sluice must remember.
 
-    Store = streams + queries + control log + listed inputs + epochs + batches and where their input ends
-            + sinks + idempotency keys + settings
+    store.streams   store.queries   store.control_log   store.batches   ...   a repository per kind of record
+          |               |                |                  |
+          +---------------+---- database --+------------------+    write transactions of a thread nest
 
-Each part lives in the module of its name; here they share one database. A method is one transaction of its
-own, or part of the ``transaction()`` it is called in: then all of them take effect, or none.
+Each repository is a class of the module of its name. A method is one transaction of its own, or part of the
+``transaction()`` it is called in: then all of them take effect, or none.
 """
 
 from __future__ import annotations
@@ -19,40 +20,63 @@ from sqlalchemy import inspect, text
 from catalog.clock import wall_clock_us
 from catalog.errors import CatalogDown, CatalogVersionMismatch
 from catalog.store.database import BUSY_TIMEOUT_S, Database
-from catalog.store.pruning import PruningStore
-from catalog.store.repositories.batches import BatchStore
-from catalog.store.repositories.control_log import ControlLogStore
-from catalog.store.repositories.epochs import EpochStore
-from catalog.store.repositories.idempotency import IdempotencyStore
-from catalog.store.repositories.migrations import MigrationStore
-from catalog.store.repositories.plan_history import PlanHistoryStore
-from catalog.store.repositories.queries import QueryStore
-from catalog.store.repositories.routes import RouteStore
-from catalog.store.repositories.settings import SettingStore
-from catalog.store.repositories.sinks import SinkStore
-from catalog.store.repositories.source_files import InputStore
-from catalog.store.repositories.streams import StreamStore
-from catalog.store.retention import RetentionStore
+from catalog.store.pruning import Pruning
+from catalog.store.repositories.batches import BatchRepository
+from catalog.store.repositories.control_log import ControlLogRepository
+from catalog.store.repositories.epochs import EpochRepository
+from catalog.store.repositories.idempotency import IdempotencyRepository
+from catalog.store.repositories.migrations import MigrationRepository
+from catalog.store.repositories.plan_history import PlanHistoryRepository
+from catalog.store.repositories.queries import QueryRepository
+from catalog.store.repositories.routes import RouteRepository
+from catalog.store.repositories.settings import SettingRepository
+from catalog.store.repositories.sinks import SinkRepository
+from catalog.store.repositories.source_files import SourceFileRepository
+from catalog.store.repositories.streams import StreamRepository
+from catalog.store.retention import Retention
 from catalog.store.tables import SCHEMA_REVISION
 
 
-class Store(
-    StreamStore,
-    QueryStore,
-    ControlLogStore,
-    PlanHistoryStore,
-    MigrationStore,
-    PruningStore,
-    RetentionStore,
-    InputStore,
-    EpochStore,
-    BatchStore,
-    RouteStore,
-    SinkStore,
-    IdempotencyStore,
-    SettingStore,
-):
-    """The catalog of one data directory; threads may share it, processes open one each."""
+class Store:
+    """The catalog of one data directory; threads may share it, processes open one each.
+
+    Args:
+        database: Database of the catalog, its tables up to date.
+        now_us: Wall clock, µs UTC.
+
+    Attributes:
+        streams: Registered streams.
+        queries: Queries, by name, id and series.
+        control_log: Plan versions and heartbeats, in the order in which the job reads them.
+        plan_history: Who made which plan version, and why.
+        migrations: Migrations that were requested.
+        source_files: Files of streams, each with its verdict.
+        epochs: Fencing epochs of engines.
+        batches: Manifests of committed batches, and totals.
+        routes: Which queries a stored pair belongs to.
+        sinks: Sinks of queries, and how far each one is.
+        idempotency: Answers to requests that may be repeated.
+        settings: Small values that survive a restart.
+        retention: Drops old results.
+        pruning: Drops records that nothing refers to.
+    """
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        self._database = database
+        self.streams = StreamRepository(database, now_us)
+        self.queries = QueryRepository(database, now_us)
+        self.control_log = ControlLogRepository(database, now_us)
+        self.plan_history = PlanHistoryRepository(database, now_us)
+        self.migrations = MigrationRepository(database, now_us)
+        self.source_files = SourceFileRepository(database, now_us)
+        self.epochs = EpochRepository(database, now_us)
+        self.batches = BatchRepository(database, now_us)
+        self.routes = RouteRepository(database, now_us)
+        self.sinks = SinkRepository(database, now_us)
+        self.idempotency = IdempotencyRepository(database, now_us)
+        self.settings = SettingRepository(database, now_us)
+        self.retention = Retention(database, now_us)
+        self.pruning = Pruning(database, now_us)
 
     @classmethod
     def open(

@@ -126,7 +126,7 @@ def run_workload(
         rows = settings.first_batch_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
-        for stream in store.streams():
+        for stream in store.streams.all():
             if isinstance(stream.source, FilesSource):
                 list_files(store, stream)
         engine.run()
@@ -187,7 +187,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
             )
         ).encode()
     ).hexdigest()
-    known = store.setting(WORKLOAD_SETTING)
+    known = store.settings.get(WORKLOAD_SETTING)
     if known is not None:
         if known != print_of_workload:
             raise OtherWorkload(
@@ -198,7 +198,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
         return
     with store.transaction():
         for stream in workload.streams:
-            store.add_stream(stream)
+            store.streams.add(stream)
         script = _Script(workload, versions, calibration)
         first = [(AddQuery(q.name, q.cql, q.backfill), q.path) for q in workload.queries]
         if first:
@@ -211,7 +211,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 if (change := step.to_change()) is not None
             ]
             script.append(f"script at batch {at_batch}", at_batch, changes, steps)
-        store.set_setting(WORKLOAD_SETTING, print_of_workload)
+        store.settings.set(WORKLOAD_SETTING, print_of_workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +241,14 @@ class _Script:
         file has it. The version is that of what is wanted in the end.
         """
         store, version = self.versions.store, self.versions.next
-        previous = store.latest_plan()
+        previous = store.control_log.latest_plan()
         resolver = Resolver(store)
         resolver.refresh()
         for change, path in changes:
             with self.workload.locating(path, text_at=(*path, "cql")):
                 step = resolver.resolve(change)
             record_steps(store, (step,), version, previous)
-        queries = [record.query for record in store.queries()]
+        queries = [record.query for record in store.queries.running()]
         left: ByFamily | None = None
         anew: frozenset[str] = frozenset()
         for scripted in steps:
@@ -279,7 +279,7 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
         export_shared(store, directory.results, out)
         return
     by_name: dict[str, list[Query]] = {}
-    for record in store.all_queries():
+    for record in store.queries.all():
         queries = by_name.setdefault(record.query.name, [])
         if record.entered:
             queries.append(record.query)
@@ -288,12 +288,12 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
 
 
 def _summary(store: Store, seconds: float) -> RunSummary:
-    totals = store.totals()
-    rows = store.query_totals()
-    last = store.last_manifest()
-    plan = store.latest_plan()
+    totals = store.batches.totals()
+    rows = store.batches.query_totals()
+    last = store.batches.last_manifest()
+    plan = store.control_log.latest_plan()
     by_name: dict[str, int] = {}
-    for record in store.all_queries():
+    for record in store.queries.all():
         by_name[record.query.name] = by_name.get(record.query.name, 0) + rows.get(record.query.id, 0)
     return RunSummary(
         input_rows=totals.input_rows,

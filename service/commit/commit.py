@@ -84,7 +84,7 @@ class BatchCommitter:
         manifest = self._manifest(reports)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
-        if self.store.commit_batch(manifest):
+        if self.store.batches.commit(manifest):
             self._routes.committed(manifest)
         else:
             # The engine before wrote its routes, into a generation of its own: the next batch begins ours.
@@ -98,7 +98,7 @@ class BatchCommitter:
         return sweep(self.store, self.results_dir, self.late_dir)
 
     def _remove(self, manifest: BatchManifest) -> None:
-        kept = self.store.manifest(manifest.batch)
+        kept = self.store.batches.manifest(manifest.batch)
         named = {f.path for f in (*kept.files, *kept.late_files)} if kept is not None else set()
         for directory, files in ((self.results_dir, manifest.files), (self.late_dir, manifest.late_files)):
             for file in files:
@@ -137,12 +137,13 @@ class BatchCommitter:
             ),
             buckets=_bucket_counters(reports),
         )
-        return self._routes.with_routes(manifest, map(read_routes, routes), self.store.plan_version)
+        return self._routes.with_routes(manifest, map(read_routes, routes), self.store.control_log.plan)
 
     def _late_files(self, reports: Sequence[Report]) -> tuple[ResultFile, ...]:
         files = _files(reports, "late_files")
         return tuple(
-            ResultFile(file.path, self.store.stream_by_id(int(file.family)).name, file.rows) for file in files
+            ResultFile(file.path, self.store.streams.by_id(int(file.family)).name, file.rows)
+            for file in files
         )
 
 

@@ -38,7 +38,7 @@ class Pruner:
         if self._looked_us is not None and abs(now_us - self._looked_us) < self.interval_s * 1e6:
             return Pruned()
         self._looked_us = now_us
-        pruned = self.store.prune(grace_us=round(self.grace_s * 1_000_000))
+        pruned = self.store.pruning.prune(grace_us=round(self.grace_s * 1_000_000))
         if pruned:
             log.debug(
                 "pruned",

@@ -76,14 +76,14 @@ class ResultRetention:
         batches = self._drop(now_us, self.retention_us)
         if _due(self._thinned_us, now_us, self.thin_interval_s):
             self._thinned_us = now_us
-            self.store.thin_manifests()
+            self.store.retention.thin_manifests()
         return batches
 
     def _drop(self, now_us: int, retention_us: int) -> int:
         """Drop step by step, until nothing is old enough or the time of a look is over."""
         batches, results, deadline_s = 0, 0, time.monotonic() + _BUDGET_S
         while True:
-            dropped = self.store.drop_results(
+            dropped = self.store.retention.drop(
                 now_us - retention_us, before=self.needed_from(), limit=_BATCHES_PER_STEP
             )
             if not dropped:

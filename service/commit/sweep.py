@@ -26,9 +26,9 @@ def sweep(store: Store, results_dir: Path, late_dir: Path) -> int:
         results_dir: Directory of result files.
         late_dir: Directory of late rows.
     """
-    last = store.last_manifest()
-    kept_from, _ = store.kept_from()
-    swept = store.setting(_SWEPT_SETTING)
+    last = store.batches.last_manifest()
+    kept_from, _ = store.retention.kept_from()
+    swept = store.settings.get(_SWEPT_SETTING)
     looked_at = range(kept_from, swept - REPLAYED_BATCHES + 1 if isinstance(swept, int) else kept_from)
     named: dict[int, set[str]] = {}
     removed = 0
@@ -43,11 +43,11 @@ def sweep(store: Store, results_dir: Path, late_dir: Path) -> int:
                 path.unlink(missing_ok=True)
                 removed += 1
     if last is not None:
-        store.set_setting(_SWEPT_SETTING, last.batch)
+        store.settings.set(_SWEPT_SETTING, last.batch)
     return removed
 
 
 def _named(store: Store, batch: int) -> set[str]:
-    manifest = store.manifest(batch)
+    manifest = store.batches.manifest(batch)
     files = () if manifest is None else (*manifest.files, *manifest.late_files)
     return {file.path for file in files}

@@ -36,7 +36,7 @@ def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
 
 def stored_buckets(store: Store) -> int | None:
     """Return the number of buckets that the checkpoint has fixed, None before the first start."""
-    facts = store.setting(CHECKPOINT_SETTING)
+    facts = store.settings.get(CHECKPOINT_SETTING)
     return int(str(facts["buckets"])) if isinstance(facts, dict) else None
 
 

@@ -16,7 +16,7 @@ CALIBRATION_SETTING = "calibration"
 
 def store_calibration(store: Store, calibration: Calibration) -> None:
     """Keep the constants that ``sluice calibrate`` has fitted."""
-    store.set_setting(CALIBRATION_SETTING, asdict(calibration))
+    store.settings.set(CALIBRATION_SETTING, asdict(calibration))
 
 
 def calibration_of(store: Store) -> Calibration:
@@ -30,7 +30,7 @@ def calibration_of(store: Store) -> Calibration:
     Raises:
         CorruptDocument: What is stored is no calibration.
     """
-    stored = store.setting(CALIBRATION_SETTING)
+    stored = store.settings.get(CALIBRATION_SETTING)
     if stored is None:
         return SHIPPED
     if not isinstance(stored, dict):

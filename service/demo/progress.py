@@ -69,12 +69,12 @@ class ProgressReader:
         Args:
             now_s: Monotonic clock, seconds.
         """
-        last = self._store.last_manifest()
+        last = self._store.batches.last_manifest()
         if last is not None:
-            for manifest in self._store.manifests(self._next_batch, last.batch):
+            for manifest in self._store.batches.manifests(self._next_batch, last.batch):
                 self._add(manifest)
             self._next_batch = last.batch + 1
-        totals = self._store.totals()
+        totals = self._store.batches.totals()
         count = max(self._batches_with_input, 1)
         unshared = self._unshared_rows
         return Progress(
@@ -87,7 +87,7 @@ class ProgressReader:
             unshared_rows_mean=Need(unshared.filters_last / count, unshared.filters_first / count),
             pairs=self._pairs,
             unshared_pairs=Need() if self._event_time_us is None else self._meter.pairs(self._event_time_us),
-            results=self._store.query_totals(),
+            results=self._store.batches.query_totals(),
             event_time_us=self._event_time_us,
         )
 

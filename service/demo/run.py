@@ -114,28 +114,28 @@ def _watch(
 
 def _register(workspace: Workspace, inbox: Path, files_per_batch: int | None) -> tuple[Query, ...]:
     """Register streams and queries that are not there yet, and wait until all are active."""
-    streams = {stream.name for stream in workspace.store.streams()}
+    streams = {stream.name for stream in workspace.store.streams.all()}
     for stream in demo_streams(inbox, files_per_batch):
         (inbox / stream.name).mkdir(parents=True, exist_ok=True)
         if stream.name not in streams:
             workspace.register_stream(stream)
-    there = {record.query.name for record in workspace.store.queries()}
+    there = {record.query.name for record in workspace.store.queries.running()}
     for query in QUERIES:
         if query.name not in there:
             workspace.add_query(query.name, query.cql)
-    plan = workspace.store.latest_plan()
+    plan = workspace.store.control_log.latest_plan()
     version = plan.version if plan is not None else 0
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while not workspace.wait_for_version(version, 1.0):
         _check(workspace)
         if time.monotonic() > deadline_s:
             raise DemoFailed(f"the engine did not take up its plan in {START_TIMEOUT_S:.0f} seconds")
-    by_name = {record.query.name: record.query for record in workspace.store.queries()}
+    by_name = {record.query.name: record.query for record in workspace.store.queries.running()}
     return tuple(by_name[query.name] for query in QUERIES)
 
 
 def _meter(workspace: Workspace, tables: DemoTables) -> UnsharedMeter:
-    plan = workspace.store.latest_plan()
+    plan = workspace.store.control_log.latest_plan()
     assert plan is not None  # queries are registered
     return UnsharedMeter(plan, tables)
 

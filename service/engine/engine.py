@@ -183,7 +183,7 @@ class Engine:
 
     def status(self) -> EngineStatus:
         """Return what the engine does."""
-        last = self.store.last_manifest()
+        last = self.store.batches.last_manifest()
         return EngineStatus(
             run_id=self._run_id,
             state=self._state,
@@ -198,7 +198,7 @@ class Engine:
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
         """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
         deadline = time.monotonic() + timeout_s
-        while self.store.first_batch_of_version(version) is None:
+        while self.store.batches.first_of_version(version) is None:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return False
@@ -212,7 +212,7 @@ class Engine:
             try:
                 self._run()
             except SluiceError as error:
-                last = self.store.last_manifest()
+                last = self.store.batches.last_manifest()
                 batch = None if last is None else last.batch
                 failures = failures + 1 if batch == failed_at else 1
                 failed_at = batch
@@ -267,7 +267,7 @@ class Engine:
         if found is None:
             return False
         stream_id, position = found
-        self.store.set_verdict(stream_id, position, "set-aside", reason)
+        self.store.source_files.set_verdict(stream_id, position, "set-aside", reason)
         log.warning("file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True
 
@@ -284,7 +284,7 @@ class Engine:
             # What was loaded stays; the collector need not look at it while the API serves.
             # Once: a later time would keep the garbage of the sessions before for ever.
             gc.freeze()
-        self._epoch = self.store.new_epoch(f"pid {os.getpid()}")
+        self._epoch = self.store.epochs.begin(f"pid {os.getpid()}")
         checkpoint_id, keys, partitions = self._checkpoint()
         commit = BatchCommitter(
             store=self.store,
@@ -326,12 +326,12 @@ class Engine:
 
     def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
         """Return checkpoint id, bucket keys and shuffle partitions; the first start fixes them."""
-        facts = self.store.setting(CHECKPOINT_SETTING)
+        facts = self.store.settings.get(CHECKPOINT_SETTING)
         if not isinstance(facts, dict):
             buckets = self.settings.bucket_count
             partitions = min(buckets, max(self.settings.cores, 1))
             facts = {"id": uuid.uuid4().hex[:12], "buckets": buckets, "partitions": partitions}
-            self.store.set_setting(CHECKPOINT_SETTING, facts)
+            self.store.settings.set(CHECKPOINT_SETTING, facts)
         buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
         if self.settings.buckets is not None and self.settings.buckets != buckets:
             raise BucketsFixed(

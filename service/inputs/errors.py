@@ -64,7 +64,7 @@ class CorruptInput(Unavailable):
 
     Attributes:
         stream_id: Stream of the file.
-        position: Its position; ``Store.set_verdict`` with it sets the file aside.
+        position: Its position; ``store.source_files.set_verdict`` with it sets the file aside.
         file: Its path.
         reason: What is wrong with it.
     """

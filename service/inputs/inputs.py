@@ -92,7 +92,7 @@ class Inputs:
     def end(self, stream: Stream) -> int:
         """Return the position after everything that is available now."""
         if isinstance(stream.source, FilesSource):
-            return self._store.input_count(stream.id)
+            return self._store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
             return self._log(stream).end(stream.id)
         return chunks_available(stream.source, self._clock_us())
@@ -106,7 +106,7 @@ class Inputs:
             return generator_pieces(stream, stream.source, position, end)
         return tuple(
             Piece(stream.id, f.position, f.rows, f.t_min_us, f.t_max_us)
-            for f in self._store.inputs(stream.id, position, limit)
+            for f in self._store.source_files.page(stream.id, position, limit)
         )
 
     def partitions(self, ranges: Sequence[Range]) -> list[tuple[InputPartition, ...]]:
@@ -162,7 +162,7 @@ class Inputs:
     def _runs(self, stream: Stream, source: FilesSource, start: int, end: int) -> Iterator[_Run]:
         position = start
         while position < end:
-            listed = self._store.inputs(stream.id, position, min(_PAGE, end - position))
+            listed = self._store.source_files.page(stream.id, position, min(_PAGE, end - position))
             if not listed:
                 raise InternalError(
                     f'file {position} of stream "{stream.name}" was never listed',

@@ -95,7 +95,7 @@ class CatalogRows:
     def amount(self, stream: Stream) -> int:
         """See `SampleSource`."""
         if isinstance(stream.source, FilesSource):
-            return self.store.input_count(stream.id)
+            return self.store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
             return 0 if self.events is None else self.events.end(stream.id)
         return 1  # every chunk is like the others
@@ -109,11 +109,11 @@ class CatalogRows:
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
 
     def _edges(self, stream: Stream) -> list[Sequence[ListedInput]]:
-        count = self.store.input_count(stream.id)
+        count = self.store.source_files.count(stream.id)
         if count <= 2 * EDGE_FILES:
-            return [self.store.inputs(stream.id, 0, count)]
-        first = self.store.inputs(stream.id, 0, EDGE_FILES)
-        return [first, self.store.inputs(stream.id, count - EDGE_FILES, EDGE_FILES)]
+            return [self.store.source_files.page(stream.id, 0, count)]
+        first = self.store.source_files.page(stream.id, 0, EDGE_FILES)
+        return [first, self.store.source_files.page(stream.id, count - EDGE_FILES, EDGE_FILES)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,16 +107,16 @@ class SluiceReader:
         sizing = self._batch_sizing()
         sizing.asked(batch, now_s=self._clock_s())
         if sizing.grows:
-            sizing.has_room(self._room(store.manifest(batch - 1), sizing.fixed_rows))
+            sizing.has_room(self._room(store.batches.manifest(batch - 1), sizing.fixed_rows))
         waits_for_batch = False
         if batch:
             reached("after-commit-log", batch - 1, self._options["engine_lock"])
-        for record in store.control(control):
+        for record in store.control_log.records(control):
             if record.at_batch is not None and record.at_batch > batch:
                 waits_for_batch = True
                 break
             control = record.seq
-        plan = store.plan_at(control)
+        plan = store.control_log.plan_at(control)
         if plan is None and control == start["control"]:
             return start
         streams = () if plan is None else plan.streams
@@ -146,10 +146,10 @@ class SluiceReader:
         store, inputs = self._open()
         batch = start["batch"]
         reached("after-offset-log", batch, self._options["engine_lock"])
-        records = store.control(start["control"], up_to=end["control"])
+        records = store.control_log.records(start["control"], up_to=end["control"])
         texts = compressed([encode(record).decode() for record in records])
         control = ControlPartition(batch=batch, records=texts)
-        plan = store.plan_at(end["control"])
+        plan = store.control_log.plan_at(end["control"])
         if plan is None:
             return [control]
         result: list[InputPartition] = []
@@ -236,7 +236,7 @@ class SluiceReader:
         if batch == 0:
             return {}
         store, *_ = self._open()
-        manifest = store.manifest(batch - 1)
+        manifest = store.batches.manifest(batch - 1)
         if manifest is None:
             raise InternalError(
                 f"batch {batch - 1} was processed but the catalog has no manifest of it",

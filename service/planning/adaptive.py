@@ -281,7 +281,7 @@ class Adaptive:
         since_us = self._looked_us
         if since_us is not None and now_us - since_us < self.policy.interval_s * _US_PER_S / LOOKS:
             return None
-        plan = self.store.latest_plan()
+        plan = self.store.control_log.latest_plan()
         if plan is None or all(f.strategy != "cpu-opt" for f in plan.families):
             return None
         manifests = recent_manifests(self.store)
@@ -304,11 +304,11 @@ class Adaptive:
     def _append(self, plan: Plan, ripe: Sequence[Proposal], profile: Profile, prices: Prices) -> Plan | None:
         cause = cause_of(ripe, prices.models.objective)
         with self.store.transaction():
-            latest = self.store.latest_plan()
+            latest = self.store.control_log.latest_plan()
             if latest is None or latest.version != plan.version:
                 return None  # Somebody was faster; the next look is at what they made of it.
             appended = self.versions.append(
-                [record.query for record in self.store.queries()],
+                [record.query for record in self.store.queries.running()],
                 latest,
                 prices.constants,
                 cause=cause,

@@ -56,7 +56,7 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
         needed = set(mine.columns) - _always_kept(store, family, side)
         horizon = first_version_in_reach(store, mine, opposite.stream_id) if needed else 0
-        lives = _lives(store.queries_over(family.stream_a, family.stream_b, horizon), family, side)
+        lives = _lives(store.queries.over(family.stream_a, family.stream_b, horizon), family, side)
         begun = max(_covered_since(lives, previous.version), horizon)
         for column in sorted(needed):
             kept = _covered_since((life for life in lives if column in life.columns), previous.version)
@@ -71,7 +71,7 @@ def _always_kept(store: Store, family: FamilyPlan, side: str) -> set[str]:
     from operators.segments.layout import side_layout
 
     layout = side_layout(
-        family, side, store.stream_by_id(family.stream_a if side == "a" else family.stream_b)
+        family, side, store.streams.by_id(family.stream_a if side == "a" else family.stream_b)
     )
     kept = {layout.event_time}
     if layout.derived_key is not None:
@@ -115,7 +115,7 @@ def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
     A row at T is out of reach once the opposite watermark has passed T + W; the newest event time never
     falls, so the batch is found by bisection, from the newest batches back: windows mostly reach few of them.
     """
-    last = store.last_progress()
+    last = store.batches.last_progress()
     now_us = None if last is None else _event_time(last, opposite_id, newest=False)
     if last is None or now_us is None:
         return 0
@@ -123,7 +123,7 @@ def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
     def reached(batch: int) -> BatchProgress | None:
         """Return a batch if it has rows that the window reaches."""
         # For batches whose manifest is not kept the next one that is there tells (``store.retention``).
-        found = store.progress(batch) if batch >= 0 else None
+        found = store.batches.progress(batch) if batch >= 0 else None
         newest_us = None if found is None else _event_time(found, side.stream_id, newest=True)
         # A batch before the stream's first row holds none.
         return None if newest_us is None or newest_us + side.window_us <= now_us else found

@@ -125,7 +125,7 @@ class Resolver:
 
     def refresh(self) -> None:
         """Look at the streams again; what was parsed is forgotten if they have changed."""
-        streams = {s.name: s for s in self.store.streams()}
+        streams = {s.name: s for s in self.store.streams.all()}
         if streams != self._streams:
             self._streams, self._bound = streams, {}
 
@@ -139,7 +139,7 @@ class Resolver:
         """
         if isinstance(change, AddQuery):
             return self._added(change)
-        record = self.store.query(change.name)
+        record = self.store.queries.get(change.name)
         match change:
             case UpdateQuery() | EditQuery():
                 return self._updated(change, record)
@@ -192,7 +192,7 @@ class Resolver:
 
     def _added(self, change: AddQuery) -> Step:
         check_name("query", change.name, ("name",))
-        if self.store.find_query(change.name) is not None:
+        if self.store.queries.find(change.name) is not None:
             raise NameTaken(
                 f'query "{change.name}" exists already',
                 hint="Choose another name, or remove it first.",
@@ -279,9 +279,9 @@ def apply_changes(
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
     # Queries that run already are of families that have been weighed.
-    keys = versions.objective.weighs_keys(store.latest_plan(), drafts)
+    keys = versions.objective.weighs_keys(store.control_log.latest_plan(), drafts)
     if keys or versions.objective.weighs_costs():
-        running = [*(r.query for r in store.queries()), *drafts]
+        running = [*(r.query for r in store.queries.running()), *drafts]
         # Sampling reads files: what it finds is kept, so that it does not hold up others below.
         versions.statistician.profile(running, keys=keys)
     with store.transaction():
@@ -293,7 +293,7 @@ def apply_changes(
         version = current + 1 if effective else current
         records = record_steps(store, steps, version, previous)
         if effective:
-            queries = [record.query for record in store.queries()]
+            queries = [record.query for record in store.queries.running()]
             versions.append(queries, previous, calibration_of(store), cause=cause_of(steps), actor=actor)
         moves = [(step.sink_move, record.series) for step, record in zip(steps, records, strict=True)]
         set_sinks(store, moves, version if effective else None, actor)
@@ -309,7 +309,7 @@ def expect(store: Store, if_match: int | None) -> Plan | None:
     Raises:
         StalePlanVersion: It is of another one.
     """
-    previous = store.latest_plan()
+    previous = store.control_log.latest_plan()
     current = 0 if previous is None else previous.version
     if if_match is not None and if_match != current:
         error = StalePlanVersion(
@@ -358,15 +358,15 @@ def _record(store: Store, step: Step, version: int, missing: tuple[str, ...]) ->
         if not step.effective:
             return record
         if isinstance(step.change, PauseQuery):
-            return store.leave_query(record.query.id, version, "pause")
-        return store.remove_query(record.query.name, version)
-    entering = replace(draft, id=store.reserve_query_id())
+            return store.queries.leave(record.query.id, version, "pause")
+        return store.queries.remove(record.query.name, version)
+    entering = replace(draft, id=store.queries.reserve_id())
     if record is None:
-        return store.add_query(entering, version, missing=missing)
+        return store.queries.add(entering, version, missing=missing)
     if record.running:
-        store.leave_query(record.query.id, version, "update")
-    added = store.add_query(entering, version, series=record.series, missing=missing)
-    return added if step.runs else store.leave_query(added.query.id, version, "pause")
+        store.queries.leave(record.query.id, version, "update")
+    added = store.queries.add(entering, version, series=record.series, missing=missing)
+    return added if step.runs else store.queries.leave(added.query.id, version, "pause")
 
 
 def cause_of(steps: Sequence[Step]) -> str:

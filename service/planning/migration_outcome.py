@@ -26,11 +26,11 @@ def outcome_of(store: Store, record: MigrationRecord) -> MigrationOutcome | None
     """
     if record.plan_version is None:
         return None
-    found = store.first_batch_of_version(record.plan_version)
+    found = store.batches.first_of_version(record.plan_version)
     if found is None:
         return None
     batch, at_us = found
-    manifests = store.manifests(batch - MEDIAN_OF, batch)
+    manifests = store.batches.manifests(batch - MEDIAN_OF, batch)
     first, before = manifests[-1], manifests[:-1]
     families = record.migration.families
     return MigrationOutcome(
@@ -77,6 +77,6 @@ def _plan(store: Store, version: int) -> Plan | None:
     if version == 0:
         return None
     try:
-        return store.plan_version(version)
+        return store.control_log.plan(version)
     except PlanVersionNotFound:
         return None

@@ -103,7 +103,7 @@ class Migrations:
         """
         store = self.versions.store
         previous = expect(store, if_match)
-        queries = [record.query for record in store.queries()]
+        queries = [record.query for record in store.queries.running()]
         wanted = self._wanted(request, previous, queries)
         calibration = calibration_of(store)
         found = self._preview(wanted, queries, previous, calibration)
@@ -140,7 +140,7 @@ class Migrations:
             migration = Migration(
                 dict(request.written), request.cause, error=error.primary, error_code=error.code
             )
-            failed = self.versions.store.add_migration(migration, None, actor)
+            failed = self.versions.store.migrations.add(migration, None, actor)
             log.warning("migration failed", extra={"migration": failed.id, "code": error.code})
             error.hint = f"The former version goes on. GET /api/v1/migrations/{failed.id} keeps this error."
             raise
@@ -155,11 +155,11 @@ class Migrations:
         Raises:
             MigrationNotFound: There is none of that id.
         """
-        return self._status(self.versions.store.migration(migration_id))
+        return self._status(self.versions.store.migrations.get(migration_id))
 
     def statuses(self, after: int, limit: int) -> tuple[MigrationStatus, ...]:
         """Return migrations by id, those after ``after``."""
-        return tuple(self._status(record) for record in self.versions.store.migrations(after, limit))
+        return tuple(self._status(record) for record in self.versions.store.migrations.page(after, limit))
 
     def policy(self) -> Policy:
         """Return what plans are chosen for now."""
@@ -186,9 +186,9 @@ class Migrations:
             due_us = self._due_us(objective)
             if due_us is None or now_us < due_us:
                 return None
-            store.set_setting(LEFT_AT_SETTING, None)
-            previous = store.latest_plan()
-            queries = [record.query for record in store.queries()]
+            store.settings.set(LEFT_AT_SETTING, None)
+            previous = store.control_log.latest_plan()
+            queries = [record.query for record in store.queries.running()]
             if not objective.left(previous, queries):
                 return None
             plan = self.versions.append(
@@ -213,10 +213,12 @@ class Migrations:
         if request.strategy is not None or request.family_strategies:
             # Sampling reads files: what it finds is kept, so that it does not hold up others below.
             auto = self.versions.objective.partitioning == "auto"
-            self.versions.statistician.profile([record.query for record in store.queries()], keys=auto)
+            self.versions.statistician.profile(
+                [record.query for record in store.queries.running()], keys=auto
+            )
         with store.transaction():
             previous = expect(store, if_match)
-            queries = [record.query for record in store.queries()]
+            queries = [record.query for record in store.queries.running()]
             wanted = self._wanted(request, previous, queries)
             self.versions.objective = wanted.objective
             plan = self.versions.append(
@@ -229,7 +231,7 @@ class Migrations:
                 left=wanted.left,
             )
             planned = self._planned(request, previous, plan)
-            status = MigrationStatus(store.add_migration(planned, plan.version, actor), "pending")
+            status = MigrationStatus(store.migrations.add(planned, plan.version, actor), "pending")
             if keep is not None:
                 keep(status)
         return status
@@ -266,7 +268,7 @@ class Migrations:
         store = self.versions.store
         return preview(
             queries,
-            {s.id: s for s in store.streams()},
+            {s.id: s for s in store.streams.all()},
             previous,
             models=_models(wanted, calibration),
             profile=self.versions.statistician.profile(
@@ -299,17 +301,17 @@ class Migrations:
         # Before looking: a migration that is logged meanwhile must be looked at next time.
         self._unsettled = False
         store = self.versions.store
-        for record in store.unsettled_migrations(_LOOKED_AT):
+        for record in store.migrations.unsettled(_LOOKED_AT):
             outcome = outcome_of(store, record)
             if outcome is None:
                 self._unsettled = True
             else:
-                store.settle_migration(record.id, replace(record.migration, outcome=outcome))
+                store.migrations.settle(record.id, replace(record.migration, outcome=outcome))
 
     def _due_us(self, objective: Objective) -> int | None:
         if objective.on_leave.policy != "after":
             return None
-        left_at = self.versions.store.setting(LEFT_AT_SETTING)
+        left_at = self.versions.store.settings.get(LEFT_AT_SETTING)
         return left_at + objective.on_leave.after_us if isinstance(left_at, int) else None
 
 

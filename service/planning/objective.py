@@ -233,7 +233,7 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
         base.strategy,
         dict(base.family_strategies),
     )
-    store.set_setting(OBJECTIVE_SETTING, cast("JsonValue", json.loads(encode(kept))))
+    store.settings.set(OBJECTIVE_SETTING, cast("JsonValue", json.loads(encode(kept))))
 
 
 def take_settings(store: Store, base: Objective) -> bool:
@@ -258,5 +258,5 @@ def take_settings(store: Store, base: Objective) -> bool:
 
 
 def _stored(store: Store) -> _Stored | None:
-    value = store.setting(OBJECTIVE_SETTING)
+    value = store.settings.get(OBJECTIVE_SETTING)
     return None if value is None else decode(_Stored, json.dumps(value))

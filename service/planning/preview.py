@@ -129,7 +129,7 @@ class Statistician:
 
             if self.cache is None:
                 self.cache = SampleCache()
-            sampled = sample_profile(self.rows, self.store.streams(), queries, cache=self.cache)
+            sampled = sample_profile(self.rows, self.store.streams.all(), queries, cache=self.cache)
         found = merge_profiles(given, measured, sampled)
         return found if self.max_rows_per_batch is None else bounded_batches(found, self.max_rows_per_batch)
 
@@ -173,9 +173,9 @@ def preview_change(
         InvalidChain: The boundaries make no chain.
         InvalidInput: A query or filter cannot be meant. The ``path`` of errors is that of the request's body.
     """
-    streams = store.streams()
+    streams = store.streams.all()
     queries = _queries_after(store, streams, request)
-    previous = store.latest_plan()
+    previous = store.control_log.latest_plan()
     return preview_queries(
         queries,
         streams,
@@ -259,7 +259,7 @@ def explain_version(
     if not plan.families:
         return {}
     ids = {q.id for f in plan.families for q in f.queries}
-    queries = [record.query for record in store.all_queries() if record.query.id in ids]
+    queries = [record.query for record in store.queries.all() if record.query.id in ids]
     return explain_plan(plan, statistician.profile(queries), objective.models(calibration))
 
 
@@ -274,7 +274,7 @@ def held_bytes(store: Store, plan: Plan | None) -> HeldRows | None:
 
 
 def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]) -> HeldRows | None:
-    last = store.last_manifest()
+    last = store.batches.last_manifest()
     if plan is None or last is None or last.plan_version != plan.version:
         return None
     return {(s.family, s.join, "a" if s.side == "a" else "b", s.slice): float(count(s)) for s in last.slices}
@@ -292,7 +292,7 @@ def _at(*path: str | int) -> Iterator[None]:
 
 def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequest) -> tuple[Query, ...]:
     """Return the queries that would run, new ones with provisional ids."""
-    running = {record.query.name: record.query for record in store.queries()}
+    running = {record.query.name: record.query for record in store.queries.running()}
     names = sorted(running)
     for i, name in enumerate(request.remove):
         if name not in names:
@@ -301,7 +301,7 @@ def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequ
             )
         running.pop(name, None)
     by_name = {s.name: s for s in streams}
-    first = max((record.query.id for record in store.all_queries()), default=0) + 1
+    first = max((record.query.id for record in store.queries.all()), default=0) + 1
     for i, new in enumerate(request.add):
         with _at("add", i):
             check_name("query", new.name, ("name",))

@@ -142,7 +142,7 @@ def _family(name: str | None, step: ExplicitStep, queries: Sequence[Query]) -> s
 
 
 def _rolled_back(objective: Objective, store: Store, version: int, queries: Sequence[Query]) -> Objective:
-    entry = next(iter(store.history(after_version=version - 1, limit=1)), None)
+    entry = next(iter(store.plan_history.page(after_version=version - 1, limit=1)), None)
     record = None if entry is None or entry.version != version else record_in(entry)
     if record is None or record.strategy is None:
         raise UnknownPlanVersion(

@@ -77,7 +77,7 @@ class Versions:
     @property
     def next(self) -> int:
         """Number of the next version."""
-        latest = self.store.latest_plan()
+        latest = self.store.control_log.latest_plan()
         return 1 if latest is None else latest.version + 1
 
     def append(
@@ -123,7 +123,7 @@ class Versions:
             left = objective.left(previous, queries)
         plan = build_plan(
             queries,
-            {s.id: s for s in self.store.streams()},
+            {s.id: s for s in self.store.streams.all()},
             previous,
             strategy=objective.strategy,
             family_strategies=objective.by_family(queries),
@@ -135,11 +135,11 @@ class Versions:
             partitioning=objective.partitioning,
         )
         self.try_version(previous, plan)
-        seq = self.store.append_control(plan=plan, at_batch=at_batch).seq
+        seq = self.store.control_log.append(plan=plan, at_batch=at_batch).seq
         record = record_of(previous, plan, objective)
-        self.store.add_history(plan.version, seq, actor, cause, record.encoded())
+        self.store.plan_history.add(plan.version, seq, actor, cause, record.encoded())
         if objective.on_leave.policy == "after" and left and _departed(previous, plan):
-            self.store.set_setting(LEFT_AT_SETTING, self.now_us())
+            self.store.settings.set(LEFT_AT_SETTING, self.now_us())
         return plan
 
     def try_version(self, previous: Plan | None, plan: Plan) -> None:

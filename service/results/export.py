@@ -107,7 +107,7 @@ def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
     for found in results_dir.rglob("*.parquet"):
         if Path(os.path.abspath(found)) not in committed:
             found.unlink()
-    records = [record for record in store.all_queries() if record.entered]
+    records = [record for record in store.queries.all() if record.entered]
     queries = {record.query.id: record.query for record in records}
     series = {record.query.id: record.series for record in records}
     _replace(out_dir / "routes.parquet", lambda path: pq.write_table(_routes_table(store, queries), path))
@@ -164,7 +164,7 @@ def _groups(store: Store, query_id: int) -> Iterator[list[tuple[int, int]]]:
     """Yield runs of (batch, results of the query) that are read together."""
     group: list[tuple[int, int]] = []
     batch = 0
-    while found := store.query_batches(query_id, batch, _BATCHES_PER_LOOKUP):
+    while found := store.batches.of_query(query_id, batch, _BATCHES_PER_LOOKUP):
         for number, rows in found:
             if group and sum(r for _, r in group) + rows > _ROWS_PER_READ:
                 yield group
@@ -200,15 +200,15 @@ def _export_batches(
 
 def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
     """Yield every file that a manifest names, with its family; late-row files have None."""
-    last = store.last_manifest()
+    last = store.batches.last_manifest()
     for first in range(0, last.batch + 1 if last is not None else 0, _BATCHES_PER_LOOKUP):
-        for manifest in store.manifests(first, first + _BATCHES_PER_LOOKUP - 1):
+        for manifest in store.batches.manifests(first, first + _BATCHES_PER_LOOKUP - 1):
             yield from ((file.path, file.family) for file in manifest.files)
             yield from ((file.path, None) for file in manifest.late_files)
 
 
 def _routes_table(store: Store, queries: Mapping[int, Query]) -> pa.Table:
-    rows = [(r.route, r.plan_version, q, queries[q].name) for r in store.routes() for q in r.queries]
+    rows = [(r.route, r.plan_version, q, queries[q].name) for r in store.routes.all() for q in r.queries]
     schema = pa.schema(
         {
             "route": pa.int64(),
@@ -235,7 +235,7 @@ def _views(
         for q in queries.values()
     }
     for family, (stream_a, stream_b) in sorted(by_family.items()):
-        pairs = pairs_sql(store.stream_by_id(stream_a), store.stream_by_id(stream_b), files.get(family, ()))
+        pairs = pairs_sql(store.streams.by_id(stream_a), store.streams.by_id(stream_b), files.get(family, ()))
         yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
     newest = {query.name.lower(): query for query in queries.values()}
     texts: dict[str, list[str]] = {}

@@ -154,8 +154,8 @@ class ResultReader:
 
     def count(self, series: int) -> int:
         """Return how many results a series has so far."""
-        totals = self._store.query_totals()
-        return sum(totals.get(query_id, 0) for query_id in self._store.series_ids(series))
+        totals = self._store.batches.query_totals()
+        return sum(totals.get(query_id, 0) for query_id in self._store.queries.series_ids(series))
 
     def page(self, series: int, after: str | None, limit: int) -> ResultPage:
         """Read the results that follow a cursor.
@@ -190,17 +190,19 @@ class ResultReader:
                 page = self._page(series, after, found, has_more)
             except (CorruptResults, duckdb.IOException):
                 # Dropped while it was read: at the next look a cursor is refused, or the page starts later.
-                if not found or found[0].batch >= self._store.kept_from()[0]:
+                if not found or found[0].batch >= self._store.retention.kept_from()[0]:
                     raise
                 continue
             if after is not None or dropped is None:
                 return page
-            return replace(page, dropped=dropped.results, kept_since_us=self._store.kept_from()[1])
+            return replace(page, dropped=dropped.results, kept_since_us=self._store.retention.kept_from()[1])
 
     def _page(self, series: int, after: str | None, found: Sequence[Span], has_more: bool) -> ResultPage:
         """Read the rows of spans, as far as their columns are the same."""
-        ids = {span.query_id for span in found} or set(self._store.series_ids(series)[-1:]) or {series}
-        queries = {query_id: self._store.query_by_id(query_id).query for query_id in ids}
+        ids = (
+            {span.query_id for span in found} or set(self._store.queries.series_ids(series)[-1:]) or {series}
+        )
+        queries = {query_id: self._store.queries.by_id(query_id).query for query_id in ids}
         spans = _of_equal_columns(found, queries)
         has_more = has_more or len(spans) < len(found)
         groups = [list(group) for _, group in groupby(spans, key=lambda span: span.query_id)]
@@ -224,7 +226,7 @@ class ResultReader:
         Raises:
             CorruptResults: The files hold other rows than the manifest says; known after the last of them.
         """
-        query = self._store.query_by_id(query_id).query
+        query = self._store.queries.by_id(query_id).query
         family = family_id(query.a.stream_id, query.b.stream_id, query.key)
         files = family_files(self._store, self._results_dir, family, batch)
         found = 0
@@ -247,11 +249,11 @@ class ResultReader:
         found, has_more = self._kept_spans(series, after, batch, returned, limit)
         given = 0 if found or after is None else self._given(series, batch)
         # Looked up last, so that what was dropped since the first look is noticed.
-        dropped = self._store.dropped_results(series)
+        dropped = self._store.retention.dropped(series)
         if after is None:
             return found, has_more, dropped
         if dropped is not None and has_lost(dropped, batch, returned):
-            raise ResultsExpired(after, dropped.results, self._store.kept_from()[1] or 0)
+            raise ResultsExpired(after, dropped.results, self._store.retention.kept_from()[1] or 0)
         if dropped is not None and dropped.batch == batch:
             if returned > dropped.of_batch:
                 raise self._beyond(after)
@@ -284,14 +286,14 @@ class ResultReader:
         """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
         more = True
         while more:
-            found = self._store.series_batches(series, from_batch, _BATCHES_PER_LOOKUP)
+            found = self._store.queries.series_batches(series, from_batch, _BATCHES_PER_LOOKUP)
             yield from found
             more = len(found) == _BATCHES_PER_LOOKUP
             from_batch = found[-1][0] + 1 if found else from_batch
 
     def _given(self, series: int, batch: int) -> int:
         """Return how many results a batch gave a series, as far as they are kept."""
-        given = next(iter(self._store.series_batches(series, batch, 1)), (batch, 0, 0))
+        given = next(iter(self._store.queries.series_batches(series, batch, 1)), (batch, 0, 0))
         return given[2] if given[0] == batch else 0
 
     def _beyond(self, after: str | None) -> InvalidCursor:
@@ -343,7 +345,7 @@ def family_files(store: Store, results_dir: Path, family: str, batch: int) -> li
     Raises:
         CorruptResults: There are none.
     """
-    manifest = store.manifest(batch)
+    manifest = store.batches.manifest(batch)
     files = () if manifest is None else manifest.files
     paths = [str(results_dir / file.path) for file in files if file.family == family]
     if not paths:
@@ -363,7 +365,7 @@ def query_sql(
     Its routes can be thousands: as literals of the text they took 28 of the 34 ms of a page. So they become a
     table of the connection, which the next call replaces.
     """
-    pairs = pairs_sql(store.stream_by_id(query.a.stream_id), store.stream_by_id(query.b.stream_id), files)
-    numbers = store.routes_of(query.id, batches) if batches else ()
+    pairs = pairs_sql(store.streams.by_id(query.a.stream_id), store.streams.by_id(query.b.stream_id), files)
+    numbers = store.routes.of_query(query.id, batches) if batches else ()
     connection.register(_ROUTES, pa.table({"route": pa.array(numbers, pa.int64())}))
     return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w")

@@ -102,13 +102,13 @@ class Deliverer:
         """Hand out what waits for sinks that are neither busy nor left alone for now."""
         # In this order: whoever sets a sink after the last batch was read sets it for later ones, and a sink
         # that was not busy is as the catalog says.
-        last = self.store.last_batch()
+        last = self.store.batches.last()
         if last is None:
             return
         with self._lock:
             busy = set(self._busy)
-        self.store.resolve_sinks()
-        waiting = self.store.pending_sinks()
+        self.store.sinks.resolve()
+        waiting = self.store.sinks.pending()
         self._forget({record.id for record in waiting})
         ready, held = turns(waiting)
         for record in ready:
@@ -119,7 +119,7 @@ class Deliverer:
                 lane.submit(self._deliver, record, last).add_done_callback(_tell)
         for former in held.values():
             self._look_again_after(former)
-        self.store.drop_spent_sinks()
+        self.store.sinks.drop_spent()
 
     def _run(self) -> None:
         seen: int | None = None
@@ -127,7 +127,7 @@ class Deliverer:
             woken = self._wake.is_set()
             self._wake.clear()
             try:
-                last = self.store.last_batch()
+                last = self.store.batches.last()
                 if last != seen or woken or self._is_due():
                     self.look()
                     seen = last
@@ -152,7 +152,7 @@ class Deliverer:
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
 
     def _give_up(self, record: SinkRecord, last: int) -> None:
-        if self.store.give_up_sink(record, last):
+        if self.store.sinks.give_up(record, last):
             facts = {"query": record.query, "sink": record.id, "batches": record.pending}
             log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
 
@@ -218,12 +218,12 @@ class Deliverer:
             extra={"query": record.query, "sink": record.id, "again_in_s": length_s},
             exc_info=None if expected else error,
         )
-        self.store.sink_failed(record.id, _in_words(error))
+        self.store.sinks.failed(record.id, _in_words(error))
 
     def _has_moved(self, record: SinkRecord) -> bool:
         """Whether a sink has got something since it was looked at."""
         now = (record.next_batch, record.next_row)
-        kept = self.store.sinks_of(record.series)
+        kept = self.store.sinks.of_series(record.series)
         return any(r.id == record.id and (r.next_batch, r.next_row) != now for r in kept)
 
 

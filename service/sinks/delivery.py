@@ -102,7 +102,7 @@ class Delivery:
         end = last + 1 if record.until_batch is None else min(last + 1, record.until_batch)
         delivered = 0
         first = max(record.next_batch, record.from_batch)
-        waiting = self.store.series_batches(record.series, first, batches)
+        waiting = self.store.queries.series_batches(record.series, first, batches)
         for batch, query_id, rows in waiting:
             if batch >= end or stopping():
                 break
@@ -150,7 +150,7 @@ class Delivery:
     def _delivered(self, record: SinkRecord, batch: int, now: int, rows: int) -> SinkRecord:
         """Write down that a sink has so many more of a batch's rows; return the sink as it is then."""
         done = now + (record.next_row if record.next_batch == batch else 0)
-        self.store.sink_delivered(record, batch, now, whole=done == rows)
+        self.store.sinks.delivered(record, batch, now, whole=done == rows)
         if done == rows:
             return replace(record, next_batch=batch + 1, next_row=0)
         return replace(record, next_batch=batch, next_row=done)

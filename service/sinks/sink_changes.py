@@ -46,7 +46,7 @@ def sink_to_set(store: Store, series: int | None, wanted: SetSink | None) -> Set
         return None
     if wanted.sink is not None:
         check_sink(wanted.sink)
-    kept = () if series is None else store.sinks_of(series)
+    kept = () if series is None else store.sinks.of_series(series)
     now = kept[-1].sink if kept else None
     return None if wanted.sink == now else wanted
 
@@ -61,7 +61,7 @@ def shared_places(store: Store, moves: Sequence[SinkMove]) -> Iterator[tuple[int
     moved = {move.series for move in moves if move.leaves or move.sink is not None}
     taken = {
         _folded(sink): name
-        for series, name, sink in store.live_sinks()
+        for series, name, sink in store.sinks.live()
         if isinstance(sink, FilesSink) and series not in moved
     }
     for place, move in enumerate(moves):
@@ -90,7 +90,7 @@ def set_sinks(store: Store, moves: Iterable[tuple[SinkMove, int]], version: int 
     """
     for move, series in moves:
         if move.sink is not None:
-            sink_id = store.set_sink(series, move.sink.sink, version)
+            sink_id = store.sinks.set(series, move.sink.sink, version)
             told = {"query": move.name, "sink": sink_id, "actor": actor, "plan_version": version}
             log.info("sink set", extra=told)
 

@@ -55,9 +55,9 @@ class _StoreCollector(Collector):
         for name in ENGINE_STATES:
             state.add_metric([name], float(name == self._engine_state))
         yield state
-        totals = self._store.totals()
+        totals = self._store.batches.totals()
         yield CounterMetricFamily("sluice_batches", "Committed micro-batches.", value=totals.batches)
-        last = self._store.last_manifest()
+        last = self._store.batches.last_manifest()
         yield GaugeMetricFamily(
             "sluice_plan_version",
             "Plan version of the last batch.",
@@ -91,8 +91,8 @@ class _StoreCollector(Collector):
         watermark = GaugeMetricFamily(
             "sluice_watermark_timestamp_seconds", "Event time below which rows are late.", labels=["stream"]
         )
-        names = {stream.id: stream.name for stream in self._store.streams()}
-        for counters in self._store.stream_totals():
+        names = {stream.id: stream.name for stream in self._store.streams.all()}
+        for counters in self._store.batches.stream_totals():
             if (name := names.get(counters.stream_id)) is None:
                 continue  # Removed; another stream may have its name by now.
             rows.add_metric([name], counters.rows)
@@ -104,8 +104,8 @@ class _StoreCollector(Collector):
 
     def _queries(self) -> Iterator[Metric]:
         results = CounterMetricFamily("sluice_query_results", "Results of running queries.", labels=["query"])
-        totals = self._store.query_totals()
-        for record in self._store.queries():
+        totals = self._store.batches.query_totals()
+        for record in self._store.queries.running():
             results.add_metric([record.query.name], totals.get(record.query.id, 0))
         yield results
 
@@ -119,7 +119,7 @@ class _StoreCollector(Collector):
         batches = CounterMetricFamily("sluice_sink_batches", "Batches delivered.", labels=labels)
         failures = CounterMetricFamily("sluice_sink_failures", "Attempts that failed.", labels=labels)
         totals: dict[tuple[str, str], list[int]] = {}
-        for record in self._store.sinks():
+        for record in self._store.sinks.all():
             if record.sink is not None:
                 of = totals.setdefault((record.query, record.sink.type), [0, 0, 0, 0])
                 counted = (record.pending, record.rows, record.batches, record.failures)
@@ -136,14 +136,14 @@ class _StoreCollector(Collector):
         rows = GaugeMetricFamily("sluice_slice_rows", "Rows held.", labels=labels)
         size = GaugeMetricFamily("sluice_slice_bytes", "Encoded bytes held.", labels=labels)
         segments = GaugeMetricFamily("sluice_slice_segments", "Segments held.", labels=labels)
-        last = self._store.last_manifest()
+        last = self._store.batches.last_manifest()
         for counters in last.slices if last is not None else ():
             where = [counters.family, counters.join, counters.side, str(counters.slice)]
             rows.add_metric(where, counters.rows)
             size.add_metric(where, counters.bytes)
             segments.add_metric(where, counters.segments)
         yield from (rows, size, segments)
-        totals = self._store.totals()
+        totals = self._store.batches.totals()
         yield GaugeMetricFamily(
             "sluice_state_rows_peak", "Most rows ever held.", value=totals.state_rows_peak
         )

@@ -66,8 +66,8 @@ def profile_from(store: Store, manifests: Sequence[BatchManifest], *, now_us: in
 
 def recent_manifests(store: Store) -> tuple[BatchManifest, ...]:
     """Return the manifests that `measured_profile` looks at: the last ones and the one before them."""
-    last = store.last_manifest()
-    return () if last is None else store.manifests(max(last.batch - RECENT_BATCHES, 0), last.batch)
+    last = store.batches.last_manifest()
+    return () if last is None else store.batches.manifests(max(last.batch - RECENT_BATCHES, 0), last.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +340,7 @@ def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, 
             (side, bit) in found[family].filters for family, side, bit in bits if family in found
         ):
             break
-        plan = store.kept_plan(version)
+        plan = store.control_log.kept_plan(version)
         if plan is None:
             # Pruned, and older ones with it. What is in force has its names in newer plans.
             break

@@ -58,9 +58,11 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
         records: The newest record of each of their series.
     """
     wanted = tuple(records)
-    totals = store.query_totals()
+    totals = store.batches.query_totals()
     # One query for all of them, where there are several.
-    found = store.sinks() if len(wanted) > 1 else store.sinks_of(wanted[0].series) if wanted else ()
+    found = (
+        store.sinks.all() if len(wanted) > 1 else store.sinks.of_series(wanted[0].series) if wanted else ()
+    )
     sinks: dict[int, tuple[SinkRecord, ...]] = {}
     for sink in found:
         sinks[sink.series] = (*sinks.get(sink.series, ()), sink)
@@ -70,8 +72,8 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
 def _status(
     store: Store, record: QueryRecord, totals: dict[int, int], sinks: tuple[SinkRecord, ...]
 ) -> QueryStatus:
-    revisions = store.series_ids(record.series)
-    added = store.first_batch_of_version(record.added_version)
+    revisions = store.queries.series_ids(record.series)
+    added = store.batches.first_of_version(record.added_version)
     observed, observed_at_us = _observed(store, record, added)
     desired: Desired = "running" if record.running else "paused" if record.paused else "removed"
     return QueryStatus(
@@ -94,14 +96,14 @@ def _observed(store: Store, record: QueryRecord, added: tuple[int, int] | None) 
     """Return what the job does with a query and since when, given the first batch that had it."""
     removed = None
     if record.removed_version is not None:
-        removed = store.first_batch_of_version(record.removed_version)
+        removed = store.batches.first_of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]
     if added is not None:
         return "running", added[1]
-    before = store.query_before(record)
+    before = store.queries.before(record)
     if before is not None and before.paused and before.removed_version is not None:
-        paused = store.first_batch_of_version(before.removed_version)
+        paused = store.batches.first_of_version(before.removed_version)
         if paused is not None:
             return "paused", paused[1]
     return "pending", record.created_at_us

@@ -176,10 +176,10 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
     profile = profile_from(store, manifests, now_us=now_us)
     last = manifests[-1] if manifests else None
     recent = manifests[-RECENT_BATCHES:]
-    totals = store.totals()
-    results = store.query_totals()
+    totals = store.batches.totals()
+    results = store.batches.query_totals()
     rows, seconds = _recent_rate(recent)
-    names = {stream.id: stream.name for stream in store.streams()}
+    names = {stream.id: stream.name for stream in store.streams.all()}
     return Statistics(
         plan_version=0 if last is None else last.plan_version,
         batches=totals.batches,
@@ -201,15 +201,15 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         filters=tuple(_filters(profile, names, now_us)),
         families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
         queries=tuple(
-            QueryStatistics(r.query.name, r.query.id, results.get(r.query.id, 0)) for r in store.all_queries()
+            QueryStatistics(r.query.name, r.query.id, results.get(r.query.id, 0)) for r in store.queries.all()
         ),
     )
 
 
 def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -> Iterable[StreamStatistics]:
-    counters = {c.stream_id: c for c in store.stream_totals()}
-    for stream in store.streams():
-        aside = store.inputs_set_aside(stream.id)
+    counters = {c.stream_id: c for c in store.batches.stream_totals()}
+    for stream in store.streams.all():
+        aside = store.source_files.set_aside(stream.id)
         found = counters.get(stream.id)
         profile = profiles.get(stream.id)
         rate = None if profile is None else profile.rate_per_s

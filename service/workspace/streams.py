@@ -47,10 +47,10 @@ def register_stream(
     validate_source(draft)
     found = _files_of(draft, settle_s)
     with store.transaction():
-        stream = store.add_stream(draft)
-        store.append_inputs(stream.id, found)
+        stream = store.streams.add(draft)
+        store.source_files.append(stream.id, found)
         if stream.start == "latest":
-            stream = store.set_initial_position(stream.name, inputs.end(stream))
+            stream = store.streams.set_initial_position(stream.name, inputs.end(stream))
         if keep is not None:
             keep(stream)
     return stream

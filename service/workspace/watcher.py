@@ -53,7 +53,7 @@ class Watcher:
 
     def look(self) -> None:
         """List new files, beat for idle streams and do what else is to be done now and then, once."""
-        for stream in self.store.streams():
+        for stream in self.store.streams.all():
             if isinstance(stream.source, FilesSource):
                 list_files(self.store, stream, settle_s=self.interval_s)
         self._beat()
@@ -71,8 +71,8 @@ class Watcher:
 
     def _beat(self) -> None:
         """Move the watermark of each idle stream up to the farthest of the others."""
-        counters = {c.stream_id: c for c in self.store.stream_totals()}
-        for stream in self.store.streams():
+        counters = {c.stream_id: c for c in self.store.batches.stream_totals()}
+        for stream in self.store.streams.all():
             found = counters.get(stream.id)
             if stream.idle_timeout_us is None or found is None:
                 continue
@@ -83,7 +83,7 @@ class Watcher:
             target = self._target(stream, {i: c.watermark_us for i, c in counters.items()})
             behind = target is not None and (found.watermark_us is None or found.watermark_us < target)
             if target is not None and behind and self.now_us() - since_us >= stream.idle_timeout_us:
-                self.store.append_control(heartbeat=Heartbeat(stream.id, target))
+                self.store.control_log.append(heartbeat=Heartbeat(stream.id, target))
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 log.info("heartbeat", extra={"stream": stream.name, "watermark_us": target})
 

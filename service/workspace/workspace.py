@@ -187,8 +187,8 @@ class Workspace:
             StreamInUse: Running queries use it.
         """
         with self.store.transaction():
-            stream = self.store.remove_stream(name)
-            previous = self.store.latest_plan()
+            stream = self.store.streams.remove(name)
+            previous = self.store.control_log.latest_plan()
             if previous is not None and any(s.id == stream.id for s in previous.streams):
                 # A stream that was used keeps flowing; this is the version in which it stops.
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
@@ -203,7 +203,7 @@ class Workspace:
             StreamNotFound: There is no stream of that name.
             NotAnHttpStream: Its rows come from elsewhere.
         """
-        stream = self.store.stream(name)
+        stream = self.store.streams.get(name)
         if not isinstance(stream.source, HttpSource):
             raise NotAnHttpStream(stream.name, stream.source.type)
         return stream
@@ -230,7 +230,7 @@ class Workspace:
         Raises:
             InvalidInput: It cannot be meant.
         """
-        return bind(cql, {s.name: s for s in self.store.streams()}, name=name, backfill=backfill)
+        return bind(cql, {s.name: s for s in self.store.streams.all()}, name=name, backfill=backfill)
 
     def change(
         self,
@@ -314,11 +314,11 @@ class Workspace:
 
     def query_status(self, name: str) -> QueryStatus:
         """Return the status of a query, removed ones included (the newest of that name)."""
-        return query_statuses(self.store, (self.store.newest_query(name),))[0]
+        return query_statuses(self.store, (self.store.queries.newest(name),))[0]
 
     def query_statuses(self) -> tuple[QueryStatus, ...]:
         """Return the status of every query that is wanted, running or paused."""
-        return query_statuses(self.store, (*self.store.queries(), *self.store.paused_queries()))
+        return query_statuses(self.store, (*self.store.queries.running(), *self.store.queries.paused()))
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
         """Wait until a plan version is in force; return whether it is."""
@@ -364,7 +364,7 @@ class Workspace:
             self.data_dir.late,
             self.settings.result_retention_us,
             str(self.data_dir.engine_lock),
-            needed_from=self.store.oldest_batch_for_sinks,
+            needed_from=self.store.sinks.oldest_needed_batch,
         )
 
     def _new_deliverer(self) -> Deliverer:
@@ -380,8 +380,8 @@ class Workspace:
         with self.store.transaction():
             overruled = take_settings(self.store, self._versions.base)
             objective = self._versions.objective
-            latest = self.store.latest_plan()
-            queries = [record.query for record in self.store.queries()]
+            latest = self.store.control_log.latest_plan()
+            queries = [record.query for record in self.store.queries.running()]
             if latest is not None and (overruled or not objective.is_of(latest, queries)):
                 cause = f"strategy {objective.strategy} by settings"
                 # Pinned chains are given up, so they are not those of before.
@@ -389,5 +389,5 @@ class Workspace:
 
     def _replan(self, previous: Plan | None, cause: str, *, anew: Collection[str] = ()) -> Plan:
         """Plan all wanted queries and put the new version into the control log."""
-        queries = [record.query for record in self.store.queries()]
+        queries = [record.query for record in self.store.queries.running()]
         return self._versions.append(queries, previous, calibration_of(self.store), cause=cause, anew=anew)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from catalog.store.store import Store
+from catalog.store.repositories.idempotency import IdempotencyRepository
 from tests.api.without_engine import CQL, Service, a_stream
 
 
@@ -34,7 +34,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def state(service: Service) -> tuple[Any, ...]:
     store = service.store
-    return (store.streams(), store.all_queries(), store.history(), store.migrations())
+    return (store.streams.all(), store.queries.all(), store.plan_history.page(), store.migrations.page())
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def dying(service: Service, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPat
     def die(*_: object) -> None:
         raise Died
 
-    monkeypatch.setattr(Store, "amend", die)
+    monkeypatch.setattr(IdempotencyRepository, "amend", die)
     return monkeypatch
 
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_kept_with_its_answer_is_not_done(
         raise Died
 
     before = state(service)
-    monkeypatch.setattr(Store, "remember", die)
+    monkeypatch.setattr(IdempotencyRepository, "remember", die)
     with pytest.raises(Died):
         service.send(method, path, body, key="once")
     assert state(service) == before
@@ -106,9 +106,9 @@ def test_the_files_of_a_stream_and_where_it_begins_come_with_it(service: Service
     files = {"type": "files", "format": "csv", "path": str(tmp_path / "in")}
     for name, start, position in (("old", "earliest", 0), ("new", "latest", 3)):
         service.made("POST", "/streams", a_stream(name, **files) | {"start": start})
-        stream = service.store.stream(name)
+        stream = service.store.streams.get(name)
         assert stream.initial_position == position
-        assert service.store.input_count(stream.id) == 3
+        assert service.store.source_files.count(stream.id) == 3
 
 
 def test_events_whose_answer_was_lost_in_a_crash_are_not_appended_again(
@@ -119,7 +119,7 @@ def test_events_whose_answer_was_lost_in_a_crash_are_not_appended_again(
     def die(*_: object) -> None:
         raise Died
 
-    monkeypatch.setattr(Store, "remember", die)
+    monkeypatch.setattr(IdempotencyRepository, "remember", die)
     with pytest.raises(Died):
         service.send("POST", "/streams/A/events", events, key="once")
     monkeypatch.undo()

@@ -60,7 +60,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
         service.made("POST", "/streams", a_stream(name))
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, directory = service.store, service.workspace.data_dir
-    store.new_epoch("test")
+    store.epochs.begin("test")
     batches = Batches(store, directory.results, {1: (query["id"],)}, spacing_us=SECOND_US)
     service.workspace.results = ResultReader(store, directory.results)
     service.workspace.engine = Engine(service.workspace.settings, directory, store)  # it does not run
@@ -134,7 +134,7 @@ def follow(old: Old, meanwhile: Callable[[], object], cursor: str | None = None)
 
 
 def test_a_follower_without_a_cursor_is_told_first_what_is_not_kept(old: Old) -> None:
-    events = follow(old, lambda: old.service.store.remove_query("q", 1))
+    events = follow(old, lambda: old.service.store.queries.remove("q", 1))
     assert events[0] == ("dropped", {"dropped": 14, "kept_since": "1970-01-01T00:00:07.000000Z"})
     assert [name for name, _ in events[1:]] == ["result"] * 6 + ["end"]
 
@@ -153,14 +153,14 @@ def test_a_follower_that_is_too_slow_is_told_so_and_cut(old: Old) -> None:
 def test_a_follower_of_a_query_that_has_gone_is_told_so(old: Old) -> None:
     def go() -> None:
         store = old.service.store
-        store.append_control(plan=plan(2))
-        store.remove_query("q", 2)
+        store.control_log.append(plan=plan(2))
+        store.queries.remove("q", 2)
         old.batches.version = 2
         for _ in range(20):
             old.batches.commit()
         old.retention.needed_from = lambda: 15  # what may replay is kept
         old.retention.look(10**12)
-        assert store.prune().queries == 1
+        assert store.pruning.prune().queries == 1
 
     events = follow(old, go, "9.1")
     assert [name for name, _ in events] == ["result", "gone"]
@@ -182,8 +182,8 @@ def wait_for_batch(service: RunningService, batch: int) -> None:
 def named_files(data_dir: Path) -> tuple[int, set[str]]:
     """Where results begin, and the files that manifests name."""
     with Store.open(f"sqlite:///{data_dir / 'catalog.db'}", migrate=False) as store:
-        names = {file.path for m in store.manifests(0, 10**9) for file in m.files}
-        return store.kept_from()[0], names
+        names = {file.path for m in store.batches.manifests(0, 10**9) for file in m.files}
+        return store.retention.kept_from()[0], names
 
 
 def first_events(service: RunningService, cursor: str | None, count: int) -> list[tuple[str, Any]]:

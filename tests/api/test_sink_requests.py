@@ -26,10 +26,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def problem_of(service: Service, method: str, path: str, body: Any, status: int) -> dict[str, Any]:
     """The problem that answers a request which must change nothing."""
-    before = (service.store.all_queries(), service.store.sinks(), service.store.latest_plan())
+    before = (service.store.queries.all(), service.store.sinks.all(), service.store.control_log.latest_plan())
     answer = service.send(method, path, body)
     assert answer.status_code == status, answer.text
-    assert (service.store.all_queries(), service.store.sinks(), service.store.latest_plan()) == before
+    assert (
+        service.store.queries.all(),
+        service.store.sinks.all(),
+        service.store.control_log.latest_plan(),
+    ) == before
     problem: dict[str, Any] = answer.json()
     return problem
 
@@ -100,10 +104,10 @@ def test_a_sink_is_set_without_a_new_plan_version(service: Service) -> None:
     assert (observed["sink"], observed["state"], observed["from_batch"]) == (FILES, "current", 0)
     assert (observed["lag_batches"], observed["rows"], observed["last_batch"]) == (0, 0, None)
     assert observed["observed_at"].endswith("Z")
-    assert service.store.control_head() == len(service.store.history()) == version
+    assert service.store.control_log.head() == len(service.store.plan_history.page()) == version
     # Said again it is so already; nothing is set.
     assert service.send("PATCH", "/queries/q", {"sink": FILES}).json() == found
-    assert len(service.store.sinks()) == 1
+    assert len(service.store.sinks.all()) == 1
     taken = service.made("PATCH", "/queries/q", {"sink": None})
     assert (taken["sink"], taken["sink_observed"]) == (None, None)
     assert service.made("PATCH", "/queries/q", {"sink": None})["sink"] is None

@@ -67,7 +67,7 @@ def waiting(tmp_path: Path) -> Iterator[Waiting]:
         service.made("POST", "/streams", a_stream(name))
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, results = service.store, service.workspace.data_dir.results
-    store.new_epoch("test")
+    store.epochs.begin("test")
     workspace = service.workspace
     workspace.engine = Engine(workspace.settings, workspace.data_dir, store)  # it does not run
     made = Waiting(service, Batches(store, results, {1: (query["id"],)}))
@@ -120,8 +120,8 @@ def test_an_empty_page_comes_when_the_time_is_over(waiting: Waiting) -> None:
 def test_a_removed_query_is_not_waited_for(waiting: Waiting) -> None:
     def remove() -> None:
         store = waiting.service.store
-        store.append_control(plan=plan(2))
-        store.remove_query("q", 2)
+        store.control_log.append(plan=plan(2))
+        store.queries.remove("q", 2)
         waiting.batches.version = 2
         waiting.batches.commit()
         waiting.service.workspace.commits.tell()

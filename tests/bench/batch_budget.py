@@ -69,7 +69,7 @@ def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
             batch = _batch_of(events, info["Stage ID"])
             stages.setdefault(batch, []).append((info["Submission Time"], info["Completion Time"]))
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
-        manifests = {m.batch: m for m in store.manifests(0, 10**6)}
+        manifests = {m.batch: m for m in store.batches.manifests(0, 10**6)}
     for event in events:
         if not event["Event"].endswith("QueryProgressEvent"):
             continue

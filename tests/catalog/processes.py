@@ -24,16 +24,16 @@ def append_in_pairs(url: str, count: int) -> None:
     with Store.open(url) as store:
         for n in range(count):
             with store.transaction():
-                store.append_control(plan=plan(n + 1, queries=3))
-                store.append_control(heartbeat=Heartbeat(1, n))
-                store.commit_batch(manifest(n, 1, {7: 1}))
+                store.control_log.append(plan=plan(n + 1, queries=3))
+                store.control_log.append(heartbeat=Heartbeat(1, n))
+                store.batches.commit(manifest(n, 1, {7: 1}))
 
 
 def append_heartbeats(url: str, writer: int, count: int) -> None:
     """Append heartbeats that name their writer and count up."""
     with Store.open(url, migrate=False) as store:
         for n in range(count):
-            store.append_control(heartbeat=Heartbeat(writer, n))
+            store.control_log.append(heartbeat=Heartbeat(writer, n))
 
 
 def open_and_register(url: str, ready: Connection) -> None:
@@ -41,24 +41,24 @@ def open_and_register(url: str, ready: Connection) -> None:
     ready.send("ready")
     ready.recv()
     with Store.open(url) as store:
-        ready.send(store.new_epoch(str(os.getpid())))
+        ready.send(store.epochs.begin(str(os.getpid())))
 
 
 def die_in_a_transaction(url: str) -> None:
     """Be killed between the writes and the commit."""
     with Store.open(url) as store, store.transaction():
-        store.append_control(plan=plan(1))
+        store.control_log.append(plan=plan(1))
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def fork_and_use(url: str, answer: Connection) -> None:
     """Use a store in a forked child of this process, then here again."""
     with Store.open(url) as store:
-        store.append_control(plan=plan(1))
+        store.control_log.append(plan=plan(1))
         child = os.fork()
         if child == 0:
             try:
-                store.control_head()
+                store.control_log.head()
             except InvariantBroken as error:
                 answer.send(error.primary)
             else:
@@ -66,7 +66,7 @@ def fork_and_use(url: str, answer: Connection) -> None:
             store.close()
             os._exit(0)
         os.waitpid(child, 0)
-        answer.send(store.append_control(plan=plan(2)).seq)
+        answer.send(store.control_log.append(plan=plan(2)).seq)
 
 
 def finished(process: BaseProcess) -> int | None:

@@ -78,7 +78,7 @@ def test_migrations_are_found_from_any_directory(url: str, tmp_path: Path) -> No
     )
     subprocess.run([sys.executable, "-c", code, str(root), url], check=True, cwd=tmp_path)
     with Store.open(url, migrate=False) as store:
-        assert store.streams() == ()
+        assert store.streams.all() == ()
 
 
 def test_the_tables_can_be_made_on_postgresql() -> None:
@@ -95,9 +95,9 @@ def test_the_tables_can_be_made_on_postgresql() -> None:
 
 def test_what_was_stored_is_there_after_opening_again(url: str) -> None:
     with Store.open(url) as store:
-        added = store.add_stream(stream("A"))
+        added = store.streams.add(stream("A"))
     with Store.open(url) as store:
-        assert store.streams() == (added,)
+        assert store.streams.all() == (added,)
 
 
 def test_sqlite_is_safe_between_processes_and_power_cuts(store: Store, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
     plans = [plan(1, queries=2), plan(2, queries=3)]
     with Store.open(url) as store:
         for version in plans:
-            store.append_control(plan=version)
+            store.control_log.append(plan=version)
     connection = sqlite3.connect(tmp_path / "catalog.db")
     documents = dict(connection.execute("SELECT version, document FROM plans"))
     for version, document in documents.items():
@@ -156,8 +156,8 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
     with pytest.raises(CatalogVersionMismatch), Store.open(url, migrate=False):
         pass
     with Store.open(url) as store:
-        assert [store.plan_version(1), store.latest_plan()] == plans
-        assert [(e.version, e.cause) for e in store.history()] == [
+        assert [store.control_log.plan(1), store.control_log.latest_plan()] == plans
+        assert [(e.version, e.cause) for e in store.plan_history.page()] == [
             (1, "before the history began"),
             (2, "before the history began"),
         ]
@@ -176,10 +176,10 @@ def test_a_last_batch_that_read_beyond_sparks_log_is_refused(
 ) -> None:
     """Its rows would be read twice: what it read was known to the table that migration 0008 drops."""
     with Store.open(url) as store:
-        store.append_control(plan=plan(1))
-        epoch = store.new_epoch("engine")
+        store.control_log.append(plan=plan(1))
+        epoch = store.epochs.begin("engine")
         for number in (0, 1):
-            store.commit_batch(manifest(number, epoch))
+            store.batches.commit(manifest(number, epoch))
     connection = sqlite3.connect(tmp_path / "catalog.db")
     connection.execute("CREATE TABLE input_ends (batch INTEGER PRIMARY KEY, ends TEXT NOT NULL)")
     connection.execute("INSERT INTO input_ends VALUES (?, '{}')", (batch,))
@@ -198,10 +198,10 @@ def test_a_last_batch_that_read_beyond_sparks_log_is_refused(
 
 def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -> None:
     with Store.open(url) as store:
-        a, b = store.add_stream(stream("A")), store.add_stream(stream("B"))
+        a, b = store.streams.add(stream("A")), store.streams.add(stream("B"))
         for name in ("q1", "q2"):
             add_query(store, name, a, b)
-        removed = store.remove_query("q1", 2).query
+        removed = store.queries.remove("q1", 2).query
     connection = sqlite3.connect(tmp_path / "catalog.db")
     _undo_changes_and_history(connection)
     connection.execute("UPDATE alembic_version SET version_num = '0002'")
@@ -209,9 +209,9 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
     connection.close()
 
     with Store.open(url) as store:
-        found = [(r.series, r.left_by, r.missing) for r in store.all_queries()]
+        found = [(r.series, r.left_by, r.missing) for r in store.queries.all()]
         assert found == [(1, "remove", ("*",)), (2, None, ("*",))]
-        assert store.newest_query("q1").query == removed
+        assert store.queries.newest("q1").query == removed
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:

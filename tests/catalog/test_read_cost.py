@@ -15,23 +15,23 @@ LIMIT_S = 0.001
 
 
 def test_reads_of_every_batch_cost_less_than_a_millisecond(store: Store, url: str) -> None:
-    a = store.add_stream(stream("A"))
+    a = store.streams.add(stream("A"))
     with store.transaction():
         for version in range(1, 21):
-            store.append_control(plan=plan(version, (a,), queries=100))
+            store.control_log.append(plan=plan(version, (a,), queries=100))
         for n in range(2_000):
-            store.append_control(heartbeat=Heartbeat(1, n))
-        store.append_inputs(a.id, [listed(f"/a/{n}") for n in range(5_000)])
-    head = store.control_head()
+            store.control_log.append(heartbeat=Heartbeat(1, n))
+        store.source_files.append(a.id, [listed(f"/a/{n}") for n in range(5_000)])
+    head = store.control_log.head()
     with Store.open(url, migrate=False) as reader:
         reads: dict[str, Callable[[], object]] = {
-            "control_head": reader.control_head,
-            "control": lambda: reader.control(head - 20),
-            "plan_at": lambda: reader.plan_at(head),
-            "latest_plan": reader.latest_plan,
-            "inputs": lambda: reader.inputs(a.id, 4_900, 50),
-            "input_count": lambda: reader.input_count(a.id),
-            "current_epoch": reader.current_epoch,
+            "control_head": reader.control_log.head,
+            "control": lambda: reader.control_log.records(head - 20),
+            "plan_at": lambda: reader.control_log.plan_at(head),
+            "latest_plan": reader.control_log.latest_plan,
+            "inputs": lambda: reader.source_files.page(a.id, 4_900, 50),
+            "input_count": lambda: reader.source_files.count(a.id),
+            "current_epoch": reader.epochs.current,
         }
         for name, read in reads.items():
             read()  # the first one decodes the plan and compiles the statement

@@ -18,13 +18,19 @@ from tests.catalog.store.test_retention import Job, kept_batches
 def _states(store: Store, names: list[str]) -> Iterator[object]:
     """What can be asked of a query whatever became of its results."""
     for name in names:
-        record = store.newest_query(name)
-        added = store.first_batch_of_version(record.added_version)
+        record = store.queries.newest(name)
+        added = store.batches.first_of_version(record.added_version)
         removed = None
         if record.removed_version is not None:
-            removed = store.first_batch_of_version(record.removed_version)
-        totals = store.query_totals()
-        yield name, record, added, removed, sum(totals.get(q, 0) for q in store.series_ids(record.series))
+            removed = store.batches.first_of_version(record.removed_version)
+        totals = store.batches.query_totals()
+        yield (
+            name,
+            record,
+            added,
+            removed,
+            sum(totals.get(q, 0) for q in store.queries.series_ids(record.series)),
+        )
 
 
 def _run_at(versions: list[int], manifest: BatchManifest | None) -> int:
@@ -65,39 +71,39 @@ def test_a_twin_that_keeps_everything_gives_the_same_answers(seed: int, tmp_path
                 horizon = rng.randint(horizon, max(horizon, jobs[0].batch - 1 - REPLAYED_BATCHES))
                 jobs[0].drop(horizon, limit=rng.choice([1, 2, 100]))
             if rng.random() < 0.3:
-                dropping.prune()
+                dropping.pruning.prune()
             if rng.random() < 0.2:
-                dropping.thin_manifests()
-        known = sorted({r.query.name for r in dropping.all_queries()})
+                dropping.retention.thin_manifests()
+        known = sorted({r.query.name for r in dropping.queries.all()})
         assert set(live) <= set(known)
         answers = zip(_states(dropping, known), _states(keeping, known), strict=True)
         for mine, theirs in answers:
             assert str(mine).replace(_times(mine), "") == str(theirs).replace(_times(theirs), "")
-        kept_from, _ = dropping.kept_from()
-        assert dropping.manifests(kept_from, 10**6) == keeping.manifests(kept_from, 10**6)
-        for record in dropping.all_queries():
-            kept = keeping.query_batches(record.query.id, kept_from)
-            assert dropping.query_batches(record.query.id) == kept
+        kept_from, _ = dropping.retention.kept_from()
+        assert dropping.batches.manifests(kept_from, 10**6) == keeping.batches.manifests(kept_from, 10**6)
+        for record in dropping.queries.all():
+            kept = keeping.batches.of_query(record.query.id, kept_from)
+            assert dropping.batches.of_query(record.query.id) == kept
         # Which queries were there at an event time: that of the first batch that came so far.
         versions = [
-            v for r in dropping.all_queries() for v in (r.added_version, r.removed_version) if v is not None
+            v for r in dropping.queries.all() for v in (r.added_version, r.removed_version) if v is not None
         ]
         for batch in range(jobs[0].batch):
-            reached = keeping.manifest(batch)
+            reached = keeping.batches.manifest(batch)
             assert reached is not None
             time_us = reached.streams[0].max_event_time_us
             assert time_us is not None
-            found = dropping.manifest_from(batch)
+            found = dropping.batches.manifest_from(batch)
             while found is not None and (found.streams[0].max_event_time_us or 0) < time_us:
-                found = dropping.manifest_from(found.batch + 1)
+                found = dropping.batches.manifest_from(found.batch + 1)
             assert _run_at(versions, found) == _run_at(versions, reached), f"batch {batch}"
         # What is there is bounded by what is known, not by what was.
         assert len(kept_batches(dropping)) <= jobs[0].batch - kept_from + 2 * len(set(versions)) + 2
-        for record in dropping.all_queries():
-            batches = [batch for batch, _ in dropping.query_batches(record.query.id)]
+        for record in dropping.queries.all():
+            batches = [batch for batch, _ in dropping.batches.of_query(record.query.id)]
             if batches:
-                found_routes = dropping.routes_of(record.query.id, batches)
-                assert found_routes == keeping.routes_of(record.query.id, batches)
+                found_routes = dropping.routes.of_query(record.query.id, batches)
+                assert found_routes == keeping.routes.of_query(record.query.id, batches)
                 assert found_routes
 
 

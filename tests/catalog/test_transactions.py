@@ -16,32 +16,32 @@ from tests.catalog.examples import add_query, listed, manifest, plan, stream, un
 def everything(store: Store) -> tuple[object, ...]:
     """All that a store holds, to compare."""
     return (
-        store.streams(),
-        store.all_queries(),
-        store.control(0),
-        store.latest_plan(),
-        store.inputs(1),
-        store.current_epoch(),
-        store.manifests(0, 100),
-        store.totals(),
-        store.query_totals(),
-        store.stream_totals(),
-        store.routes(),
-        store.recall("k", "f"),
-        store.setting("s"),
+        store.streams.all(),
+        store.queries.all(),
+        store.control_log.records(0),
+        store.control_log.latest_plan(),
+        store.source_files.page(1),
+        store.epochs.current(),
+        store.batches.manifests(0, 100),
+        store.batches.totals(),
+        store.batches.query_totals(),
+        store.batches.stream_totals(),
+        store.routes.all(),
+        store.idempotency.recall("k", "f"),
+        store.settings.get("s"),
     )
 
 
 def change_everything(store: Store) -> None:
     """Write to every part of the store."""
-    a, b = store.add_stream(stream("A")), store.add_stream(stream("B"))
+    a, b = store.streams.add(stream("A")), store.streams.add(stream("B"))
     record = add_query(store, "q1", a, b)
-    store.append_control(plan=plan(1, (a, b)))
-    store.append_control(heartbeat=Heartbeat(1, 5))
-    store.append_inputs(a.id, [listed("/a/1")])
-    store.commit_batch(manifest(0, store.new_epoch("engine"), {record.query.id: 3}))
-    store.remember("k", "f", 200, "{}")
-    store.set_setting("s", 1)
+    store.control_log.append(plan=plan(1, (a, b)))
+    store.control_log.append(heartbeat=Heartbeat(1, 5))
+    store.source_files.append(a.id, [listed("/a/1")])
+    store.batches.commit(manifest(0, store.epochs.begin("engine"), {record.query.id: 3}))
+    store.idempotency.remember("k", "f", 200, "{}")
+    store.settings.set("s", 1)
 
 
 def test_an_exception_in_a_transaction_leaves_nothing(store: Store) -> None:
@@ -54,10 +54,10 @@ def test_an_exception_in_a_transaction_leaves_nothing(store: Store) -> None:
     # Ids and numbers begin where they would have.
     with store.transaction():
         change_everything(store)
-    assert store.stream("A").id == 1
-    assert store.query("q1").query.id == 1
-    assert store.control_head() == 2
-    assert store.current_epoch() == 1
+    assert store.streams.get("A").id == 1
+    assert store.queries.get("q1").query.id == 1
+    assert store.control_log.head() == 2
+    assert store.epochs.current() == 1
 
 
 def test_a_transaction_takes_effect_as_a_whole(store: Store, url: str) -> None:
@@ -72,31 +72,31 @@ def test_a_transaction_takes_effect_as_a_whole(store: Store, url: str) -> None:
 def test_the_catalogs_own_errors_undo_the_transaction_too(store: Store) -> None:
     def remove_another() -> None:
         with store.transaction():
-            store.add_stream(stream("A"))
-            store.remove_stream("nope")
+            store.streams.add(stream("A"))
+            store.streams.remove("nope")
 
     with pytest.raises(StreamNotFound):
         remove_another()
-    assert store.streams() == ()
+    assert store.streams.all() == ()
 
 
 def test_a_part_that_fails_and_is_caught_undoes_itself_alone(store: Store) -> None:
     with store.transaction():
-        store.add_stream(stream("A"))
+        store.streams.add(stream("A"))
         with undone(store):
-            store.add_stream(stream("B"))
-            store.append_control(plan=plan(1))
+            store.streams.add(stream("B"))
+            store.control_log.append(plan=plan(1))
         with pytest.raises(InvariantBroken):
-            store.append_control(plan=plan(7))
-        store.add_stream(stream("C"))
-    assert [s.name for s in store.streams()] == ["A", "C"]
+            store.control_log.append(plan=plan(7))
+        store.streams.add(stream("C"))
+    assert [s.name for s in store.streams.all()] == ["A", "C"]
 
 
 def test_the_store_is_usable_after_a_transaction_failed(store: Store) -> None:
     for _ in range(20):
         with undone(store):
-            store.append_control(heartbeat=Heartbeat(1, 1))
-    assert store.append_control(heartbeat=Heartbeat(1, 1)).seq == 1
+            store.control_log.append(heartbeat=Heartbeat(1, 1))
+    assert store.control_log.append(heartbeat=Heartbeat(1, 1)).seq == 1
 
 
 def test_threads_number_control_records_without_gaps(store: Store) -> None:
@@ -104,11 +104,11 @@ def test_threads_number_control_records_without_gaps(store: Store) -> None:
 
     def write(writer: int) -> None:
         for n in range(each):
-            store.append_control(heartbeat=Heartbeat(writer, n))
+            store.control_log.append(heartbeat=Heartbeat(writer, n))
 
     with ThreadPoolExecutor(writers) as pool:
         list(pool.map(write, range(writers)))
-    log = store.control(0)
+    log = store.control_log.records(0)
     assert [record.seq for record in log] == list(range(1, writers * each + 1))
     for writer in range(writers):
         beats = [r.heartbeat.watermark_us for r in log if r.heartbeat and r.heartbeat.stream_id == writer]
@@ -122,7 +122,7 @@ def test_numbers_follow_commit_order(store: Store, commits: bool) -> None:
 
     def first() -> int:
         with store.transaction():
-            seq = store.append_control(heartbeat=Heartbeat(1, 1)).seq
+            seq = store.control_log.append(heartbeat=Heartbeat(1, 1)).seq
             appended.set()
             assert go_on.wait(60)
             if not commits:
@@ -132,14 +132,14 @@ def test_numbers_follow_commit_order(store: Store, commits: bool) -> None:
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(first)
         assert appended.wait(60)
-        two = pool.submit(lambda: store.append_control(heartbeat=Heartbeat(2, 2)).seq)
+        two = pool.submit(lambda: store.control_log.append(heartbeat=Heartbeat(2, 2)).seq)
         # A reader neither waits nor sees what is not committed.
-        assert store.control_head() == 0
+        assert store.control_log.head() == 0
         assert not two.done()
         go_on.set()
         assert two.result(60) == (2 if commits else 1)
         assert isinstance(one.exception(60), ZeroDivisionError) != commits
-    assert store.control_head() == (2 if commits else 1)
+    assert store.control_log.head() == (2 if commits else 1)
 
 
 @pytest.mark.parametrize("same_store", [True, False])
@@ -157,15 +157,15 @@ def test_a_writer_gives_up_after_its_timeout(store: Store, url: str, same_store:
             holding = pool.submit(hold)
             assert held.wait(60)
             with pytest.raises(CatalogDown):
-                impatient.append_control(heartbeat=Heartbeat(1, 1))
+                impatient.control_log.append(heartbeat=Heartbeat(1, 1))
             release.set()
             holding.result(60)
-        assert impatient.append_control(heartbeat=Heartbeat(1, 1)).seq == 1
+        assert impatient.control_log.append(heartbeat=Heartbeat(1, 1)).seq == 1
 
 
 def test_a_thread_is_not_in_the_transaction_of_another(store: Store) -> None:
     with store.transaction():
-        store.add_stream(stream("A"))
+        store.streams.add(stream("A"))
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(store.streams).result(60) == ()
-        assert len(store.streams()) == 1
+            assert pool.submit(store.streams.all).result(60) == ()
+        assert len(store.streams.all()) == 1

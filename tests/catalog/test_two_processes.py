@@ -23,22 +23,22 @@ def test_a_reader_sees_whole_transactions_in_order_while_another_process_writes(
     store: Store, url: str
 ) -> None:
     pairs = 40
-    store.new_epoch("the writer")
+    store.epochs.begin("the writer")
     writer = SPAWN.Process(target=append_in_pairs, args=(url, pairs))
     writer.start()
     heads = [0]
     with Store.open(url, migrate=False) as reader:
         while heads[-1] < 2 * pairs:
-            log = reader.control(0)
+            log = reader.control_log.records(0)
             assert [r.seq for r in log] == list(range(1, len(log) + 1))
             assert len(log) % 2 == 0
             heads.append(len(log))
             if log:
                 # What was committed with the records is there once the records are.
-                assert reader.manifest(len(log) // 2 - 1) is not None
-                assert reader.plan_at(len(log)) == plan(len(log) // 2, queries=3)
-                assert reader.totals().batches >= len(log) // 2
-            assert writer.is_alive() or reader.control_head() == 2 * pairs
+                assert reader.batches.manifest(len(log) // 2 - 1) is not None
+                assert reader.control_log.plan_at(len(log)) == plan(len(log) // 2, queries=3)
+                assert reader.batches.totals().batches >= len(log) // 2
+            assert writer.is_alive() or reader.control_log.head() == 2 * pairs
     assert heads == sorted(heads)
     assert finished(writer) == 0
 
@@ -49,9 +49,9 @@ def test_processes_number_control_records_without_gaps(store: Store, url: str) -
     for process in processes:
         process.start()
     for n in range(each):
-        store.append_control(heartbeat=Heartbeat(writers, n))
+        store.control_log.append(heartbeat=Heartbeat(writers, n))
     assert [finished(process) for process in processes] == [0] * writers
-    log = store.control(0)
+    log = store.control_log.records(0)
     assert [record.seq for record in log] == list(range(1, (writers + 1) * each + 1))
     for writer in range(writers + 1):
         beats = [r.heartbeat.watermark_us for r in log if r.heartbeat and r.heartbeat.stream_id == writer]
@@ -85,8 +85,8 @@ def test_a_process_killed_in_a_transaction_leaves_nothing_and_no_lock(url: str, 
     process.start()
     assert finished(process) == -9
     with Store.open(url, busy_timeout_s=5) as store:
-        assert store.control_head() == 0
-        assert store.append_control(plan=plan(1)).seq == 1
+        assert store.control_log.head() == 0
+        assert store.control_log.append(plan=plan(1)).seq == 1
 
 
 def test_a_forked_child_must_open_its_own_store(url: str) -> None:

@@ -20,9 +20,9 @@ def test_a_run_that_another_engine_has_fenced_out_ends_and_is_gone_on_with(tmp_p
     first = start(workload, out)
     wait_for_commit(first, out, 2)
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}", migrate=False) as store:
-        epoch = store.new_epoch("another engine")
+        epoch = store.epochs.begin("another engine")
         fenced = finish(first)
-        last = store.last_manifest()
+        last = store.batches.last_manifest()
     assert last is not None
     assert fenced.returncode == 1
     assert f"batch {last.batch + 1} comes from epoch {epoch - 1}, the current one is {epoch}" in fenced.stderr

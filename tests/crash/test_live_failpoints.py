@@ -109,7 +109,7 @@ def died_and_come_back(directory: Path, environment: dict[str, str], monkeypatch
         service.process.wait(STOPPED_S)
     monkeypatch.delenv("SLUICE_FAILPOINT")
     with Store.open(f"sqlite:///{data_dir / 'catalog.db'}", migrate=False) as store:
-        last = store.last_batch()
+        last = store.batches.last()
     assert last is not None
 
     with RunningService(data_dir, directory / "second.log", port) as service:

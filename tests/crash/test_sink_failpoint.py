@@ -36,7 +36,7 @@ def deliver_all(directory: Path) -> None:
         reader = ResultReader(store, directory / "results", spill_dir=directory / "spill")
         deliverer = Deliverer(store, Delivery(store, reader, directory / "exports", str(lock)))
         deliverer.start()
-        while store.pending_sinks():
+        while store.sinks.pending():
             threading.Event().wait(0.02)
         deliverer.stop()
 

@@ -132,7 +132,7 @@ class ChurningService:
             Column("v", "double"),
         )
         self.streams = {
-            name: self.store.add_stream(Stream(0, name, columns, "ts", 0, HttpSource()))
+            name: self.store.streams.add(Stream(0, name, columns, "ts", 0, HttpSource()))
             for name in ("A", "B")
         }
         self.versions = Versions(
@@ -146,21 +146,21 @@ class ChurningService:
         )
         by_id = {stream.id: stream for stream in self.streams.values()}
         self.runner = Runner(by_id, buckets=2, slack_us=None, stored=True)
-        self.epoch = self.store.new_epoch("churn")
+        self.epoch = self.store.epochs.begin("churn")
 
     def add(self, name: str, cql: str, backfill: Backfill = "none") -> None:
         """Add a query as a plan version of its own."""
         with self.store.transaction():
             query = bind(
-                cql, self.streams, name=name, backfill=backfill, query_id=self.store.reserve_query_id()
+                cql, self.streams, name=name, backfill=backfill, query_id=self.store.queries.reserve_id()
             )
-            self.store.add_query(query, self.versions.next)
+            self.store.queries.add(query, self.versions.next)
             self._replan(f"add {name}")
 
     def remove(self, name: str) -> None:
         """Remove a query as a plan version of its own."""
         with self.store.transaction():
-            self.store.remove_query(name, self.versions.next)
+            self.store.queries.remove(name, self.versions.next)
             self._replan(f"remove {name}")
 
     def change(self, rng: np.random.Generator) -> None:
@@ -179,7 +179,7 @@ class ChurningService:
 
     def batch(self, number: int) -> None:
         """Process a batch of a second of both streams, commit and prune."""
-        records = self.store.control(self.control)
+        records = self.store.control_log.records(self.control)
         plans = [record.plan for record in records if record.plan is not None]
         self.control = max([self.control, *(record.seq for record in records)])
         rng = np.random.default_rng((self.seed, number))
@@ -197,7 +197,7 @@ class ChurningService:
         buckets = self.runner.state
         segments = [s for bucket in buckets for joins in bucket.families.values() for s in joins.segments()]
         sizes = {table.name: self._size(table) for table in tables.metadata.sorted_tables}
-        names = {record.query.id: record.query.name for record in self.store.queries()}
+        names = {record.query.id: record.query.name for record in self.store.queries.running()}
         return Figures(
             rows={name: size[0] for name, size in sizes.items()},
             text_bytes={name: size[1] for name, size in sizes.items()},
@@ -224,8 +224,8 @@ class ChurningService:
         self.store.close()
 
     def _replan(self, cause: str) -> None:
-        queries: list[Query] = [record.query for record in self.store.queries()]
-        self.versions.append(queries, self.store.latest_plan(), SHIPPED, cause=cause)
+        queries: list[Query] = [record.query for record in self.store.queries.running()]
+        self.versions.append(queries, self.store.control_log.latest_plan(), SHIPPED, cause=cause)
 
     def _commit(self, number: int, outputs: list[BatchOutput]) -> None:
         version = self.runner.plan.version if self.runner.plan is not None else 0
@@ -253,8 +253,8 @@ class ChurningService:
             started_at_us=number,
             committed_at_us=number,
         )
-        committed = self.routes.with_routes(manifest, routes, self.store.plan_version)
-        assert self.store.commit_batch(committed)
+        committed = self.routes.with_routes(manifest, routes, self.store.control_log.plan)
+        assert self.store.batches.commit(committed)
         self.routes.committed(committed)
 
     def _size(self, table: object) -> tuple[int, int]:

@@ -58,7 +58,7 @@ class World:
 
     def named(self) -> set[str]:
         """Names of the result files that manifests name."""
-        return {file.path for m in self.store.manifests(0, 10**6) for file in m.files}
+        return {file.path for m in self.store.batches.manifests(0, 10**6) for file in m.files}
 
 
 def retention_of(directory: Path, store: Store, **options: Any) -> ResultRetention:

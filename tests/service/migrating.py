@@ -53,7 +53,7 @@ class Desk:
 
     @property
     def plan(self) -> Plan:
-        plan = self.store.latest_plan()
+        plan = self.store.control_log.latest_plan()
         assert plan is not None
         return plan
 
@@ -78,8 +78,8 @@ class Desk:
     def batch(self, rows: int = 100, millis: int = 500) -> None:
         """Commit a batch under the newest plan, with ``rows`` in every slice."""
         if not self.epoch:
-            self.epoch = self.store.new_epoch("test")
-        last = self.store.last_manifest()
+            self.epoch = self.store.epochs.begin("test")
+        last = self.store.batches.last_manifest()
         number = 0 if last is None else last.batch + 1
         start = number * SECOND_US
         slices = tuple(
@@ -89,7 +89,7 @@ class Desk:
             for side in SIDES
             for n, _ in enumerate(side_chain(join, side), start=1)
         )
-        self.store.commit_batch(
+        self.store.batches.commit(
             BatchManifest(
                 batch=number,
                 epoch=self.epoch,
@@ -116,10 +116,10 @@ def desk(directory: Path, **options: Any) -> Iterator[Desk]:
     """Open a desk with streams A, B and C; opened again on the same directory it goes on."""
     store = Store.open(f"sqlite:///{directory}/catalog.db")
     try:
-        if not store.streams():
+        if not store.streams.all():
             columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
             for name in "ABC":
-                store.add_stream(Stream(0, name, columns, "ts", 0, HttpSource()))
+                store.streams.add(Stream(0, name, columns, "ts", 0, HttpSource()))
         yield Desk(store, **options)
     finally:
         store.close()

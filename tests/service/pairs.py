@@ -27,8 +27,8 @@ def open_store(tmp_path: Path) -> Store:
     """Open a catalog with the streams A (1) and B (2)."""
     store = Store.open(f"sqlite:///{tmp_path / 'catalog.db'}")
     for name in ("A", "B"):
-        store.add_stream(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
-    store.new_epoch("test")
+        store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
+    store.epochs.begin("test")
     return store
 
 
@@ -39,9 +39,9 @@ def add_query(
     a = Side(1, "A", "A", 10_000_000, None, (), columns)
     b = Side(2, "B", "B", 10_000_000, None, (), columns)
     query = Query(
-        store.reserve_query_id(), name, f"-- {name}", a, b, (("k", "k"),), ("bigint",), None, tuple(outputs)
+        store.queries.reserve_id(), name, f"-- {name}", a, b, (("k", "k"),), ("bigint",), None, tuple(outputs)
     )
-    store.add_query(query, 1)
+    store.queries.add(query, 1)
     return query
 
 
@@ -85,10 +85,10 @@ class Batches:
             q: sum(q in self.routes[r["route"]] for r in rows) for qs in self.routes.values() for q in qs
         }
         used = sorted({row["route"] for row in rows})
-        self.store.commit_batch(
+        self.store.batches.commit(
             BatchManifest(
                 batch=self.next,
-                epoch=self.store.current_epoch(),
+                epoch=self.store.epochs.current(),
                 plan_version=self.version,
                 files=tuple(manifest_files),
                 late_files=(),

@@ -48,15 +48,15 @@ class World:
         objective = Objective("cpu-opt", cost_model="paper", c_sys=1000.0)
         self.versions = Versions(self.store, statistician, objective)
         self.adaptive = Adaptive(self.store, self.versions, POLICY)
-        streams = {s.name: s for s in self.store.streams()}
+        streams = {s.name: s for s in self.store.streams.all()}
         texts = (JOIN.format(1), JOIN.format(10) + " AND A.v < 0.2")
         with self.store.transaction():
             self.queries = tuple(
-                bind(text, streams, name=f"q{n}", query_id=self.store.reserve_query_id())
+                bind(text, streams, name=f"q{n}", query_id=self.store.queries.reserve_id())
                 for n, text in enumerate(texts, 1)
             )
             for query in self.queries:
-                self.store.add_query(query, 1)
+                self.store.queries.add(query, 1)
             self.versions.append(self.queries, None, SHIPPED, cause="workload", actor="script")
 
     @property
@@ -65,7 +65,7 @@ class World:
 
     @property
     def plan(self) -> Plan:
-        plan = self.store.latest_plan()
+        plan = self.store.control_log.latest_plan()
         assert plan is not None
         return plan
 
@@ -94,10 +94,10 @@ class World:
             for number in range(1, len(side_chain(family.joins[0], side)) + 1)
         )
         (bit,) = [f.bit for f in family.filters_a]
-        self.store.commit_batch(
+        self.store.batches.commit(
             BatchManifest(
                 batch=self.batch,
-                epoch=self.store.current_epoch(),
+                epoch=self.store.epochs.current(),
                 plan_version=self.plan.version,
                 files=(),
                 late_files=(),
@@ -135,7 +135,7 @@ def test_a_chain_follows_its_streams_rates_and_the_history_says_so(world: World)
     world.rate = 2000.0
     (cut,) = world.seconds(100)
     assert (world.slices, world.plan.version) == (2, 3)
-    entries = {e.version: (e.actor, e.cause) for e in world.store.history()}
+    entries = {e.version: (e.actor, e.cause) for e in world.store.plan_history.page()}
     assert entries[1] == ("script", "workload")
     for version in (2, 3):
         actor, cause = entries[version]

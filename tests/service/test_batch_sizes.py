@@ -40,14 +40,14 @@ class Clock:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
-        assert opened.new_epoch("engine") == 1
+        assert opened.epochs.begin("engine") == 1
         yield opened
 
 
 def listed(store: Store, files: int, *, overlap_us: int = 0, max_files: int | None = None) -> Stream:
     """A stream of files of a second each, that begin so much before the one before ends."""
-    stream = store.add_stream(stream_of(FilesSource("parquet", "/S", max_files), stream_id=0))
-    store.append_inputs(
+    stream = store.streams.add(stream_of(FilesSource("parquet", "/S", max_files), stream_id=0))
+    store.source_files.append(
         stream.id,
         [
             ListedInput(
@@ -62,7 +62,7 @@ def listed(store: Store, files: int, *, overlap_us: int = 0, max_files: int | No
 def committed(store: Store, batch: int, rows: int, row_bytes: int) -> None:
     """Commit what a batch of so many rows of one family gave; a second run over the same store finds it."""
     family = "s1s2-00c0ffee"
-    store.commit_batch(
+    store.batches.commit(
         replace(
             manifest(batch, 1),
             streams=(StreamCounters(1, rows, 0, 0, None, None),),
@@ -111,7 +111,7 @@ def sizes(
 
 
 def planned(store: Store, stream: Stream) -> None:
-    store.append_control(plan=Plan(1, "mem-opt", (stream,), ()), at_batch=0)
+    store.control_log.append(plan=Plan(1, "mem-opt", (stream,), ()), at_batch=0)
 
 
 @pytest.mark.parametrize("bounded", [False, True])
@@ -147,7 +147,7 @@ def test_batches_before_a_scripted_change_do_not_follow_the_clock(store: Store, 
     stream = listed(store, 100)
     planned(store, stream)
     for batch in (6, 8):
-        store.append_control(heartbeat=Heartbeat(stream.id, 0), at_batch=batch)
+        store.control_log.append(heartbeat=Heartbeat(stream.id, 0), at_batch=batch)
     for batch_s in (0.5, 1.5, 9.0):
         assert sizes(store, tmp_path, bounded=True, batch_s=batch_s)[:9] == [1000] * 9
     # Batch 8 carries a change, whose time says nothing of rows.
@@ -210,7 +210,7 @@ def test_a_backlog_through_the_job_gives_the_pairs_of_duckdb(tmp_path: Path) -> 
 
     assert done.returncode == 0, done.stderr
     with Store.open(f"sqlite:///{tmp_path / 'out' / '_sluice' / 'catalog.db'}", migrate=False) as store:
-        taken = [sum(s.rows for s in manifest.streams) for manifest in store.manifests(0, 100)]
+        taken = [sum(s.rows for s in manifest.streams) for manifest in store.batches.manifests(0, 100)]
     assert taken == [1_000_000, 1_000_000, 1_000_000, 2_000_000, 2_000_000]
     expected = duckdb.sql(
         f"""SELECT a.id AS a, b.id AS b

@@ -105,7 +105,7 @@ def churned_and_killed(directory: Path, changes: int) -> dict[str, int]:
                 timeout_s=GRACE_S + 60,
             )
             left = rows_of(store)
-            head = store.control_head()
+            head = store.control_log.head()
         before = {name: results_of(service, name) for name in STAYING}
         # The service, its JVM and their workers: a session of their own.
         os.killpg(service.process.pid, signal.SIGKILL)
@@ -123,7 +123,7 @@ def churned_and_killed(directory: Path, changes: int) -> dict[str, int]:
             assert page["rows"]
         assert service.stop() == 0
     with Store.open(f"sqlite:///{data_dir / 'catalog.db'}", migrate=False) as store:
-        assert store.control_head() == head + 1
+        assert store.control_log.head() == head + 1
     return left
 
 

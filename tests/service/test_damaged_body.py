@@ -65,7 +65,7 @@ def test_a_damaged_body_is_set_aside_by_a_recorded_decision_and_the_job_goes_on(
     assert outcome.summary["results"] == {"q": expected}
     assert outcome.summary["input_rows"] == 5 * ROWS
     with Store.open(f"sqlite:///{tmp_path / 'out' / '_sluice' / 'catalog.db'}") as store:
-        (aside,) = store.inputs_set_aside(1)
+        (aside,) = store.source_files.set_aside(1)
     assert aside.path == str(damaged)
     assert aside.reason is not None
     assert aside.reason.startswith(f'file "{damaged}" of stream "A" cannot be read')

@@ -83,7 +83,7 @@ def test_a_script_of_every_kind_of_migration_gives_the_oracle_s_rows(tmp_path: P
         print(f"{name}: {sum(expected.values())} results")
         assert results == expected
     with Store.open(f"sqlite:///{out}/_sluice/catalog.db") as store:
-        entries = store.history()
+        entries = store.plan_history.page()
         changes = {e.version: [step["text"] for step in record_in(e).changes] for e in entries}
         assert {e.actor for e in entries} == {"script"}
     assert changes[2] == ["merge A at 3s", "split A at 7s", "split B at 7s"]

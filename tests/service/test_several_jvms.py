@@ -39,8 +39,8 @@ def test_two_executors_give_the_rows_of_duckdb(buckets: int, partitions: int, tm
 
     assert_equals_oracle(outcome, tmp_path / "out", Oracle(spec, files), "per-query")
     with Store.open(f"sqlite:///{tmp_path / 'out' / '_sluice' / 'catalog.db'}") as store:
-        manifests = store.manifests(0, 1000)
-        facts = store.setting("checkpoint")
+        manifests = store.batches.manifests(0, 1000)
+        facts = store.settings.get("checkpoint")
     assert isinstance(facts, dict)
     assert facts["partitions"] == partitions
     assert {m.buckets.buckets for m in manifests if m.buckets is not None} == {buckets}

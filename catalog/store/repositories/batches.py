@@ -18,7 +18,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters, Totals
 
 _b = tables.batches.c
@@ -60,7 +60,7 @@ _QUERY_BATCHES = (
 )
 
 
-class BatchStore(StorePart):
+class BatchRepository(Repository):
     """Manifests and totals."""
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
@@ -68,7 +68,7 @@ class BatchStore(StorePart):
         self._progress: OrderedDict[int, BatchProgress] = OrderedDict()
         self._progress_lock = threading.Lock()
 
-    def commit_batch(self, manifest: BatchManifest) -> bool:
+    def commit(self, manifest: BatchManifest) -> bool:
         """Make a batch visible: files, routes, late rows and counters, all at once.
 
         Args:
@@ -143,7 +143,7 @@ class BatchStore(StorePart):
             self._remember_progress(known)
         return known
 
-    def last_batch(self) -> int | None:
+    def last(self) -> int | None:
         """Return the number of the last committed batch, None before the first."""
         with self._database.read() as connection:
             following = int(connection.execute(_NEXT).scalar_one())
@@ -151,7 +151,7 @@ class BatchStore(StorePart):
 
     def last_progress(self) -> BatchProgress | None:
         """Return how far the newest batch came, None before the first."""
-        last = self.last_batch()
+        last = self.last()
         return None if last is None else self.progress(last)
 
     def _remember_progress(self, progress: BatchProgress) -> None:
@@ -182,7 +182,7 @@ class BatchStore(StorePart):
             documents = connection.scalars(_RANGE, wanted).all()
         return tuple(decode(BatchManifest, document) for document in documents)
 
-    def first_batch_of_version(self, version: int) -> tuple[int, int] | None:
+    def first_of_version(self, version: int) -> tuple[int, int] | None:
         """Return the first batch processed under a plan version or a later one.
 
         Args:
@@ -206,9 +206,7 @@ class BatchStore(StorePart):
         with self._database.read() as connection:
             return {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
 
-    def query_batches(
-        self, query_id: int, from_batch: int = 0, limit: int = 1000
-    ) -> tuple[tuple[int, int], ...]:
+    def of_query(self, query_id: int, from_batch: int = 0, limit: int = 1000) -> tuple[tuple[int, int], ...]:
         """Return the batches in which a query has results, as (batch, rows), in order.
 
         Args:

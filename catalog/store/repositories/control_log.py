@@ -19,7 +19,7 @@ from catalog.errors import InvariantBroken, PlanVersionNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 from catalog.values.plan import ControlRecord, Heartbeat, Plan
 
 # Decoded plans kept per process: a batch needs one or two, a restart the few it replays.
@@ -41,7 +41,7 @@ _DOCUMENT = select(_p.document).where(_p.version == bindparam("version"))
 _NO_LIMIT = 2**62
 
 
-class ControlLogStore(StorePart):
+class ControlLogRepository(Repository):
     """The control log, and the plans in it."""
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
@@ -49,7 +49,7 @@ class ControlLogStore(StorePart):
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._plans_lock = threading.Lock()
 
-    def append_control(
+    def append(
         self, *, plan: Plan | None = None, heartbeat: Heartbeat | None = None, at_batch: int | None = None
     ) -> ControlRecord:
         """Append a record; exactly one of plan and heartbeat is given.
@@ -95,12 +95,12 @@ class ControlLogStore(StorePart):
                 self._remember(plan)
         return record
 
-    def control_head(self) -> int:
+    def head(self) -> int:
         """Return the number of the last record, 0 of an empty log."""
         with self._database.read() as connection:
             return int(connection.execute(_HEAD).scalar_one())
 
-    def control(
+    def records(
         self, after_seq: int, up_to: int | None = None, limit: int = 1000
     ) -> tuple[ControlRecord, ...]:
         """Return records in order.
@@ -136,7 +136,7 @@ class ControlLogStore(StorePart):
             version = connection.execute(_LATEST_VERSION).scalar()
             return None if version is None else self._plan(connection, version)
 
-    def plan_version(self, version: int) -> Plan:
+    def plan(self, version: int) -> Plan:
         """Return a plan.
 
         Args:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from catalog.errors import FencedOut
 from catalog.store import tables
-from catalog.store.repository import StorePart, next_id
+from catalog.store.repository import Repository, next_id
 
 _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 
@@ -29,10 +29,10 @@ def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
         )
 
 
-class EpochStore(StorePart):
+class EpochRepository(Repository):
     """Epochs, one for every start of an engine."""
 
-    def new_epoch(self, owner: str) -> int:
+    def begin(self, owner: str) -> int:
         """Take over: fence out every engine before.
 
         Args:
@@ -48,7 +48,7 @@ class EpochStore(StorePart):
             )
         return epoch
 
-    def current_epoch(self) -> int:
+    def current(self) -> int:
         """Return the newest epoch, 0 before the first."""
         with self._database.read() as connection:
             return int(connection.execute(_EPOCH).scalar_one())

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from catalog.errors import IdempotencyKeyReused
 from catalog.store import tables
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 
 #: How long an answer is kept: a day, far beyond any client's retries.
 KEEP_US = 24 * 3600 * 1_000_000
@@ -30,7 +30,7 @@ class StoredAnswer:
     body: str
 
 
-class IdempotencyStore(StorePart):
+class IdempotencyRepository(Repository):
     """Idempotency keys. Call ``remember`` in the transaction of the mutation itself."""
 
     def recall(self, key: str, fingerprint: str) -> StoredAnswer | None:

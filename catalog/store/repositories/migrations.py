@@ -9,7 +9,7 @@ from sqlalchemy import Row, bindparam, insert, select, update
 from catalog.errors import MigrationNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
-from catalog.store.repository import StorePart, next_id
+from catalog.store.repository import Repository, next_id
 from catalog.values.migration import Migration, MigrationRecord
 
 _m = tables.migrations.c
@@ -19,10 +19,10 @@ _LAST = _ALL.order_by(None).order_by(_m.id.desc()).limit(bindparam("limit"))
 _BY_ID = _ALL.where(_m.id == bindparam("wanted"))
 
 
-class MigrationStore(StorePart):
+class MigrationRepository(Repository):
     """Migrations; only what one took is added later."""
 
-    def add_migration(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
+    def add(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
         """Record a migration, in the transaction that logs its plan version if it has one.
 
         Args:
@@ -45,7 +45,7 @@ class MigrationStore(StorePart):
             )
         return record
 
-    def settle_migration(self, migration_id: int, migration: Migration) -> None:
+    def settle(self, migration_id: int, migration: Migration) -> None:
         """Replace what is recorded of a migration by the same with what it took."""
         with self._database.write() as connection:
             connection.execute(
@@ -54,7 +54,7 @@ class MigrationStore(StorePart):
                 .values(document=encode(migration).decode())
             )
 
-    def migration(self, migration_id: int) -> MigrationRecord:
+    def get(self, migration_id: int) -> MigrationRecord:
         """Return a migration.
 
         Raises:
@@ -66,13 +66,13 @@ class MigrationStore(StorePart):
             raise MigrationNotFound(f"migration {migration_id} does not exist")
         return _record(row)
 
-    def unsettled_migrations(self, limit: int) -> tuple[MigrationRecord, ...]:
+    def unsettled(self, limit: int) -> tuple[MigrationRecord, ...]:
         """Return the last migrations that did not fail and of which it is not recorded what they took."""
         with self._database.read() as connection:
             found = [_record(row) for row in connection.execute(_LAST, {"limit": limit})]
         return tuple(r for r in found if r.plan_version is not None and r.migration.outcome is None)
 
-    def migrations(self, after: int = 0, limit: int = 1000) -> tuple[MigrationRecord, ...]:
+    def page(self, after: int = 0, limit: int = 1000) -> tuple[MigrationRecord, ...]:
         """Return migrations by id, those after ``after``."""
         with self._database.read() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit})

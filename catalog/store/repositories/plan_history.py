@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, insert, select
 
 from catalog.store import tables
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 
 _h = tables.plan_history.c
 _ENTRIES = (
@@ -39,10 +39,10 @@ class HistoryEntry:
     document: str
 
 
-class PlanHistoryStore(StorePart):
+class PlanHistoryRepository(Repository):
     """Entries are written with their plan version and never change."""
 
-    def add_history(self, version: int, seq: int, actor: str, cause: str, document: str = "{}") -> None:
+    def add(self, version: int, seq: int, actor: str, cause: str, document: str = "{}") -> None:
         """Record who made a plan version and why, in the transaction that logs it."""
         with self._database.write() as connection:
             connection.execute(
@@ -56,7 +56,7 @@ class PlanHistoryStore(StorePart):
                 )
             )
 
-    def history(self, after_version: int = 0, limit: int = 1000) -> tuple[HistoryEntry, ...]:
+    def page(self, after_version: int = 0, limit: int = 1000) -> tuple[HistoryEntry, ...]:
         """Return entries by version, those after ``after_version``."""
         with self._database.read() as connection:
             rows = connection.execute(_ENTRIES, {"after": after_version, "limit": limit})

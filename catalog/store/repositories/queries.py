@@ -17,7 +17,7 @@ from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
-from catalog.store.repository import StorePart, did_you_mean, next_id
+from catalog.store.repository import Repository, did_you_mean, next_id
 from catalog.values.query import LeftBy, Query, QueryRecord
 
 #: Decoded queries kept per process besides those that run: asked for by results, resumed or just removed.
@@ -69,7 +69,7 @@ _SERIES_BATCHES = (
 )
 
 
-class QueryStore(StorePart):
+class QueryRepository(Repository):
     """Queries. A name is unique among running and paused queries, without regard to case.
 
     Args:
@@ -83,18 +83,18 @@ class QueryStore(StorePart):
         # Kept by number instead, what thousands of queries left behind was 2% of the process's memory.
         self._running: dict[tuple[Any, ...], QueryRecord] = {}
 
-    def reserve_query_id(self) -> int:
+    def reserve_id(self) -> int:
         """Return a query id that no query had or will have."""
         with self._database.write() as connection:
             return next_id(connection, "query")
 
-    def add_query(
+    def add(
         self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
     ) -> QueryRecord:
         """Add a running query.
 
         Args:
-            query: The query, its id from ``reserve_query_id``.
+            query: The query, its id from ``reserve_id``.
             version: Plan version that activates it.
             series: Series that it continues; None starts one.
             missing: What earlier rows lack for it (``QueryRecord.missing``).
@@ -136,7 +136,7 @@ class QueryStore(StorePart):
             )
         return record
 
-    def queries(self) -> tuple[QueryRecord, ...]:
+    def running(self) -> tuple[QueryRecord, ...]:
         """Return the running queries, by id."""
         with self._database.read() as connection:
             rows = connection.execute(_RUNNING).all()
@@ -144,17 +144,17 @@ class QueryStore(StorePart):
         self._running = found
         return tuple(found.values())
 
-    def paused_queries(self) -> tuple[QueryRecord, ...]:
+    def paused(self) -> tuple[QueryRecord, ...]:
         """Return the queries that wait paused, by id."""
         with self._database.read() as connection:
             return tuple(self._query_record(row) for row in connection.execute(_PAUSED))
 
-    def all_queries(self) -> tuple[QueryRecord, ...]:
+    def all(self) -> tuple[QueryRecord, ...]:
         """Return all queries ever, removed ones included, by id."""
         with self._database.read() as connection:
             return tuple(self._query_record(row) for row in connection.execute(_ALL))
 
-    def query(self, name: str) -> QueryRecord:
+    def get(self, name: str) -> QueryRecord:
         """Return a running or paused query.
 
         Args:
@@ -166,18 +166,18 @@ class QueryStore(StorePart):
         Raises:
             QueryNotFound: No running or paused query has that name.
         """
-        found = self.find_query(name)
+        found = self.find(name)
         if found is None:
             raise self._not_found(name)
         return found
 
-    def find_query(self, name: str) -> QueryRecord | None:
+    def find(self, name: str) -> QueryRecord | None:
         """Return a running or paused query, None if there is none of that name, in any case."""
         with self._database.read() as connection:
             row = connection.execute(_WANTED_BY_NAME, {"name": name.lower()}).first()
         return None if row is None else self._query_record(row)
 
-    def newest_query(self, name: str) -> QueryRecord:
+    def newest(self, name: str) -> QueryRecord:
         """Return the newest query of a name, running or not.
 
         Args:
@@ -195,7 +195,7 @@ class QueryStore(StorePart):
             raise self._not_found(name)
         return self._query_record(row)
 
-    def query_by_id(self, query_id: int) -> QueryRecord:
+    def by_id(self, query_id: int) -> QueryRecord:
         """Return a query, also a removed one.
 
         Args:
@@ -232,7 +232,7 @@ class QueryStore(StorePart):
         with self._database.read() as connection:
             return tuple(connection.scalars(_SERIES_IDS, {"series": series}))
 
-    def queries_over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
+    def over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
         """Return the queries over two streams that a plan after some version had, by id.
 
         Args:
@@ -244,7 +244,7 @@ class QueryStore(StorePart):
         with self._database.read() as connection:
             return tuple(self._query_record(row) for row in connection.execute(_OVER, bounds))
 
-    def query_before(self, record: QueryRecord) -> QueryRecord | None:
+    def before(self, record: QueryRecord) -> QueryRecord | None:
         """Return the query that a query follows in its series, None for the first."""
         with self._database.read() as connection:
             row = connection.execute(_BEFORE, {"series": record.series, "id": record.query.id}).first()
@@ -270,7 +270,7 @@ class QueryStore(StorePart):
             rows = connection.execute(_SERIES_BATCHES, bounds)
             return tuple((row.batch, row.query_id, row.rows) for row in rows)
 
-    def leave_query(self, query_id: int, version: int, by: LeftBy) -> QueryRecord:
+    def leave(self, query_id: int, version: int, by: LeftBy) -> QueryRecord:
         """Mark a running query as having left the plan.
 
         Args:
@@ -292,9 +292,9 @@ class QueryStore(StorePart):
             )
             if changed.rowcount != 1:
                 raise QueryNotFound(f"query {query_id} does not run")
-            return self.query_by_id(query_id)
+            return self.by_id(query_id)
 
-    def remove_query(self, name: str, version: int) -> QueryRecord:
+    def remove(self, name: str, version: int) -> QueryRecord:
         """Mark a running or paused query as removed.
 
         Args:
@@ -308,15 +308,15 @@ class QueryStore(StorePart):
             QueryNotFound: No running or paused query has that name.
         """
         with self._database.write() as connection:
-            record = self.query(name)
+            record = self.get(name)
             if record.running:
-                return self.leave_query(record.query.id, version, "remove")
+                return self.leave(record.query.id, version, "remove")
             connection.execute(
                 update(tables.queries)
                 .where(_q.id == record.query.id)
                 .values(removed_at_us=self._now_us(), left_by="remove")
             )
-            return self.query_by_id(record.query.id)
+            return self.by_id(record.query.id)
 
     def _query_record(self, row: Row[*tuple[Any, ...]]) -> QueryRecord:
         """Record of a row of ``_ALL``."""
@@ -324,7 +324,7 @@ class QueryStore(StorePart):
 
     def _not_found(self, name: str) -> QueryNotFound:
         """Error that names the nearest query that runs or is paused."""
-        wanted = (*self.queries(), *self.paused_queries())
+        wanted = (*self.running(), *self.paused())
         return QueryNotFound(
             f'query "{name}" does not exist',
             hint=did_you_mean(name, (record.query.name for record in wanted)),

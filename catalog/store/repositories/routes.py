@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
 
 from catalog.store import tables
 from catalog.store.database import Database
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest, Route
 
 Int64s = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ _DROP = delete(tables.batch_routes).where(
 )
 
 
-class RouteStore(StorePart):
+class RouteRepository(Repository):
     """Routes that occur in committed batches."""
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
@@ -57,7 +57,7 @@ class RouteStore(StorePart):
         self._numbers: dict[tuple[int, int], Int64s] = {}
         self._kept_bytes = 0
 
-    def routes(self) -> tuple[Route, ...]:
+    def all(self) -> tuple[Route, ...]:
         """Return all routes, by number, each with the first plan version that is known to have had it."""
         found: dict[int, Route] = {}
         with self._database.read() as connection:
@@ -66,7 +66,7 @@ class RouteStore(StorePart):
                     found.setdefault(route.route, route)
         return tuple(found[number] for number in sorted(found))
 
-    def routes_of(self, query_id: int, batches: Collection[int]) -> tuple[int, ...]:
+    def of_query(self, query_id: int, batches: Collection[int]) -> tuple[int, ...]:
         """Return the routes whose pairs belong to a query.
 
         Args:

@@ -9,16 +9,16 @@ from pydantic import JsonValue
 from sqlalchemy import bindparam, delete, insert, select
 
 from catalog.store import tables
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 
 _s = tables.settings.c
 _BY_KEY = select(_s.value).where(_s.key == bindparam("key"))
 
 
-class SettingStore(StorePart):
+class SettingRepository(Repository):
     """Settings by key."""
 
-    def setting(self, key: str) -> JsonValue:
+    def get(self, key: str) -> JsonValue:
         """Return a setting, None if it was never set.
 
         Args:
@@ -31,7 +31,7 @@ class SettingStore(StorePart):
             value = connection.execute(_BY_KEY, {"key": key}).scalar()
         return None if value is None else cast("JsonValue", json.loads(value))
 
-    def set_setting(self, key: str, value: JsonValue) -> None:
+    def set(self, key: str, value: JsonValue) -> None:
         """Set a setting.
 
         Args:

@@ -8,7 +8,7 @@ one of any later row of its series:
     5    17       (none)            4            nothing
     8    17       webhook           7            7..
 
-A change that makes a plan version names it in place of the batch; ``resolve_sinks`` puts the batch in once
+A change that makes a plan version names it in place of the batch; ``resolve`` puts the batch in once
 the version is in force. Invariant: a new row begins behind every committed batch, so what a reader of the
 last batch number finds afterwards about the batches up to it stays true.
 """
@@ -37,7 +37,7 @@ from sqlalchemy import (
 from catalog.errors import InvariantBroken
 from catalog.store import tables
 from catalog.store.codec import encode
-from catalog.store.repository import StorePart, next_id
+from catalog.store.repository import Repository, next_id
 from catalog.values.sink import Sink, SinkRecord
 
 _s = tables.sinks.c
@@ -143,10 +143,10 @@ _LIVE = (
 )
 
 
-class SinkStore(StorePart):
+class SinkRepository(Repository):
     """Sinks of series. A sink is deleted once another has followed it and it has delivered everything."""
 
-    def set_sink(self, series: int, sink: Sink | None, from_version: int | None = None) -> int:
+    def set(self, series: int, sink: Sink | None, from_version: int | None = None) -> int:
         """Give a series a sink, or none, from the next batch on.
 
         Args:
@@ -180,7 +180,7 @@ class SinkStore(StorePart):
             )
         return sink_id
 
-    def resolve_sinks(self) -> None:
+    def resolve(self) -> None:
         """Write down the first batches of sinks that came with a plan version, where it is in force.
 
         Until then it is looked up each time, which needs that batch.
@@ -194,28 +194,28 @@ class SinkStore(StorePart):
                     found = {"from_batch": row.first, "next_batch": row.first}
                     connection.execute(update(tables.sinks).where(_s.id == row.id).values(found))
 
-    def sinks(self) -> tuple[SinkRecord, ...]:
+    def all(self) -> tuple[SinkRecord, ...]:
         """Return all sinks that are kept, by id."""
         with self._database.read() as connection:
             return tuple(_record(row) for row in connection.execute(_ALL))
 
-    def sinks_of(self, series: int) -> tuple[SinkRecord, ...]:
+    def of_series(self, series: int) -> tuple[SinkRecord, ...]:
         """Return the sinks of a series, the one that was asked for last at the end."""
         with self._database.read() as connection:
             return tuple(_record(row) for row in connection.execute(_OF_SERIES, {"series": series}))
 
-    def live_sinks(self) -> tuple[tuple[int, str, Sink], ...]:
+    def live(self) -> tuple[tuple[int, str, Sink], ...]:
         """Return (series, name of the query, sink wanted) of running and paused queries that have one."""
         with self._database.read() as connection:
             rows = connection.execute(_LIVE)
             return tuple((row.series, row.name, _adapter().validate_json(row.document)) for row in rows)
 
-    def pending_sinks(self) -> tuple[SinkRecord, ...]:
+    def pending(self) -> tuple[SinkRecord, ...]:
         """Return the sinks for which batches with results wait, by id."""
         with self._database.read() as connection:
             return tuple(_record(row) for row in connection.execute(_PENDING))
 
-    def oldest_batch_for_sinks(self) -> int | None:
+    def oldest_needed_batch(self) -> int | None:
         """Return the oldest batch whose results a sink still needs; None if none needs any that is there.
 
         Whoever drops results must keep those of this batch and of all later ones.
@@ -224,7 +224,7 @@ class SinkStore(StorePart):
             found = connection.execute(_NEEDED).scalar()
         return None if found is None else int(found)
 
-    def sink_delivered(self, record: SinkRecord, batch: int, rows: int, *, whole: bool) -> None:
+    def delivered(self, record: SinkRecord, batch: int, rows: int, *, whole: bool) -> None:
         """Record that a sink has got rows of a batch, in order.
 
         Args:
@@ -251,7 +251,7 @@ class SinkStore(StorePart):
             if changed.rowcount != 1:
                 raise InvariantBroken(f"sink {record.id} is not at batch {record.next_batch} any more")
 
-    def sink_failed(self, sink_id: int, error: str) -> None:
+    def failed(self, sink_id: int, error: str) -> None:
         """Record that an attempt to deliver failed."""
         with self._database.write() as connection:
             connection.execute(
@@ -260,7 +260,7 @@ class SinkStore(StorePart):
                 .values(failures=_s.failures + 1, error=error, error_at_us=self._now_us())
             )
 
-    def give_up_sink(self, record: SinkRecord, last: int) -> bool:
+    def give_up(self, record: SinkRecord, last: int) -> bool:
         """Let a sink go without the batches that wait for it.
 
         Args:
@@ -278,7 +278,7 @@ class SinkStore(StorePart):
             )
         return bool(changed.rowcount)
 
-    def drop_spent_sinks(self) -> int:
+    def drop_spent(self) -> int:
         """Delete sinks that nothing is left to do for and that nobody can ask about; return how many."""
         unwanted = or_(_s.id.in_(_SPENT), _NONE_FOR_GOOD, _OF_GONE_SERIES)
         with self._database.read() as connection:

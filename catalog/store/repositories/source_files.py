@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from catalog.errors import InputNotFound
 from catalog.store import tables
-from catalog.store.repository import StorePart
+from catalog.store.repository import Repository
 from catalog.values.source_file import ListedInput, Verdict
 
 _i = tables.inputs.c
@@ -39,10 +39,10 @@ _SET_ASIDE = (
 )
 
 
-class InputStore(StorePart):
+class SourceFileRepository(Repository):
     """Listed inputs, numbered per stream from 0 without gaps in the order in which they were appended."""
 
-    def append_inputs(self, stream_id: int, found: Sequence[ListedInput]) -> tuple[ListedInput, ...]:
+    def append(self, stream_id: int, found: Sequence[ListedInput]) -> tuple[ListedInput, ...]:
         """List files of a stream.
 
         Args:
@@ -67,7 +67,7 @@ class InputStore(StorePart):
             )
         return listed
 
-    def inputs(self, stream_id: int, from_position: int = 0, limit: int = 1000) -> tuple[ListedInput, ...]:
+    def page(self, stream_id: int, from_position: int = 0, limit: int = 1000) -> tuple[ListedInput, ...]:
         """Return listed files in order, those set aside included.
 
         Args:
@@ -82,7 +82,7 @@ class InputStore(StorePart):
         with self._database.read() as connection:
             return tuple(ListedInput(*row) for row in connection.execute(_FROM, wanted))
 
-    def inputs_set_aside(self, stream_id: int) -> tuple[ListedInput, ...]:
+    def set_aside(self, stream_id: int) -> tuple[ListedInput, ...]:
         """Return the files of a stream that were set aside, in order.
 
         Args:
@@ -96,7 +96,7 @@ class InputStore(StorePart):
                 ListedInput(*row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id})
             )
 
-    def input_count(self, stream_id: int) -> int:
+    def count(self, stream_id: int) -> int:
         """Return how many files of a stream are listed: the position of the next one.
 
         Args:
@@ -108,7 +108,7 @@ class InputStore(StorePart):
         with self._database.read() as connection:
             return int(connection.execute(_COUNT, {"stream_id": stream_id}).scalar_one())
 
-    def known_paths(self, stream_id: int) -> set[str]:
+    def paths(self, stream_id: int) -> set[str]:
         """Return the paths of a stream's listed files.
 
         Args:

@@ -11,7 +11,7 @@ from catalog.errors import NameTaken, StreamInUse, StreamNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.repositories.queries import PAUSED
-from catalog.store.repository import StorePart, did_you_mean, next_id
+from catalog.store.repository import Repository, did_you_mean, next_id
 from catalog.values.stream import Stream
 
 _s = tables.streams.c
@@ -25,10 +25,10 @@ _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
 STREAMS_KEPT = 1024
 
 
-class StreamStore(StorePart):
+class StreamRepository(Repository):
     """Streams. Names differ in more than case, as CQL does not tell case apart."""
 
-    def add_stream(self, stream: Stream) -> Stream:
+    def add(self, stream: Stream) -> Stream:
         """Register a stream.
 
         Args:
@@ -69,7 +69,7 @@ class StreamStore(StorePart):
             StreamNotFound: There is none of that name.
         """
         with self._database.write() as connection:
-            moved = dataclasses.replace(self.stream(name), initial_position=position)
+            moved = dataclasses.replace(self.get(name), initial_position=position)
             connection.execute(
                 update(tables.streams)
                 .where(tables.streams.c.id == moved.id)
@@ -77,12 +77,12 @@ class StreamStore(StorePart):
             )
         return moved
 
-    def streams(self) -> tuple[Stream, ...]:
+    def all(self) -> tuple[Stream, ...]:
         """Return the registered streams, by id."""
         with self._database.read() as connection:
             return tuple(_stream(row.document) for row in connection.execute(_LIVE))
 
-    def stream(self, name: str) -> Stream:
+    def get(self, name: str) -> Stream:
         """Return a registered stream.
 
         Args:
@@ -98,11 +98,11 @@ class StreamStore(StorePart):
             row = connection.execute(_LIVE_BY_NAME, {"name": name.lower()}).first()
         if row is None:
             raise StreamNotFound(
-                f'stream "{name}" does not exist', hint=did_you_mean(name, (s.name for s in self.streams()))
+                f'stream "{name}" does not exist', hint=did_you_mean(name, (s.name for s in self.all()))
             )
         return _stream(row.document)
 
-    def stream_by_id(self, stream_id: int) -> Stream:
+    def by_id(self, stream_id: int) -> Stream:
         """Return a stream, also a removed one.
 
         Args:
@@ -120,7 +120,7 @@ class StreamStore(StorePart):
             raise StreamNotFound(f"stream {stream_id} does not exist")
         return _stream(row.document)
 
-    def remove_stream(self, name: str) -> Stream:
+    def remove(self, name: str) -> Stream:
         """Remove a stream; its tombstone keeps id and definition for batches that replay.
 
         Args:
@@ -134,7 +134,7 @@ class StreamStore(StorePart):
             StreamInUse: Running or paused queries use it.
         """
         with self._database.write() as connection:
-            stream = self.stream(name)
+            stream = self.get(name)
             users = connection.scalars(
                 select(_q.name)
                 .where(

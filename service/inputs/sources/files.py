@@ -56,7 +56,7 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
     """
     if not isinstance(stream.source, FilesSource):
         return 0
-    known = store.known_paths(stream.id)
+    known = store.source_files.paths(stream.id)
     found: list[ListedInput] = []
     listed = 0
     new = sorted(set(candidates(stream.source.path)) - known)
@@ -92,8 +92,8 @@ def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0)
 def _append(store: Store, stream: Stream, found: list[ListedInput]) -> int:
     """Record files, but none that another thread has listed meanwhile: a new stream is listed by two."""
     with store.transaction():
-        known = store.known_paths(stream.id)
-        return len(store.append_inputs(stream.id, [f for f in found if f.path not in known]))
+        known = store.source_files.paths(stream.id)
+        return len(store.source_files.append(stream.id, [f for f in found if f.path not in known]))
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def _wait(store: Store, version: int) -> tuple[int, int]:
         RuntimeError: None came for a minute.
     """
     deadline_s = time.monotonic() + WAIT_S
-    while (found := store.first_batch_of_version(version)) is None:
+    while (found := store.batches.first_of_version(version)) is None:
         if time.monotonic() > deadline_s:
             raise RuntimeError(f"plan version {version} was not in force within {WAIT_S} s")
         time.sleep(STEP_S)

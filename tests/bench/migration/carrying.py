@@ -111,13 +111,13 @@ def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
         engine.acquire()
         try:
             for stream in load.streams(batches).values():
-                store.add_stream(stream)
+                store.streams.add(stream)
             with store.transaction():
                 for step, number in zip(changes, at, strict=True):
-                    store.append_control(plan=step.plan, at_batch=number)
+                    store.control_log.append(plan=step.plan, at_batch=number)
             engine.run()
             engine.stop()
-            manifests = store.manifests(0, batches)
+            manifests = store.batches.manifests(0, batches)
         finally:
             engine.close()
             store.close()

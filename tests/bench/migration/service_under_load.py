@@ -36,7 +36,7 @@ class LoadedService:
     @property
     def last_batch(self) -> int:
         """The newest committed batch, -1 before the first."""
-        last = self.store.last_manifest()
+        last = self.store.batches.last_manifest()
         return -1 if last is None else last.batch
 
     def private_bytes(self) -> tuple[int, int]:
@@ -113,16 +113,16 @@ def _set_up(data: Path, load: Load, extra: Mapping[str, str]) -> None:
     store = Store.open(open_data_dir(data).catalog_url)
     try:
         with store.transaction():
-            streams = {s.id: store.add_stream(s) for s in load.streams(None).values()}
+            streams = {s.id: store.streams.add(s) for s in load.streams(None).values()}
             queries = [*load.bound_queries]
             for number, (name, cql) in enumerate(extra.items(), len(queries) + 1):
                 queries.append(load.bound(cql, number, name=name))
             for query in queries:
-                reserved = store.reserve_query_id()
+                reserved = store.queries.reserve_id()
                 assert reserved == query.id, "a fresh catalog gives ids from 1"
-                store.add_query(query, 1)
+                store.queries.add(query, 1)
             plan = build_plan(queries, streams)
-            record = store.append_control(plan=plan)
-            store.add_history(1, record.seq, "script", "load")
+            record = store.control_log.append(plan=plan)
+            store.plan_history.add(1, record.seq, "script", "load")
     finally:
         store.close()

@@ -94,7 +94,7 @@ def _stretch(loaded: LoadedService, load: Load, kind: str, seconds: float, there
         _change(loaded, load, number, there)
         requests_s.append(time.monotonic() - now_s)
         number += 1
-    manifests = loaded.store.manifests(first, loaded.last_batch)
+    manifests = loaded.store.batches.manifests(first, loaded.last_batch)
     ends = [m.committed_at_us / 1e6 for m in manifests]
     service_bytes, workers_bytes = loaded.private_bytes()
     gaps = sorted(end - start for start, end in itertools.pairwise(ends))

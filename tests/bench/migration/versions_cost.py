@@ -120,9 +120,9 @@ def _insert_ms(previous: Plan, plan: Plan, repeats: int) -> float:
         with tempfile.TemporaryDirectory(prefix="sluice-version-") as root:
             store = Store.open(open_data_dir(Path(root)).catalog_url)
             try:
-                store.append_control(plan=previous)
+                store.control_log.append(plan=previous)
                 began_s = time.process_time()
-                store.append_control(plan=plan)
+                store.control_log.append(plan=plan)
                 times.append(time.process_time() - began_s)
             finally:
                 store.close()

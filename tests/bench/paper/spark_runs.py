@@ -114,7 +114,7 @@ def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: S
         raise RuntimeError(f"sluice run failed with exit {outcome.returncode}:\n{outcome.stderr[-4000:]}")
     store = Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}")
     try:
-        manifests = [m for m in store.manifests(0, 10**6) if any(s.rows for s in m.streams)]
+        manifests = [m for m in store.batches.manifests(0, 10**6) if any(s.rows for s in m.streams)]
     finally:
         store.close()
     first = round(max(setting.windows_s) / shape.batch_s)

@@ -258,7 +258,7 @@ def _wait_for_all(service: RunningService, feeders: list[Feeder]) -> None:
 
 def _median_batch_s(store: Store, stretches: list[tuple[float, float]]) -> float | None:
     """Return the median time from one commit to the next within stretches of time."""
-    ends_s = [m.committed_at_us / 1e6 for m in store.manifests(0, 10**9)]
+    ends_s = [m.committed_at_us / 1e6 for m in store.batches.manifests(0, 10**9)]
     gaps = [
         b - a
         for a, b in itertools.pairwise(ends_s)

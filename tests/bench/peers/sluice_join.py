@@ -63,8 +63,8 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished]:
 def _manifests(out: Path) -> tuple[list[BatchManifest], list[int]]:
     """Return what the batches with rows committed, and the ids of both streams."""
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
-        manifests = [m for m in store.manifests(0, 10**6) if any(s.rows for s in m.streams)]
-        return manifests, [store.stream(name).id for name in STREAMS]
+        manifests = [m for m in store.batches.manifests(0, 10**6) if any(s.rows for s in m.streams)]
+        return manifests, [store.streams.get(name).id for name in STREAMS]
 
 
 def _batches(manifests: Sequence[BatchManifest], began_s: float) -> list[Batch]:

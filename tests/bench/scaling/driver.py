@@ -71,8 +71,8 @@ def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
             tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root,
             Store.open(f"sqlite:///{root}/catalog.db") as store,
         ):
-            store.append_control(plan=plan)
-            epoch = store.new_epoch("bench")
+            store.control_log.append(plan=plan)
+            epoch = store.epochs.begin("bench")
             committer = BatchCommitter(store, Path(root), Path(root), epoch, f"{root}/lock", lambda: None)
             times, size = [], 0
             for batch in range(REPEATS + 1):
@@ -128,9 +128,9 @@ def _partitions(count: int) -> Serial:
         url = f"sqlite:///{root}/catalog.db"
         with Store.open(url) as store:
             for stream in streams:
-                list_files(store, store.add_stream(stream))
+                list_files(store, store.streams.add(stream))
             (plan,) = plans(load, ["mem-opt"]).values()
-            store.append_control(plan=replace(plan, streams=tuple(streams)))
+            store.control_log.append(plan=replace(plan, streams=tuple(streams)))
         options = {
             "catalog_url": url,
             "events_db": f"{root}/events.db",

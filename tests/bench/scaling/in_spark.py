@@ -193,7 +193,7 @@ def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: in
         samples = _sampled(run, document, out, log, Path(root))
         tasks = _tasks(log)
         with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
-            manifests = store.manifests(0, 10**6)
+            manifests = store.batches.manifests(0, 10**6)
     assert len(manifests) == batches * len(phases), "a batch of files is a batch of the job"
     seen = []
     for number, phase in enumerate(phases):

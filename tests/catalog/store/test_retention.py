@@ -31,15 +31,15 @@ class Job:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.a, self.b = store.add_stream(stream("a")), store.add_stream(stream("b"))
-        self.epoch = store.new_epoch("test")
+        self.a, self.b = store.streams.add(stream("a")), store.streams.add(stream("b"))
+        self.epoch = store.epochs.begin("test")
         self.version = 0
         self.batch = 0
 
     def replan(self) -> int:
         """Append a plan version and return it; the next batch is under it."""
         self.version += 1
-        self.store.append_control(plan=plan(self.version))
+        self.store.control_log.append(plan=plan(self.version))
         return self.version
 
     def add(self, name: str) -> int:
@@ -48,15 +48,15 @@ class Job:
 
     def remove(self, name: str) -> None:
         """Remove a query as a plan version of its own."""
-        self.store.remove_query(name, self.replan())
+        self.store.queries.remove(name, self.replan())
 
     def update(self, name: str) -> int:
         """Let a query of the same series follow another and return its id."""
         version = self.replan()
-        before = self.store.query(name)
-        self.store.leave_query(before.query.id, version, "update")
-        following = replace(before.query, id=self.store.reserve_query_id())
-        return self.store.add_query(following, version, series=before.series).query.id
+        before = self.store.queries.get(name)
+        self.store.queries.leave(before.query.id, version, "update")
+        following = replace(before.query, id=self.store.queries.reserve_id())
+        return self.store.queries.add(following, version, series=before.series).query.id
 
     def commit(self, rows: dict[int, int] | None = None, batches: int = 1) -> None:
         """Commit batches that give each query so many rows, one second after the other."""
@@ -70,12 +70,12 @@ class Job:
                 committed_at_us=self.batch * SECOND_US,
                 late_files=(ResultFile(f"late-{self.batch}.parquet", "a", 1),),
             )
-            assert self.store.commit_batch(made)
+            assert self.store.batches.commit(made)
             self.batch += 1
 
     def drop(self, kept_from: int, **options: int) -> Dropped:
         """Drop what is older than a batch."""
-        return self.store.drop_results(kept_from * SECOND_US - 1, **options)
+        return self.store.retention.drop(kept_from * SECOND_US - 1, **options)
 
 
 @pytest.fixture
@@ -85,12 +85,12 @@ def job(store: Store) -> Job:
 
 def kept_batches(store: Store) -> list[int]:
     """Return the numbers of the batches that have a manifest."""
-    return [m.batch for m in store.manifests(0, 10**6)]
+    return [m.batch for m in store.batches.manifests(0, 10**6)]
 
 
 def prune(store: Store) -> int:
     """Prune and return how many queries went."""
-    return store.prune().queries
+    return store.pruning.prune().queries
 
 
 def test_so_many_batches_are_kept_that_everybody_who_looks_at_the_last_ones_finds_them() -> None:
@@ -99,7 +99,7 @@ def test_so_many_batches_are_kept_that_everybody_who_looks_at_the_last_ones_find
 
 def test_nothing_goes_before_the_first_batch_nor_while_there_are_few(job: Job) -> None:
     assert job.drop(10**6) == Dropped()
-    assert job.store.kept_from() == (0, None)
+    assert job.store.retention.kept_from() == (0, None)
     q = job.add("q")
     job.commit({q: 1}, KEPT_BATCHES)
     assert not job.drop(10**6)
@@ -108,7 +108,7 @@ def test_nothing_goes_before_the_first_batch_nor_while_there_are_few(job: Job) -
     assert (dropped.batches, dropped.results, dropped.kept_from) == (1, 1, 1)
     assert dropped.files == ("part-0-1.parquet",)
     assert dropped.late_files == ("late-0.parquet",)
-    assert job.store.kept_from() == (1, SECOND_US)
+    assert job.store.retention.kept_from() == (1, SECOND_US)
 
 
 def test_batches_younger_than_the_retention_stay_and_all_behind_them(job: Job, few: int) -> None:
@@ -116,9 +116,9 @@ def test_batches_younger_than_the_retention_stay_and_all_behind_them(job: Job, f
     job.commit({q: 2}, 10)
     assert job.drop(4).kept_from == 4
     assert not job.drop(4)
-    assert job.store.query_batches(q) == tuple((n, 2) for n in range(4, 10))
-    assert job.store.dropped_results(q) == DroppedOfSeries(results=8, batch=3, of_batch=2)
-    assert job.store.query_totals() == {q: 20}, "how many there were is known for ever"
+    assert job.store.batches.of_query(q) == tuple((n, 2) for n in range(4, 10))
+    assert job.store.retention.dropped(q) == DroppedOfSeries(results=8, batch=3, of_batch=2)
+    assert job.store.batches.query_totals() == {q: 20}, "how many there were is known for ever"
     # A clock that was set back: batch 5 counts as young, so what follows it stays.
     with sqlite3.connect(str(job.store._database.file)) as connection:
         connection.execute(f"UPDATE batches SET committed_at_us = {100 * SECOND_US} WHERE batch = 5")
@@ -140,9 +140,9 @@ def test_a_step_is_bounded_and_stops_where_a_reader_is(job: Job, few: int) -> No
 def test_the_batch_from_which_on_results_are_kept_has_everything(job: Job, few: int) -> None:
     q = job.add("q")
     job.commit({q: 1}, 10)
-    before = job.store.manifests(4, 9)
+    before = job.store.batches.manifests(4, 9)
     job.drop(4)
-    assert job.store.manifests(4, 9) == before
+    assert job.store.batches.manifests(4, 9) == before
 
 
 def test_of_batches_under_the_same_queries_the_first_and_the_last_manifest_stay(job: Job, few: int) -> None:
@@ -154,21 +154,21 @@ def test_of_batches_under_the_same_queries_the_first_and_the_last_manifest_stay(
     job.commit({q1: 1}, 5)
     job.remove("q2")
     job.commit({q1: 1}, 15)
-    whole = {m.batch: m for m in job.store.manifests(0, 100)}
+    whole = {m.batch: m for m in job.store.batches.manifests(0, 100)}
     for kept_from in range(1, 26, 3):
         job.drop(kept_from)
     assert kept_batches(job.store) == [0, 4, 5, 14, 15, *range(25, 30)]
-    for old in job.store.manifests(0, 24):
+    for old in job.store.batches.manifests(0, 24):
         full = whole[old.batch]
         assert (old.streams, old.plan_version) == (full.streams, full.plan_version)
         assert (old.started_at_us, old.committed_at_us) == (full.started_at_us, full.committed_at_us)
         assert not any((old.files, old.late_files, old.routes, old.query_rows, old.slices, old.filters))
-    assert [job.store.first_batch_of_version(v) for v in (1, 2, 4)] == [
+    assert [job.store.batches.first_of_version(v) for v in (1, 2, 4)] == [
         (0, 0),
         (5, 5 * SECOND_US),
         (15, 15 * SECOND_US),
     ]
-    found = [job.store.manifest_from(n) for n in (0, 1, 6, 16, 26, 30)]
+    found = [job.store.batches.manifest_from(n) for n in (0, 1, 6, 16, 26, 30)]
     assert [m and m.batch for m in found] == [0, 4, 14, 25, 26, None]
 
 
@@ -181,11 +181,11 @@ def test_manifests_go_with_the_last_query_that_they_were_kept_for(job: Job, few:
     job.commit({q1: 1}, 20)
     job.drop(18)
     assert kept_batches(job.store)[:6] == [0, 4, 5, 9, 10, 18]
-    assert job.store.thin_manifests() == 0
+    assert job.store.retention.thin_manifests() == 0
     assert prune(job.store) == 1
-    assert job.store.thin_manifests() == 4
+    assert job.store.retention.thin_manifests() == 4
     assert kept_batches(job.store)[:2] == [0, 18]
-    assert job.store.first_batch_of_version(1) == (0, 0)
+    assert job.store.batches.first_of_version(1) == (0, 0)
     job.drop(25)
     assert kept_batches(job.store) == [0, *range(25, 30)]
 
@@ -198,12 +198,12 @@ def test_a_removed_query_goes_with_its_last_result(job: Job, few: int) -> None:
     assert prune(job.store) == 0
     job.drop(4)
     assert prune(job.store) == 0
-    assert job.store.query_batches(q2) == ((4, 3),)
+    assert job.store.batches.of_query(q2) == ((4, 3),)
     job.drop(5)
     assert prune(job.store) == 1
-    assert [record.query.name for record in job.store.all_queries()] == ["q1"]
-    assert job.store.query_totals() == {q1: 25}
-    assert job.store.dropped_results(q2) is None
+    assert [record.query.name for record in job.store.queries.all()] == ["q1"]
+    assert job.store.batches.query_totals() == {q1: 25}
+    assert job.store.retention.dropped(q2) is None
 
 
 def test_former_queries_of_a_living_series_leave_their_totals_to_the_first(job: Job, few: int) -> None:
@@ -215,22 +215,22 @@ def test_former_queries_of_a_living_series_leave_their_totals_to_the_first(job: 
     job.commit({third: 7})
     fourth = job.update("q")
     job.commit(batches=20)
-    before = sum(job.store.query_totals().values())
+    before = sum(job.store.batches.query_totals().values())
     job.drop(4)
     assert prune(job.store) == 1
-    assert job.store.series_ids(first) == (first, third, fourth)
-    assert job.store.query_totals() == {first: 10, third: 7}
-    assert job.store.dropped_results(first) == DroppedOfSeries(results=10, batch=3, of_batch=5)
+    assert job.store.queries.series_ids(first) == (first, third, fourth)
+    assert job.store.batches.query_totals() == {first: 10, third: 7}
+    assert job.store.retention.dropped(first) == DroppedOfSeries(results=10, batch=3, of_batch=5)
     job.drop(5)
     assert prune(job.store) == 1
-    assert job.store.series_ids(first) == (first, fourth)
-    assert job.store.query_totals() == {first: 17}
-    assert job.store.dropped_results(first) == DroppedOfSeries(results=17, batch=4, of_batch=7)
-    assert sum(job.store.query_totals().values()) == before
+    assert job.store.queries.series_ids(first) == (first, fourth)
+    assert job.store.batches.query_totals() == {first: 17}
+    assert job.store.retention.dropped(first) == DroppedOfSeries(results=17, batch=4, of_batch=7)
+    assert sum(job.store.batches.query_totals().values()) == before
     job.remove("q")
     job.commit(batches=20)
     assert prune(job.store) == 2
-    assert job.store.query_totals() == {}
+    assert job.store.batches.query_totals() == {}
 
 
 def test_routes_go_when_no_kept_pair_can_have_them(job: Job, few: int) -> None:
@@ -242,18 +242,18 @@ def test_routes_go_when_no_kept_pair_can_have_them(job: Job, few: int) -> None:
     job.commit({stays: 1, gone[1]: 1}, 3)
     job.remove("t1")
     job.commit({stays: 1, gone[2]: 1}, 3)
-    assert len(job.store.routes()) == 4
+    assert len(job.store.routes.all()) == 4
     job.drop(3)
-    assert len(job.store.routes()) == 3, "a pair of batch 3 has a route of t0"
+    assert len(job.store.routes.all()) == 3, "a pair of batch 3 has a route of t0"
     job.drop(4)
-    assert [route.queries for route in job.store.routes()] == [(stays, gone[1]), (stays, gone[2])]
+    assert [route.queries for route in job.store.routes.all()] == [(stays, gone[1]), (stays, gone[2])]
     job.commit({stays: 1})
     job.commit(batches=20)
     job.drop(11)
     # Every manifest that this test writes begins a generation.
-    assert [route.queries for route in job.store.routes()] == [(stays,)]
-    assert job.store.routes_of(gone[1], (11,)) == ()
-    assert len(job.store.routes_of(stays, (11,))) == 1
+    assert [route.queries for route in job.store.routes.all()] == [(stays,)]
+    assert job.store.routes.of_query(gone[1], (11,)) == ()
+    assert len(job.store.routes.of_query(stays, (11,))) == 1
 
 
 def test_what_a_query_without_kept_results_had_of_routes_goes_with_it(job: Job, few: int) -> None:
@@ -263,23 +263,23 @@ def test_what_a_query_without_kept_results_had_of_routes_goes_with_it(job: Job, 
     job.commit(batches=20)
     job.drop(15)
     prune(job.store)
-    assert [route.queries for route in job.store.routes()] == [(q,)], "no other generation has begun"
+    assert [route.queries for route in job.store.routes.all()] == [(q,)], "no other generation has begun"
     other = job.add("other")
     job.commit({other: 1})
     job.commit(batches=20)
     job.drop(30)
-    assert [route.queries for route in job.store.routes()] == [(other,)]
+    assert [route.queries for route in job.store.routes.all()] == [(other,)]
 
 
 def test_dropping_undone_drops_nothing(job: Job, few: int) -> None:
     q = job.add("q")
     job.commit({q: 1}, 10)
-    before = job.store.manifests(0, 100)
+    before = job.store.batches.manifests(0, 100)
     with undone(job.store):
         assert job.drop(5)
-    assert job.store.kept_from() == (0, 0)
-    assert job.store.manifests(0, 100) == before
-    assert job.store.dropped_results(q) is None
+    assert job.store.retention.kept_from() == (0, 0)
+    assert job.store.batches.manifests(0, 100) == before
+    assert job.store.retention.dropped(q) is None
     assert job.drop(5).results == 5
 
 
@@ -287,12 +287,12 @@ def test_committing_goes_on_where_it_was(job: Job, few: int) -> None:
     q = job.add("q")
     job.commit({q: 1}, 10)
     job.drop(10)
-    totals = job.store.totals()
+    totals = job.store.batches.totals()
     job.commit({q: 1})
-    assert job.store.kept_from() == (7, 7 * SECOND_US)
-    assert job.store.totals().batches == totals.batches + 1 == 11
+    assert job.store.retention.kept_from() == (7, 7 * SECOND_US)
+    assert job.store.batches.totals().batches == totals.batches + 1 == 11
     # A batch that was dropped is known as committed: its manifest is behind what may replay.
-    assert job.store.query_totals() == {q: 11}
+    assert job.store.batches.query_totals() == {q: 11}
 
 
 def test_a_catalog_of_before_has_dropped_nothing(url: str, tmp_path: Path, few: int) -> None:
@@ -302,19 +302,23 @@ def test_a_catalog_of_before_has_dropped_nothing(url: str, tmp_path: Path, few: 
         job = Job(store)
         q = job.add("q")
         job.commit({q: 2}, 8)
-        whole = store.manifests(0, 100), store.query_batches(q), store.routes_of(q, range(8))
-        numbers = [route.route for route in store.routes()]
+        whole = store.batches.manifests(0, 100), store.batches.of_query(q), store.routes.of_query(q, range(8))
+        numbers = [route.route for route in store.routes.all()]
     connection = sqlite3.connect(tmp_path / "catalog.db")
     _undo_changes_and_history(connection)
     connection.execute("UPDATE alembic_version SET version_num = '0002'")
     connection.commit()
     connection.close()
     with Store.open(url) as store:
-        assert (store.manifests(0, 100), store.query_batches(q), store.routes_of(q, range(8))) == whole
-        assert [route.route for route in store.routes()] == numbers
-        assert store.kept_from() == (0, 0)
-        assert store.dropped_results(q) is None
-        assert store.drop_results(4 * SECOND_US - 1).results == 8
+        assert (
+            store.batches.manifests(0, 100),
+            store.batches.of_query(q),
+            store.routes.of_query(q, range(8)),
+        ) == whole
+        assert [route.route for route in store.routes.all()] == numbers
+        assert store.retention.kept_from() == (0, 0)
+        assert store.retention.dropped(q) is None
+        assert store.retention.drop(4 * SECOND_US - 1).results == 8
 
 
 def test_what_stays_of_an_old_batch_is_small(job: Job, few: int) -> None:

@@ -25,7 +25,7 @@ LOW = '"v" < 5'
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
-        opened.append_control(plan=a_plan())
+        opened.control_log.append(plan=a_plan())
         yield opened
 
 
@@ -35,10 +35,10 @@ def a_plan() -> Plan:
 
 def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) -> BatchManifest:
     """Commit a batch and read its manifest back."""
-    epoch = store.new_epoch("engine")
+    epoch = store.epochs.begin("engine")
     committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), lambda: None)
     committer(reports)
-    manifest = store.last_manifest()
+    manifest = store.batches.last_manifest()
     assert manifest is not None
     return manifest
 

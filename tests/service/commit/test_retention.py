@@ -65,14 +65,14 @@ def test_a_clock_that_is_set_back_does_not_stop_it(world: World) -> None:
 
 def test_late_rows_go_with_the_results_of_their_batch(world: World) -> None:
     world.commit(1)
-    manifest = world.store.manifest(0)
+    manifest = world.store.batches.manifest(0)
     assert manifest is not None
     for n in range(1, 10):
         name = f"b{n:09}-1-e1-late.parquet"
         (world.directory / "late" / name).write_bytes(b"late rows")
         file = replace(manifest.files[0], path=name)
         committed_at_us = n * SECOND_US
-        world.store.commit_batch(
+        world.store.batches.commit(
             replace(manifest, batch=n, files=(), late_files=(file,), committed_at_us=committed_at_us)
         )
     world.drop(5)
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_removed_is_tried_again(world: World, caplog: pyte
     world.drop(4)
     world.drop(6)
     assert "file of dropped results cannot be removed" in caplog.text
-    assert world.store.kept_from()[0] == 6, "dropping goes on"
+    assert world.store.retention.kept_from()[0] == 6, "dropping goes on"
     shutil.rmtree(stubborn)
     stubborn.touch()
     world.drop(6)
@@ -119,23 +119,23 @@ def test_many_old_batches_go_in_steps(world: World) -> None:
         world.commit(*([n] if n % 10 == 0 else []))
     assert world.drop(125) == 125
     assert world.values(None) == []
-    assert world.store.dropped_results(world.q.id) is not None
+    assert world.store.retention.dropped(world.q.id) is not None
 
 
 def test_a_removed_query_is_not_found_once_its_last_result_has_gone(world: World) -> None:
     other = add_query(world.store, "other", [Output("k", 'a."k"', "bigint")])
     world.batches.routes = dict(world.batches.routes) | {BOTH: (world.q.id, other.id)}
     world.commit(1, 2, route=BOTH)
-    world.store.remove_query("other", 2)
+    world.store.queries.remove("other", 2)
     world.batches.version = 2
     for n in range(20):
         world.commit(n)
-    world.store.prune()
+    world.store.pruning.prune()
     assert world.reader.page(other.id, None, 10).table["k"].to_pylist() == [1, 2]
     world.drop(5)
-    world.store.prune()
-    assert [record.query.name for record in world.store.all_queries()] == ["q"]
-    assert [route.queries for route in world.store.routes()] == [(world.q.id,)]
+    world.store.pruning.prune()
+    assert [record.query.name for record in world.store.queries.all()] == ["q"]
+    assert [route.queries for route in world.store.routes.all()] == [(world.q.id,)]
     assert world.values(None) == list(range(4, 20))
 
 
@@ -161,7 +161,7 @@ def test_a_crash_between_dropping_and_unlinking_leaves_what_the_next_start_sweep
     process = SPAWN.Process(target=die_after_dropping, args=(world.directory, 4))
     process.start()
     assert finished(process) == -signal.SIGKILL
-    assert world.store.kept_from()[0] == 4
+    assert world.store.retention.kept_from()[0] == 4
     assert len(world.files()) == 10
     assert world.values(None) == list(range(4, 10))
     assert committer(world).sweep() == 4
@@ -180,5 +180,5 @@ def test_batches_that_may_replay_are_whole(tmp_path: Path) -> None:
     for n in range(KEPT_BATCHES + 5):
         batches.commit([pair(Q1, 1, n, 0, n)])
     assert retention_of(tmp_path, store).look(10**15) == 5
-    assert [m.batch for m in store.manifests(5, 10**6)] == list(range(5, KEPT_BATCHES + 5))
+    assert [m.batch for m in store.batches.manifests(5, 10**6)] == list(range(5, KEPT_BATCHES + 5))
     store.close()

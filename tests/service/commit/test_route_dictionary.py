@@ -45,7 +45,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
         "catalog.store.repositories.routes._KEPT_BYTES", rng.choice([0, 10_000, 50_000, 1 << 20])
     )
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        epoch, known = store.new_epoch("engine"), KnownRoutes()
+        epoch, known = store.epochs.begin("engine"), KnownRoutes()
         version, queries, order = 1, 5, [1, 2, 3, 4, 5]
         sets: dict[tuple[int, ...], int] = {}
         brought: dict[int, dict[int, tuple[int, ...]]] = {}
@@ -64,12 +64,12 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             made = known.with_routes(_bare(batch, epoch, version), reported, planned)
             assert all(sets[route.queries] == route.route for route in made.routes)
             written += len(made.routes)
-            assert store.commit_batch(made)
+            assert store.batches.commit(made)
             if rng.random() < 0.15:
                 # The engine is killed behind the commit; the next one replays the batch in vain.
-                epoch, known = store.new_epoch("engine"), KnownRoutes()
+                epoch, known = store.epochs.begin("engine"), KnownRoutes()
                 again = known.with_routes(_bare(batch, epoch, version), reported, planned)
-                assert not store.commit_batch(again)
+                assert not store.batches.commit(again)
             else:
                 known.committed(made)
             if rng.random() < 0.2:
@@ -79,7 +79,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             for _ in range(4):
                 some = rng.sample(sorted(brought), min(len(brought), rng.randint(1, 3)))
                 for query in range(1, 8):
-                    found = set(store.routes_of(query, some))
+                    found = set(store.routes.of_query(query, some))
                     wanted = {r for b in some for r, ids in brought[b].items() if query in ids}
                     assert wanted <= found
                     assert all(query in ids for ids, route in sets.items() if route in found)
@@ -88,16 +88,16 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
 
 def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        epoch, known = store.new_epoch("engine"), KnownRoutes()
+        epoch, known = store.epochs.begin("engine"), KnownRoutes()
         for batch in range(30):
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
             reported = _reported(routes, (1, 2) if batch % 3 else (2, 1))
             made = known.with_routes(_bare(batch, epoch, batch + 1), reported, partial(_plan, queries=2))
-            assert store.commit_batch(made)
+            assert store.batches.commit(made)
             known.committed(made)
             assert len(made.routes) == {0: 1, 1: 1}.get(batch, 0)
-        assert store.routes_of(1, (29,)) == (7, 8)
-        assert store.routes_of(2, (29,)) == (8,)
+        assert store.routes.of_query(1, (29,)) == (7, 8)
+        assert store.routes.of_query(2, (29,)) == (8,)
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,), (2, 3)])

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from catalog.clock import wall_clock_us
 from catalog.store import retention
 from catalog.store.pruning import REPLAYED_BATCHES
+from catalog.store.repositories.batches import BatchRepository
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from service.commit.sweep import sweep
@@ -22,21 +24,21 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield made
 
 
-class CountsManifests(Store):
-    """A catalog that counts the manifests that are read one by one."""
-
-    read: int = 0
-
-    def manifest(self, batch: int) -> BatchManifest | None:
-        self.read += 1
-        return super().manifest(batch)
-
-
 def swept(world: World) -> tuple[int, int]:
     """Sweep as the next start does; return how many files went and how many manifests were read for it."""
-    with CountsManifests.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
+    read = []
+    with Store.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
+
+        class CountsManifests(BatchRepository):
+            """Batches, of which those are noted whose manifests are read one by one."""
+
+            def manifest(self, batch: int) -> BatchManifest | None:
+                read.append(batch)
+                return super().manifest(batch)
+
+        store.batches = CountsManifests(store._database, wall_clock_us)
         removed = sweep(store, world.directory / "results", world.directory / "late")
-        return removed, store.read
+    return removed, len(read)
 
 
 def left_behind(world: World, batch: int, where: str = "results") -> Path:

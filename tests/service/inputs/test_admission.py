@@ -23,8 +23,8 @@ Files = Sequence[tuple[int, int | None, int | None]]  # rows, oldest and newest 
 def listed(store: Store, name: str, files: Files, *, max_files: int | None = None) -> Stream:
     """A stream whose files are listed, though nobody reads them."""
     source = FilesSource("parquet", f"/{name}", max_files)
-    stream = store.add_stream(stream_of(source, stream_id=0, name=name))
-    store.append_inputs(
+    stream = store.streams.add(stream_of(source, stream_id=0, name=name))
+    store.source_files.append(
         stream.id,
         [ListedInput(0, f"/{name}/{i}", 1, 1, rows, low, high) for i, (rows, low, high) in enumerate(files)],
     )
@@ -87,7 +87,7 @@ def test_generators_files_and_events_are_aligned_with_each_other(
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    files = store.add_stream(files_stream(folder))
+    files = store.streams.add(files_stream(folder))
     for i in range(4):
         pq.write_table(rows_from(i * 10_000_000, 10), folder / f"{i}.parquet")
     list_files(store, files)

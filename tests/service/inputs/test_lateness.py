@@ -21,8 +21,8 @@ from tests.service.inputs.streams import stream_of
 def listed(store: Store, pieces: list[tuple[int, int | None, int | None]], lateness_us: int) -> Stream:
     """A stream of files: rows, oldest and newest event time."""
     stream = replace(stream_of(FilesSource("parquet", "/S"), stream_id=0), lateness_us=lateness_us)
-    stream = store.add_stream(stream)
-    store.append_inputs(
+    stream = store.streams.add(stream)
+    store.source_files.append(
         stream.id,
         [ListedInput(0, f"/S/{i}", 1, 1, rows, low, high) for i, (rows, low, high) in enumerate(pieces)],
     )

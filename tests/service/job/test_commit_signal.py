@@ -22,7 +22,7 @@ def test_a_commit_is_news(tmp_path: Path) -> None:
     store, news = news_of(tmp_path)
     with store:
         before = news.signs()
-        store.append_control(heartbeat=Heartbeat(1, 2))
+        store.control_log.append(heartbeat=Heartbeat(1, 2))
 
         assert news.wait(before, until_s=time.monotonic())
 
@@ -39,7 +39,7 @@ def test_an_engine_that_stops_is_news(tmp_path: Path) -> None:
 def test_without_one_the_wait_ends(tmp_path: Path) -> None:
     store, news = news_of(tmp_path)
     with store:
-        store.append_control(heartbeat=Heartbeat(1, 2))
+        store.control_log.append(heartbeat=Heartbeat(1, 2))
 
         assert not news.wait(news.signs(), until_s=time.monotonic() + 0.05)
 
@@ -48,7 +48,7 @@ def test_whoever_waits_is_told_soon(tmp_path: Path) -> None:
     store, news = news_of(tmp_path)
     with store:
         signs = news.signs()
-        writer = threading.Timer(0.1, lambda: store.append_control(heartbeat=Heartbeat(1, 2)))
+        writer = threading.Timer(0.1, lambda: store.control_log.append(heartbeat=Heartbeat(1, 2)))
         writer.start()
 
         assert news.wait(signs, until_s=time.monotonic() + 60)

@@ -60,25 +60,25 @@ class Spark:
     def add_stream(self, source: Any = None) -> Stream:
         """Add a stream, of events unless told otherwise, and have it in the next plan."""
         name = f"S{len(self.streams)}"
-        stream = self.store.add_stream(stream_of(source or HttpSource(), name=name, stream_id=0))
+        stream = self.store.streams.add(stream_of(source or HttpSource(), name=name, stream_id=0))
         self.streams.append(stream)
         self.change()
         return stream
 
     def change(self) -> None:
         """Put a plan version on record."""
-        version = self.store.control_head() + 1
-        self.store.append_control(plan=Plan(version, "mem-opt", tuple(self.streams), ()))
+        version = self.store.control_log.head() + 1
+        self.store.control_log.append(plan=Plan(version, "mem-opt", tuple(self.streams), ()))
 
     def post(self, stream: Stream, count: int) -> None:
         """Post events in one request."""
         first, last = self.events.append(stream, [{"ts": n, "k": n} for n in range(count)])
         for offset in range(first, last + 1):
-            self.changed[stream.id, offset] = self.store.control_head()
+            self.changed[stream.id, offset] = self.store.control_log.head()
 
     def start(self) -> None:
         """Start another engine: a batch that was logged and not committed is replayed."""
-        self.epoch = self.store.new_epoch("engine")
+        self.epoch = self.store.epochs.begin("engine")
         options = {
             "catalog_url": f"sqlite:///{self.directory / 'catalog.db'}",
             "events_db": str(self.directory / "events.db"),
@@ -117,7 +117,7 @@ class Spark:
 
     def commit(self, ranges: Ranges) -> None:
         """Commit the batch in hand."""
-        self.store.commit_batch(manifest(len(self.read), self.epoch))
+        self.store.batches.commit(manifest(len(self.read), self.epoch))
         self.read.append(ranges)
 
     def batch(self, between: tuple[int, ...] = (), death: Death | None = None, change: bool = False) -> None:
@@ -221,7 +221,7 @@ def test_a_stream_of_so_many_files_a_batch_takes_no_more(tmp_path: Path) -> None
     with spark(tmp_path) as run:
         files = run.add_stream(FilesSource("parquet", "/S", 1))
         http = run.add_stream()
-        run.store.append_inputs(files.id, [ListedInput(0, f"/S/{n}", 1, 1, 10, n, n) for n in range(3)])
+        run.store.source_files.append(files.id, [ListedInput(0, f"/S/{n}", 1, 1, 10, n, n) for n in range(3)])
         run.post(http, 1)
         run.batch(between=(0, 0))
         assert run.read == [{files.id: (0, 1), http.id: (0, 1)}]

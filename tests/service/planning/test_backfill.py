@@ -34,13 +34,13 @@ class Job:
     def __init__(self, world: World, *, drops: bool = False) -> None:
         self.world = world
         self.drops = drops
-        self.epoch = world.store.new_epoch("test")
+        self.epoch = world.store.epochs.begin("test")
         self.batch = 0
 
     def commit(self, second: int) -> None:
         """Commit a batch under the newest plan, at the end of which both watermarks are ``second``."""
         now_us = second * SECOND
-        self.world.store.commit_batch(
+        self.world.store.batches.commit(
             BatchManifest(
                 batch=self.batch,
                 epoch=self.epoch,
@@ -57,8 +57,8 @@ class Job:
         )
         self.batch += 1
         if self.drops:
-            self.world.store.drop_results(2**62)
-            self.world.store.thin_manifests()
+            self.world.store.retention.drop(2**62)
+            self.world.store.retention.thin_manifests()
 
 
 @pytest.fixture
@@ -161,10 +161,10 @@ def test_the_oldest_batch_in_reach_is_found_whatever_manifests_are_gone(seed: in
     path = tmp_path / "catalog.db"
     count = rng.randint(1, 90)
     with Store.open(f"sqlite:///{path}") as store:
-        epoch = store.new_epoch("test")
+        epoch = store.epochs.begin("test")
         for batch in range(count):
             # Plan version b + 1 is that of batch b alone; every batch brings 2 ms of event time.
-            store.commit_batch(dataclasses.replace(manifest(batch, epoch), plan_version=batch + 1))
+            store.batches.commit(dataclasses.replace(manifest(batch, epoch), plan_version=batch + 1))
         tail = rng.randrange(count)
         kept = {*rng.sample(range(count), min(count, rng.randint(0, 8))), *range(tail, count)}
         with store._database.write() as connection:

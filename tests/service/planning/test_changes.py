@@ -48,7 +48,7 @@ class World:
     def __init__(self, file: Path) -> None:
         self.store = Store.open(f"sqlite:///{file}")
         for name in ("A", "B"):
-            self.store.add_stream(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
+            self.store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
         statistician = Statistician(self.store, CatalogRows(self.store), buckets=2)
         self.versions = Versions(self.store, statistician, Objective())
 
@@ -58,7 +58,7 @@ class World:
 
     def plan(self) -> Plan:
         """The newest plan."""
-        plan = self.store.latest_plan()
+        plan = self.store.control_log.latest_plan()
         assert plan is not None
         return plan
 
@@ -76,10 +76,18 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def error_of(world: World, *changes: Change) -> SluiceError:
     """The error of a list that must be refused without a trace."""
-    before = (world.store.latest_plan(), world.store.all_queries(), world.store.history())
+    before = (
+        world.store.control_log.latest_plan(),
+        world.store.queries.all(),
+        world.store.plan_history.page(),
+    )
     with pytest.raises(SluiceError) as caught:
         world.change(*changes)
-    assert (world.store.latest_plan(), world.store.all_queries(), world.store.history()) == before
+    assert (
+        world.store.control_log.latest_plan(),
+        world.store.queries.all(),
+        world.store.plan_history.page(),
+    ) == before
     return caught.value
 
 
@@ -91,19 +99,22 @@ def test_a_list_of_changes_is_one_plan_version(world: World) -> None:
     assert (changed.version, changed.effective) == (2, True)
     assert world.plan().version == 2
     assert world.planned() == {"q2": 25, "q4": 40}
-    entry = world.store.history()[-1]
+    entry = world.store.plan_history.page()[-1]
     assert (entry.version, entry.actor, entry.cause) == (2, "ann", "add q4; pause q3; remove q1; update q2")
 
 
 def test_an_update_leaves_and_enters_at_one_boundary_under_a_new_id(world: World) -> None:
     (added,) = world.change(AddQuery("q", cql(10))).records
     (updated,) = world.change(UpdateQuery("Q", cql(20))).records
-    former = world.store.query_by_id(added.query.id)
+    former = world.store.queries.by_id(added.query.id)
     assert (former.removed_version, former.left_by) == (2, "update")
     assert (updated.added_version, updated.series, updated.query.backfill) == (2, added.query.id, "state")
     assert updated.query.id > added.query.id
     assert updated.query.name == "q", "the name stays as it was given"
-    assert [r.query.id for r in world.store.series(added.series)] == [added.query.id, updated.query.id]
+    assert [r.query.id for r in world.store.queries.series(added.series)] == [
+        added.query.id,
+        updated.query.id,
+    ]
 
 
 def test_parts_are_put_into_the_text_of_the_moment(world: World) -> None:
@@ -122,12 +133,12 @@ def test_a_paused_query_keeps_name_text_and_streams(world: World) -> None:
     assert isinstance(error_of(world, AddQuery("Q", cql(10))), NameTaken)
     world.change(RemoveQuery("other"))
     with pytest.raises(StreamInUse, match='stream "A" is in use'):
-        world.store.remove_stream("A")
+        world.store.streams.remove("A")
     (record,) = world.change(ResumeQuery("q")).records
     assert world.planned() == {"q": 10}
     assert record.series == 2
     assert record.query.backfill == "state"
-    assert world.store.paused_queries() == ()
+    assert world.store.queries.paused() == ()
 
 
 def test_a_paused_query_takes_a_new_text_and_stays_paused(world: World) -> None:
@@ -136,7 +147,7 @@ def test_a_paused_query_takes_a_new_text_and_stays_paused(world: World) -> None:
     (record,) = world.change(UpdateQuery("q", cql(20))).records
     assert record.paused
     assert world.planned() == {"other": 50}
-    assert [r.query.name for r in world.store.paused_queries()] == ["q"]
+    assert [r.query.name for r in world.store.queries.paused()] == ["q"]
     world.change(ResumeQuery("q"))
     assert world.planned() == {"other": 50, "q": 20}
 
@@ -158,7 +169,7 @@ def test_what_is_in_effect_already_makes_no_version(world: World) -> None:
         assert (changed.version, changed.effective) == (2, False)
     assert world.plan().version == 2
     assert world.change(PauseQuery("p"), RemoveQuery("q")).version == 3
-    assert world.store.history()[-1].cause == "remove q"
+    assert world.store.plan_history.page()[-1].cause == "remove q"
 
 
 def test_the_order_of_a_list_does_not_matter(tmp_path: Path) -> None:
@@ -240,10 +251,10 @@ def test_a_change_for_another_plan_version_is_refused_with_the_current_one(world
 
 def test_what_is_kept_with_a_change_goes_with_it(world: World) -> None:
     def keep(changed: Changed) -> None:
-        world.store.remember("key", "print", 202, str(changed.version))
+        world.store.idempotency.remember("key", "print", 202, str(changed.version))
 
     apply_changes(world.versions, one(AddQuery("q", cql(10))), keep=keep)
-    assert world.store.recall("key", "print") is not None
+    assert world.store.idempotency.recall("key", "print") is not None
 
     def refused(previous: Plan | None, plan: Plan) -> None:
         raise ValueError("cannot run")
@@ -253,10 +264,10 @@ def test_what_is_kept_with_a_change_goes_with_it(world: World) -> None:
         apply_changes(
             world.versions,
             one(RemoveQuery("q")),
-            keep=lambda changed: world.store.remember("other", "print", 202, "") and None,
+            keep=lambda changed: world.store.idempotency.remember("other", "print", 202, "") and None,
         )
-    assert world.store.recall("other", "print") is None
-    assert world.store.query("q").running
+    assert world.store.idempotency.recall("other", "print") is None
+    assert world.store.queries.get("q").running
 
 
 def test_a_plan_that_cannot_run_leaves_nothing_behind(world: World) -> None:

@@ -31,7 +31,7 @@ def three(tmp_path: Path) -> Iterator[Desk]:
 
 
 def history(of: Desk) -> list[tuple[str, str, list[str]]]:
-    entries = of.store.history()
+    entries = of.store.plan_history.page()
     return [(e.actor, e.cause, [step["text"] for step in record_in(e).changes]) for e in entries]
 
 
@@ -83,7 +83,7 @@ def test_a_failed_change_leaves_the_objective_as_it_was(three: Desk) -> None:
     assert caught.value.path == ("family_strategies", "A.k = C.k")
     assert three.versions.objective == before
     assert three.plan.version == 3
-    assert three.store.migrations() == ()
+    assert three.store.migrations.page() == ()
 
 
 # --- splits, merges, pins -------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_what_cannot_be_meant_is_refused_at_its_place(
     with pytest.raises(SluiceError):
         three.migrations.dry_run(request(**body))
     assert three.plan.version == 3
-    assert three.store.migrations() == ()
+    assert three.store.migrations.page() == ()
 
 
 def test_a_step_must_say_its_family_where_there_are_several(three: Desk) -> None:
@@ -260,7 +260,7 @@ def test_a_dry_run_says_steps_rows_bytes_and_costs_and_changes_nothing(three: De
     assert before.cost.cpu_s != after.cost.cpu_s
     assert before.cost.comparisons.total > 0
     assert three.plan.version == 3
-    assert three.store.migrations() == ()
+    assert three.store.migrations.page() == ()
 
 
 def test_a_dry_run_does_what_the_migration_then_does(three: Desk) -> None:
@@ -296,9 +296,9 @@ def test_a_migration_is_pending_until_its_first_batch_and_then_says_what_it_took
         ("[0s, 30s)", 150),
         ("[30s, 1m)", 150),
     ]
-    assert three.store.migration(number).migration.outcome is None
+    assert three.store.migrations.get(number).migration.outcome is None
     three.migrations.tick(0)
-    assert three.store.migration(number).migration.outcome == outcome
+    assert three.store.migrations.get(number).migration.outcome == outcome
     assert three.migrations.statuses(0, 10)[0] == status
 
 
@@ -330,12 +330,12 @@ def test_a_version_that_cannot_run_is_recorded_as_failed_and_the_former_one_goes
         assert status.record.migration.error == "plan version 2 cannot run"
         assert status.record.migration.error_code == "plan-refused"
         assert (found.plan.version, found.versions.objective.strategy) == (1, "mem-opt")
-        assert len(found.store.history()) == 1
+        assert len(found.store.plan_history.page()) == 1
         found.batch()
         found.migrations.tick(0)
         with pytest.raises(PlanRefused):
             found.migrations.dry_run(request(strategy="pullup"))
-        assert len(found.store.migrations()) == 1
+        assert len(found.store.migrations.page()) == 1
 
 
 def test_a_migration_that_is_not_there_is_not_found(three: Desk) -> None:

@@ -52,15 +52,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
             pq.write_table(table, directory / "0.parquet")
             columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
             source = FilesSource("parquet", str(directory), None)
-            by_name[name] = opened.add_stream(Stream(0, name, columns, "ts", 0, source))
+            by_name[name] = opened.streams.add(Stream(0, name, columns, "ts", 0, source))
             list_files(opened, by_name[name])
         with opened.transaction():
             queries = []
             for name, cql in (("q1", Q1), ("q2", Q2)):
-                query = bind(cql, by_name, name=name, query_id=opened.reserve_query_id())
-                opened.add_query(query, 1)
+                query = bind(cql, by_name, name=name, query_id=opened.queries.reserve_id())
+                opened.queries.add(query, 1)
                 queries.append(query)
-            opened.append_control(plan=build_plan(queries, {s.id: s for s in by_name.values()}))
+            opened.control_log.append(plan=build_plan(queries, {s.id: s for s in by_name.values()}))
         yield opened
     finally:
         opened.close()
@@ -80,11 +80,11 @@ def test_a_preview_of_nothing_is_the_running_plan(store: Store) -> None:
     found = previewed(store)
     assert found.primitives == ()
     assert found.plan.families == build_plan_of(store).families
-    assert store.latest_plan() == build_plan_of(store)
+    assert store.control_log.latest_plan() == build_plan_of(store)
 
 
 def build_plan_of(store: Store) -> Any:
-    return store.plan_version(1)
+    return store.control_log.plan(1)
 
 
 def test_statistics_are_sampled_where_nothing_is_measured_and_given_ones_rule(store: Store) -> None:
@@ -107,7 +107,7 @@ def test_statistics_are_sampled_where_nothing_is_measured_and_given_ones_rule(st
 
 
 def test_a_bounded_run_takes_as_many_rows_to_a_batch_as_it_may(store: Store) -> None:
-    queries = [record.query for record in store.queries()]
+    queries = [record.query for record in store.queries.running()]
     bounded = Statistician(store, CatalogRows(store), 3, max_rows_per_batch=1_000)
     found = bounded.profile(queries)
     assert found.batch_s.value == pytest.approx(5, rel=0.01)  # 100 rows a second of each stream
@@ -128,7 +128,7 @@ def test_queries_go_before_others_come_so_that_a_name_is_free(store: Store) -> N
         (4, "q3", 20_000_000),
     ]
     assert found.plan.version == 2
-    assert [q.query.name for q in store.queries()] == ["q1", "q2"]
+    assert [q.query.name for q in store.queries.running()] == ["q1", "q2"]
 
 
 def test_an_objective_of_the_request_rules_over_that_of_the_service(store: Store) -> None:
@@ -152,8 +152,8 @@ def test_settings_say_the_objective_of_a_service() -> None:
 
 
 def test_keys_of_a_new_family_are_looked_at_unless_the_user_says_how_to_spread_them(store: Store) -> None:
-    queries = [record.query for record in store.queries()]
-    plan = store.latest_plan()
+    queries = [record.query for record in store.queries.running()]
+    plan = store.control_log.latest_plan()
     assert plan is not None
     assert Objective().weighs_keys(None, queries)
     assert not Objective().weighs_keys(plan, queries)
@@ -163,13 +163,13 @@ def test_keys_of_a_new_family_are_looked_at_unless_the_user_says_how_to_spread_t
 
 
 def test_a_plan_is_of_an_objective_if_every_family_has_its_strategy(store: Store) -> None:
-    plan = store.latest_plan()
-    queries = [record.query for record in store.queries()]
+    plan = store.control_log.latest_plan()
+    queries = [record.query for record in store.queries.running()]
     assert plan is not None
     assert Objective("mem-opt", {"X.k = Y.k": "pushdown"}).is_of(plan, queries)
     assert not Objective("cpu-opt").is_of(plan, queries)
     assert not Objective("mem-opt", {"A.k = B.k": "pullup"}).is_of(plan, queries)
-    pulled_up = build_plan(queries, {s.id: s for s in store.streams()}, plan, strategy="pullup")
+    pulled_up = build_plan(queries, {s.id: s for s in store.streams.all()}, plan, strategy="pullup")
     assert not Objective("mem-opt").is_of(pulled_up, queries)
     assert Objective("pullup").is_of(pulled_up, queries)
 
@@ -181,8 +181,8 @@ def test_rows_that_would_move_are_those_of_the_last_batch(store: Store) -> None:
         SliceCounters(family.id, side, number, rows=100) for side in ("a", "b") for number in (1, 2)
     )
     streams = tuple(StreamCounters(i, 0, 0, 0, None, None) for i in (1, 2))
-    epoch = store.new_epoch("engine")
-    store.commit_batch(BatchManifest(0, epoch, 1, (), (), (), streams, slices, (), 0, 0))
+    epoch = store.epochs.begin("engine")
+    store.batches.commit(BatchManifest(0, epoch, 1, (), (), (), streams, slices, (), 0, 0))
     assert previewed(store, add=(NewQuery("q3", Q1.replace("10", "20")),)).rows_moved == 100
     assert previewed(store, strategy="unshared").rows_moved == 400
 
@@ -198,8 +198,8 @@ def test_a_chain_is_costed_beside_the_strategies(store: Store) -> None:
 
 def test_a_plan_version_is_explained_by_what_is_known_now(store: Store) -> None:
     statistician = Statistician(store, CatalogRows(store), buckets=3)
-    found = explain_version(store, statistician, Objective(), SHIPPED, store.plan_version(1))
-    (family,) = store.plan_version(1).families
+    found = explain_version(store, statistician, Objective(), SHIPPED, store.control_log.plan(1))
+    (family,) = store.control_log.plan(1).families
     assert found[family.id].family == family
     assert found[family.id].cost.memory_rows > 0
 

@@ -92,7 +92,7 @@ def test_an_export_replaces_what_an_interrupted_one_left(
 
 def test_a_removed_query_is_exported_too(store: Store, q2: Query, batches: Batches, tmp_path: Path) -> None:
     batches.commit([pair(BOTH, 1, 1)])
-    store.remove_query("q2", 2)
+    store.queries.remove("q2", 2)
     assert export_query(store, batches.results_dir, q2.name, [q2], tmp_path / "out") == 1
 
 
@@ -146,7 +146,7 @@ def test_shared_export_of_no_batch_at_all_has_empty_views(
 
 def test_a_name_given_again_means_the_newest_query(store: Store, batches: Batches, tmp_path: Path) -> None:
     batches.commit([pair(BOTH, 1, 1)])
-    store.remove_query("q2", 2)
+    store.queries.remove("q2", 2)
     newer = add_query(store, "q2", (Output("twice", 'a."k" * 2', "bigint"),))
     batches.routes = {13: (newer.id,)}
     batches.commit([pair(13, 1, 2)])
@@ -160,15 +160,15 @@ def test_the_view_of_an_updated_query_has_its_whole_series(
     store: Store, batches: Batches, tmp_path: Path
 ) -> None:
     batches.commit([pair(BOTH, 1, 1)])
-    (q2,) = (record.query for record in store.queries() if record.query.name == "q2")
+    (q2,) = (record.query for record in store.queries.running() if record.query.name == "q2")
     for version, outputs in (
         (2, q2.outputs),
         (3, (Output("twice", 'a."k" * 2', "bigint"),)),
         (4, q2.outputs),
     ):
-        store.leave_query(store.query("q2").query.id, version, "update")
-        following = replace(q2, id=store.reserve_query_id(), outputs=outputs)
-        store.add_query(following, version, series=q2.id)
+        store.queries.leave(store.queries.get("q2").query.id, version, "update")
+        following = replace(q2, id=store.queries.reserve_id(), outputs=outputs)
+        store.queries.add(following, version, series=q2.id)
         batches.routes = {20 + version: (following.id,)}
         batches.commit([pair(20 + version, 1, version)])
     export_shared(store, batches.results_dir, tmp_path / "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 
 from catalog.store import retention
 from catalog.store.store import Store
-from catalog.values.stream import Stream
 from service.results.result_expiry import ResultsExpired
 from service.results.results import InvalidCursor, ResultReader
 from tests.service.dropping import SECOND_US, World, a_world
@@ -80,34 +80,33 @@ def test_a_reader_that_has_read_everything_waits_on(world: World) -> None:
     assert world.values("0.2") == [3]
 
 
-class DropsMeanwhile(Store):
-    """A catalog in which somebody drops results between two reads of a reader."""
+class Meanwhile:
+    """Something done once, before a reader's call of a method of the catalog."""
 
-    meanwhile: Callable[[], object] | None = None
-    before: str = ""
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
 
-    def _do(self, name: str) -> None:
-        act, self.meanwhile = (None, self.meanwhile) if name != self.before else (self.meanwhile, None)
-        if act is not None:
-            act()
+    @property
+    def done(self) -> bool:
+        return self._act is None
 
-    def manifest(self, batch: int) -> Any:
-        self._do("manifest")
-        return super().manifest(batch)
+    def before(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def called(*args: Any) -> Any:
+            act, self._act = self._act, None
+            if act is not None:
+                act()
+            return method(*args)
 
-    def dropped_results(self, series: int) -> Any:
-        self._do("dropped_results")
-        return super().dropped_results(series)
-
-    def stream_by_id(self, stream_id: int) -> Stream:
-        self._do("stream_by_id")
-        return super().stream_by_id(stream_id)
+        return called
 
 
-@pytest.mark.parametrize("before", ["manifest", "dropped_results", "stream_by_id"])
+@pytest.mark.parametrize(
+    "before", [("batches", "manifest"), ("retention", "dropped"), ("streams", "by_id")], ids=".".join
+)
 @pytest.mark.parametrize("after", [None, "2.1"])
 def test_what_is_dropped_while_a_page_is_read_is_never_passed_over(
-    world: World, before: str, after: str | None
+    world: World, monkeypatch: pytest.MonkeyPatch, before: tuple[str, str], after: str | None
 ) -> None:
     for n in range(10):
         world.commit(n)
@@ -117,8 +116,10 @@ def test_what_is_dropped_while_a_page_is_read_is_never_passed_over(
         world.drop(5)
         assert world.files() == world.named()
 
-    with DropsMeanwhile.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
-        store.meanwhile, store.before = drop_and_unlink, before
+    meanwhile = Meanwhile(drop_and_unlink)
+    with Store.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
+        repository, method = (getattr(store, before[0]), before[1])
+        monkeypatch.setattr(repository, method, meanwhile.before(getattr(repository, method)))
         reader = ResultReader(store, world.directory / "results")
         if after is None:
             page = reader.page(world.q.id, after, 4)
@@ -127,10 +128,12 @@ def test_what_is_dropped_while_a_page_is_read_is_never_passed_over(
             with pytest.raises(ResultsExpired):
                 reader.page(world.q.id, after, 4)
         reader.close()
-        assert store.meanwhile is None
+        assert meanwhile.done
 
 
-def test_a_page_never_has_rows_of_another_batch_in_place_of_dropped_ones(world: World) -> None:
+def test_a_page_never_has_rows_of_another_batch_in_place_of_dropped_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of batch 0 a manifest stays, without files; the rows of batch 5 would fill the page alone."""
     world.commit(0)
     for _ in range(4):
@@ -138,12 +141,13 @@ def test_a_page_never_has_rows_of_another_batch_in_place_of_dropped_ones(world: 
     world.commit(50, 51, 52, 53)
     for _ in range(4):
         world.commit()
-    with DropsMeanwhile.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
-        store.meanwhile, store.before = lambda: world.drop(3), "manifest"
+    meanwhile = Meanwhile(lambda: world.drop(3))
+    with Store.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
+        monkeypatch.setattr(store.batches, "manifest", meanwhile.before(store.batches.manifest))
         reader = ResultReader(store, world.directory / "results")
         page = reader.page(world.q.id, None, 3)
         reader.close()
-        assert store.manifest(0) is not None
+        assert store.batches.manifest(0) is not None
     assert (page.table["k"].to_pylist(), page.next_cursor, page.dropped) == ([50, 51, 52], "5.3", 1)
 
 

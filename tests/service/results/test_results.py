@@ -160,9 +160,9 @@ def test_outputs_may_bear_the_names_of_the_order_columns(world: World) -> None:
 def updated(world: World, query: Query, route: int, *outputs: Output) -> Query:
     """Let a query of q1's series follow another, with other outputs if some are given."""
     version = query.id + 1
-    world.store.leave_query(query.id, version, "update")
-    following = replace(query, id=world.store.reserve_query_id(), outputs=outputs or query.outputs)
-    world.store.add_query(following, version, series=world.q1.id)
+    world.store.queries.leave(query.id, version, "update")
+    following = replace(query, id=world.store.queries.reserve_id(), outputs=outputs or query.outputs)
+    world.store.queries.add(following, version, series=world.q1.id)
     world.batches.routes = dict(world.batches.routes) | {route: (following.id,)}
     return following
 
@@ -183,7 +183,7 @@ def test_results_of_a_name_are_those_of_its_whole_series(world: World) -> None:
             assert page.has_more == (len(values) < 5)
             after = page.next_cursor
         assert values == [1, 2, 3, 4, 5]
-    assert third.id == world.store.series_ids(world.q1.id)[-1]
+    assert third.id == world.store.queries.series_ids(world.q1.id)[-1]
 
 
 def test_a_page_ends_where_an_update_changed_the_columns(world: World) -> None:

@@ -54,13 +54,13 @@ def test_what_is_committed_is_delivered(world: World, running: Deliverer) -> Non
     world.set_sink(FILES)
     for _ in range(3 * deliverer.BATCHES_PER_TURN):
         world.commit(1)
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     world.commit(2)
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     assert world.files(FILES) == world.by_batch()
     world.set_sink(None)
     world.commit(1)
-    eventually(lambda: world.store.sinks() == ())
+    eventually(lambda: world.store.sinks.all() == ())
 
 
 def test_a_new_start_goes_on_where_the_last_one_stopped(world: World) -> None:
@@ -70,11 +70,11 @@ def test_a_new_start_goes_on_where_the_last_one_stopped(world: World) -> None:
         world.delivery = world.new_delivery()
         started = Deliverer(world.store, world.delivery)
         started.start()
-        eventually(lambda: not world.store.pending_sinks())
+        eventually(lambda: not world.store.sinks.pending())
         started.stop()
         world.commit(2)
     assert sorted(world.files(FILES)) == [0, 1]
-    assert [record.pending for record in world.store.sinks()] == [1]
+    assert [record.pending for record in world.store.sinks.all()] == [1]
 
 
 def test_a_receiver_that_is_down_holds_up_nobody(
@@ -84,24 +84,24 @@ def test_a_receiver_that_is_down_holds_up_nobody(
     second = add_query(world.store, "hooked", OUTPUTS)
     world.batches.routes = {**world.batches.routes, 1: (world.series, second.id)}
     receiver.refusing = 10**9
-    down = world.store.set_sink(second.id, WebhookSink(f"{receiver.url}/down"))
+    down = world.store.sinks.set(second.id, WebhookSink(f"{receiver.url}/down"))
     world.set_sink(FILES)
     for _ in range(4):
         world.commit(3)
     eventually(lambda: len(world.files(FILES)) == 4)
 
     def failing() -> bool:
-        waiting = world.store.pending_sinks()
+        waiting = world.store.sinks.pending()
         # The files are there a moment before it is written down that they are.
         return [r.id for r in waiting] == [down] and waiting[0].failing and waiting[0].failures >= 3
 
     eventually(failing)
-    (record,) = world.store.pending_sinks()
+    (record,) = world.store.sinks.pending()
     assert (record.pending, record.error) == (4, "the receiver answered 503 Service Unavailable")
     assert {r.headers["sluice-batch"] for r in receiver.requests} == {"0"}, "the first one holds its place"
-    assert world.store.oldest_batch_for_sinks() == 0
+    assert world.store.sinks.oldest_needed_batch() == 0
     receiver.refusing = 0
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     assert [r.headers["sluice-batch"] for r in receiver.taken("/down")] == ["0", "1", "2", "3"]
 
 
@@ -114,14 +114,14 @@ def test_a_receiver_that_takes_some_is_not_left_alone_for_long(
     # Were each delay twice the one before, the last would be minutes.
     for _ in range(14):
         world.commit(1)
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     assert [r.headers["sluice-batch"] for r in receiver.taken("/fitful")] == [str(n) for n in range(14)]
 
 
 def test_a_receiver_that_hangs_holds_up_nobody(world: World, receiver: Receiver) -> None:
     second = add_query(world.store, "hooked", OUTPUTS)
     world.batches.routes = {**world.batches.routes, 1: (world.series, second.id)}
-    world.store.set_sink(second.id, WebhookSink(f"{receiver.url}/hangs"))
+    world.store.sinks.set(second.id, WebhookSink(f"{receiver.url}/hangs"))
     world.set_sink(FILES)
     receiver.open.clear()
     started = Deliverer(world.store, world.delivery)
@@ -129,9 +129,9 @@ def test_a_receiver_that_hangs_holds_up_nobody(world: World, receiver: Receiver)
     for number in range(3):
         world.commit(2)
         eventually(lambda number=number: len(world.files(FILES)) == number + 1)  # type: ignore[misc]
-    eventually(lambda: [record.pending for record in world.store.pending_sinks()] == [3])
+    eventually(lambda: [record.pending for record in world.store.sinks.pending()] == [3])
     receiver.open.set()
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     started.stop()
 
 
@@ -146,14 +146,14 @@ def test_a_former_sink_that_never_answers_is_given_up_after_a_day(
     world.commit(1)
     started = Deliverer(world.store, world.delivery)
     started.look()
-    eventually(lambda: len(world.store.pending_sinks()) == 1)
-    eventually(lambda: world.store.pending_sinks()[0].failing)
+    eventually(lambda: len(world.store.sinks.pending()) == 1)
+    eventually(lambda: world.store.sinks.pending()[0].failing)
     started.look()
-    assert world.store.oldest_batch_for_sinks() == 0
+    assert world.store.sinks.oldest_needed_batch() == 0
     started.now_us = lambda: wall_clock_us() + round((deliverer.GIVE_UP_S + 60) * 1e6)
     started.look()
-    assert world.store.pending_sinks() == ()
-    assert world.store.oldest_batch_for_sinks() is None
+    assert world.store.sinks.pending() == ()
+    assert world.store.sinks.oldest_needed_batch() is None
     assert "results given up that a former sink did not take: the receiver answered 503" in caplog.text
     assert sorted(world.files(FILES)) == [2]
     started.stop()
@@ -169,17 +169,17 @@ def test_a_directory_that_cannot_be_written_is_told(world: World, running: Deliv
     assert record.error is not None
     assert record.pending == 1
     (world.exports / "alerts").unlink()
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     assert world.files(FILES) == world.by_batch()
 
 
 def test_an_idle_deliverer_costs_next_to_nothing(world: World, running: Deliverer) -> None:
     for n in range(50):
         query = add_query(world.store, f"idle{n}", OUTPUTS)
-        world.store.set_sink(query.id, FilesSink(f"idle{n}"))
+        world.store.sinks.set(query.id, FilesSink(f"idle{n}"))
     world.set_sink(FILES)
     world.commit(1)
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     before_s = time.process_time()
     threading.Event().wait(3)
     assert (time.process_time() - before_s) / 3 < 0.02
@@ -195,5 +195,5 @@ def test_a_webhook_that_replaces_one_of_the_same_url_waits_for_it(
     eventually(lambda: world.present().failing)
     world.set_sink(sink)
     world.commit(1)
-    eventually(lambda: not world.store.pending_sinks())
+    eventually(lambda: not world.store.sinks.pending())
     assert [r.headers["sluice-batch"] for r in receiver.taken("/replaced")] == ["0", "1"]

@@ -73,7 +73,7 @@ def test_the_former_sink_gets_what_is_before_and_the_new_one_what_is_after(world
     version, world.version = world.version, 1
     before = world.query
     world.batches.routes = {**world.batches.routes, 101: (world.series,)}
-    world.query = world.store.query_by_id(world.series).query
+    world.query = world.store.queries.by_id(world.series).query
     world.commit(4)
     world.deliver()
     world.version, world.query = version, before
@@ -259,14 +259,14 @@ def test_sinks_together_get_what_rest_has(steps: list[tuple[Any, ...]], receiver
                     world.delivery.close()
                     world.delivery = world.new_delivery()
                 case ("drop",):
-                    world.store.drop_spent_sinks()
+                    world.store.sinks.drop_spent()
         receiver.refusing = 0
         expected[world.commit(1)] = present  # every version is in force now
         world.deliver()
-        assert world.store.pending_sinks() == ()
-        assert world.store.oldest_batch_for_sinks() is None
-        world.store.drop_spent_sinks()
-        assert len(world.store.sinks()) <= 1
+        assert world.store.sinks.pending() == ()
+        assert world.store.sinks.oldest_needed_batch() is None
+        world.store.sinks.drop_spent()
+        assert len(world.store.sinks.all()) <= 1
         rest = world.by_batch()
         for sink in kinds:
             mine = {batch: rest[batch] for batch, of in expected.items() if of == sink and batch in rest}

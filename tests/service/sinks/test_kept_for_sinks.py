@@ -35,7 +35,7 @@ def drop(world: World) -> int:
         world.directory / "late",
         1,
         str(world.directory / "engine.lock"),
-        needed_from=world.store.oldest_batch_for_sinks,
+        needed_from=world.store.sinks.oldest_needed_batch,
         interval_s=0,
         unlink_after_s=0,
     )

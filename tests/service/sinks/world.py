@@ -59,11 +59,11 @@ class World:
     def update(self, *outputs: Output) -> int:
         """Let the query get another text with the next version, which it returns."""
         self.version += 1
-        self.store.leave_query(self.query.id, self.version, "update")
+        self.store.queries.leave(self.query.id, self.version, "update")
         following = replace(
-            self.query, id=self.store.reserve_query_id(), outputs=outputs or self.query.outputs
+            self.query, id=self.store.queries.reserve_id(), outputs=outputs or self.query.outputs
         )
-        self.store.add_query(following, self.version, series=self.series)
+        self.store.queries.add(following, self.version, series=self.series)
         self.query = following
         self.batches.routes = {**self.batches.routes, self._route: (following.id,)}
         return self.version
@@ -71,24 +71,24 @@ class World:
     def remove(self) -> None:
         """Let the query leave with the next version."""
         self.version += 1
-        self.store.remove_query("q", self.version)
+        self.store.queries.remove("q", self.version)
 
     def set_sink(self, sink: Sink | None, version: int | None = None) -> int:
-        return self.store.set_sink(self.series, sink, version)
+        return self.store.sinks.set(self.series, sink, version)
 
     def present(self) -> SinkRecord:
         """The sink that was set last."""
-        return self.store.sinks_of(self.series)[-1]
+        return self.store.sinks.of_series(self.series)[-1]
 
     def deliver(self, batches: int = 1000) -> int:
         """Give every sink that has something to get its turn; return the batches delivered."""
-        last = self.store.last_batch()
+        last = self.store.batches.last()
         if last is None:
             return 0
-        self.store.resolve_sinks()
+        self.store.sinks.resolve()
         delivered = 0
         while True:
-            ready, held = turns(self.store.pending_sinks())
+            ready, held = turns(self.store.sinks.pending())
             now = sum(self.delivery.deliver(record, last, batches) for record in ready)
             delivered += now
             if not (held and now):

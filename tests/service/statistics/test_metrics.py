@@ -32,10 +32,10 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
         for batch in range(2):
-            store.commit_batch(
+            store.batches.commit(
                 BatchManifest(
                     batch=batch,
-                    epoch=store.current_epoch(),
+                    epoch=store.epochs.current(),
                     plan_version=3,
                     files=(),
                     late_files=(),
@@ -72,13 +72,13 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
 def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
-        store.set_sink(query.id, FilesSink("alerts"))
+        store.sinks.set(query.id, FilesSink("alerts"))
         batches = Batches(store, tmp_path / "results", {1: (query.id,)})
         for n in range(3):
             batches.commit([{"route": 1, "t": 1, "pos": (n, 0), "a_k": 1, "b_k": 1}])
-        (record,) = store.pending_sinks()
-        store.sink_delivered(record, 0, 1, whole=True)
-        store.sink_failed(record.id, "no space left")
+        (record,) = store.sinks.pending()
+        store.sinks.delivered(record, 0, 1, whole=True)
+        store.sinks.failed(record.id, "no space left")
         found = samples(metrics_text(store, "running"))
     of = (("query", "q1"), ("type", "files"))
     assert found["sluice_sink_lag_batches", of] == 2

@@ -310,15 +310,15 @@ def a_plan(version: int, filters: Sequence[PlannedFilter]) -> Plan:
 def test_names_come_from_the_plans_in_force_and_only_the_last_batches_count(tmp_path: Path) -> None:
     old, new = PlannedFilter(0, '"v" < 1', ("v",)), PlannedFilter(1, '"v" < 2', ("v",))
     with open_store(tmp_path) as store:
-        store.append_control(plan=a_plan(1, [old]))
-        store.append_control(plan=a_plan(2, [new]))
-        store.set_setting(CHECKPOINT_SETTING, {"id": "x", "buckets": 5, "partitions": 2})
+        store.control_log.append(plan=a_plan(1, [old]))
+        store.control_log.append(plan=a_plan(2, [new]))
+        store.settings.set(CHECKPOINT_SETTING, {"id": "x", "buckets": 5, "partitions": 2})
         batches = RECENT_BATCHES + 30
         for n in range(batches):
             version, bit = (1, 0) if n < batches - 10 else (2, 1)
             # What lies before the last batches would show.
             rate = 10_000 if n < 29 else 10
-            store.commit_batch(
+            store.batches.commit(
                 manifest(
                     n,
                     plan_version=version,

@@ -307,7 +307,7 @@ def test_listed_files_are_sampled_once_until_there_are_many_more(tmp_path: Path)
         streams = []
         for name in "AB":
             write_parts(rows_of(rng, 1_000, 10), tmp_path / name, 10)
-            stream = store.add_stream(a_stream(0, name, FilesSource("parquet", str(tmp_path / name))))
+            stream = store.streams.add(a_stream(0, name, FilesSource("parquet", str(tmp_path / name))))
             list_files(store, stream)
             streams.append(stream)
         source, cache = Counting(CatalogRows(store)), SampleCache()
@@ -334,7 +334,7 @@ def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
         directory = tmp_path / "A"
         directory.mkdir()
-        stream = store.add_stream(a_stream(0, "A", FilesSource("parquet", str(directory))))
+        stream = store.streams.add(a_stream(0, "A", FilesSource("parquet", str(directory))))
         rng = np.random.default_rng(5)
         for n in range(3 * EDGE_FILES):
             gap_us = 1_000 if n < 2 * EDGE_FILES else 100
@@ -351,7 +351,7 @@ def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
 
 def test_posted_events_are_sampled_from_the_newest_back(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        stream = store.add_stream(a_stream(0, "A", HttpSource()))
+        stream = store.streams.add(a_stream(0, "A", HttpSource()))
         log = EventLog(tmp_path / "events.db")
         assert CatalogRows(store, log).sample(stream, ["v"]) is None
         for first in range(0, 300, 100):

@@ -27,13 +27,13 @@ from tests.service.statistics.test_profile import FAMILY, SECOND_US, a_plan
 
 def commit_batches(store: Store, count: int) -> None:
     """Ten rows of A a second, one a batch of B; a batch takes half a second and 30 ms of CPU."""
-    store.append_control(plan=a_plan(1, [PlannedFilter(0, '"v" < 0.2', ("v",))]))
+    store.control_log.append(plan=a_plan(1, [PlannedFilter(0, '"v" < 0.2', ("v",))]))
     for n in range(count):
         moment_us = n * SECOND_US
-        store.commit_batch(
+        store.batches.commit(
             BatchManifest(
                 batch=n,
-                epoch=store.current_epoch(),
+                epoch=store.epochs.current(),
                 plan_version=1,
                 files=(),
                 late_files=(),
@@ -112,6 +112,6 @@ def test_smoothed_numbers_come_with_their_age(tmp_path: Path, batches: int) -> N
 def test_a_removed_stream_has_no_filters_any_more(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         commit_batches(store, 3)
-        store.remove_stream("A")
+        store.streams.remove("A")
 
         assert read_statistics(store).filters == ()

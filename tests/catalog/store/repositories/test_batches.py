@@ -13,93 +13,93 @@ from tests.catalog.examples import manifest
 
 
 def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
-    assert store.current_epoch() == 0
-    assert store.last_manifest() is None
-    assert store.manifest(0) is None
-    assert store.manifests(0, 10) == ()
-    assert store.totals() == Totals(0, 0, 0, 0, 0)
-    assert store.query_totals() == {}
-    assert store.stream_totals() == ()
-    assert store.routes() == ()
+    assert store.epochs.current() == 0
+    assert store.batches.last_manifest() is None
+    assert store.batches.manifest(0) is None
+    assert store.batches.manifests(0, 10) == ()
+    assert store.batches.totals() == Totals(0, 0, 0, 0, 0)
+    assert store.batches.query_totals() == {}
+    assert store.batches.stream_totals() == ()
+    assert store.routes.all() == ()
 
 
 def test_a_batch_becomes_visible_at_once(store: Store) -> None:
-    epoch = store.new_epoch("engine 1")
+    epoch = store.epochs.begin("engine 1")
     committed = [manifest(0, epoch, {7: 3, 8: 0}), manifest(1, epoch), manifest(2, epoch, {7: 4, 9: 2})]
-    assert all(store.commit_batch(m) for m in committed)
+    assert all(store.batches.commit(m) for m in committed)
     # Routes are kept apart.
     written = [dataclasses.replace(m, routes=()) for m in committed]
-    assert store.manifest(1) == written[1]
-    assert store.last_manifest() == written[2]
-    assert store.manifests(1, 5) == tuple(written[1:])
-    assert store.query_totals() == {7: 7, 9: 2}
-    assert store.query_batches(7) == ((0, 3), (2, 4))
-    assert store.query_batches(7, 1) == ((2, 4),)
-    assert store.query_batches(7, 0, 1) == ((0, 3),)
-    assert store.query_batches(8) == ()
+    assert store.batches.manifest(1) == written[1]
+    assert store.batches.last_manifest() == written[2]
+    assert store.batches.manifests(1, 5) == tuple(written[1:])
+    assert store.batches.query_totals() == {7: 7, 9: 2}
+    assert store.batches.of_query(7) == ((0, 3), (2, 4))
+    assert store.batches.of_query(7, 1) == ((2, 4),)
+    assert store.batches.of_query(7, 0, 1) == ((0, 3),)
+    assert store.batches.of_query(8) == ()
     # State of batch 0 is the largest in rows, of batch 2 in bytes.
-    assert store.totals() == Totals(300, 30, state_rows_peak=55, state_bytes_peak=442, batches=3)
-    assert store.stream_totals() == (StreamCounters(1, 300, 30, 3, 3_000, 6_000),)
+    assert store.batches.totals() == Totals(300, 30, state_rows_peak=55, state_bytes_peak=442, batches=3)
+    assert store.batches.stream_totals() == (StreamCounters(1, 300, 30, 3, 3_000, 6_000),)
 
 
 def test_a_batch_committed_again_changes_nothing(store: Store) -> None:
-    first = manifest(0, store.new_epoch("engine 1"), {7: 3})
-    assert store.commit_batch(first)
-    replay = manifest(0, store.new_epoch("engine 2"), {7: 5, 8: 1})
-    assert not store.commit_batch(replay)
-    assert store.manifest(0) == dataclasses.replace(first, routes=())
-    assert store.query_totals() == {7: 3}
-    assert store.totals().batches == 1
-    assert store.routes() == first.routes
+    first = manifest(0, store.epochs.begin("engine 1"), {7: 3})
+    assert store.batches.commit(first)
+    replay = manifest(0, store.epochs.begin("engine 2"), {7: 5, 8: 1})
+    assert not store.batches.commit(replay)
+    assert store.batches.manifest(0) == dataclasses.replace(first, routes=())
+    assert store.batches.query_totals() == {7: 3}
+    assert store.batches.totals().batches == 1
+    assert store.routes.all() == first.routes
 
 
 def test_an_engine_that_lost_the_data_directory_cannot_commit(store: Store) -> None:
     with pytest.raises(FencedOut):
-        store.commit_batch(manifest(0, 0))
-    old, new = store.new_epoch("engine 1"), store.new_epoch("engine 2")
-    assert (old, new, store.current_epoch()) == (1, 2, 2)
+        store.batches.commit(manifest(0, 0))
+    old, new = store.epochs.begin("engine 1"), store.epochs.begin("engine 2")
+    assert (old, new, store.epochs.current()) == (1, 2, 2)
     for wrong in (old, new + 1):
         with pytest.raises(FencedOut, match=f"batch 0 comes from epoch {wrong}, the current one is 2"):
-            store.commit_batch(manifest(0, wrong, {7: 3}))
-    assert store.last_manifest() is None
-    assert store.commit_batch(manifest(0, new, {7: 3}))
+            store.batches.commit(manifest(0, wrong, {7: 3}))
+    assert store.batches.last_manifest() is None
+    assert store.batches.commit(manifest(0, new, {7: 3}))
     # Fenced out also where the batch is there already: the old engine must stop.
     with pytest.raises(FencedOut):
-        store.commit_batch(manifest(0, old, {7: 3}))
+        store.batches.commit(manifest(0, old, {7: 3}))
 
 
 def test_batches_have_no_gaps(store: Store) -> None:
-    epoch = store.new_epoch("engine 1")
+    epoch = store.epochs.begin("engine 1")
     with pytest.raises(InvariantBroken, match="batch 1 was committed, 0 is next"):
-        store.commit_batch(manifest(1, epoch))
-    assert store.commit_batch(manifest(0, epoch))
+        store.batches.commit(manifest(1, epoch))
+    assert store.batches.commit(manifest(0, epoch))
     with pytest.raises(InvariantBroken, match="batch 2 was committed, 1 is next"):
-        store.commit_batch(manifest(2, epoch))
+        store.batches.commit(manifest(2, epoch))
 
 
 def test_routes_are_found_by_query(store: Store) -> None:
-    epoch = store.new_epoch("engine 1")
+    epoch = store.epochs.begin("engine 1")
     both, one = Route(2**63 - 1, 1, (7, 8)), Route(5, 1, (8,))
-    store.commit_batch(dataclasses.replace(manifest(0, epoch), routes=(both, one)))
+    store.batches.commit(dataclasses.replace(manifest(0, epoch), routes=(both, one)))
     # Of the same generation; of the routes that it has in its files only one is new.
-    store.commit_batch(dataclasses.replace(manifest(1, epoch), routes=(Route(4, 1, (7,)),), routes_since=0))
-    store.commit_batch(dataclasses.replace(manifest(2, epoch), routes=(), routes_since=0))
+    store.batches.commit(dataclasses.replace(manifest(1, epoch), routes=(Route(4, 1, (7,)),), routes_since=0))
+    store.batches.commit(dataclasses.replace(manifest(2, epoch), routes=(), routes_since=0))
     later, last = Route(2**63 - 1, 2, (7, 8)), Route(6, 2, (7, 300))
-    store.commit_batch(dataclasses.replace(manifest(3, epoch), plan_version=2, routes=(later, last)))
-    assert store.routes() == (Route(4, 1, (7,)), one, last, both)
+    store.batches.commit(dataclasses.replace(manifest(3, epoch), plan_version=2, routes=(later, last)))
+    assert store.routes.all() == (Route(4, 1, (7,)), one, last, both)
     for batches in [(0,), (1,), (2,), (0, 1, 2)]:
-        assert store.routes_of(7, batches) == (4, 2**63 - 1)
-        assert store.routes_of(8, batches) == (5, 2**63 - 1)
-        assert store.routes_of(300, batches) == ()
-    assert store.routes_of(7, (3,)) == (6, 2**63 - 1)
-    assert store.routes_of(300, (3,)) == (6,)
-    assert store.routes_of(7, (1, 3)) == (4, 6, 2**63 - 1)
-    assert store.routes_of(9, (0, 3)) == ()
+        assert store.routes.of_query(7, batches) == (4, 2**63 - 1)
+        assert store.routes.of_query(8, batches) == (5, 2**63 - 1)
+        assert store.routes.of_query(300, batches) == ()
+    assert store.routes.of_query(7, (3,)) == (6, 2**63 - 1)
+    assert store.routes.of_query(300, (3,)) == (6,)
+    assert store.routes.of_query(7, (1, 3)) == (4, 6, 2**63 - 1)
+    assert store.routes.of_query(9, (0, 3)) == ()
 
 
 def test_thousands_of_routes_and_queries_fit_in_a_batch(store: Store) -> None:
     rows = {query_id: query_id for query_id in range(1, 5_001)}
-    assert store.commit_batch(manifest(0, store.new_epoch("engine 1"), rows))
-    assert store.commit_batch(manifest(1, 1, rows))
-    assert store.query_totals() == {query_id: 2 * count for query_id, count in rows.items()}
-    assert store.routes_of(5_000, (0, 1)) == (6_000,)
+    assert store.batches.commit(manifest(0, store.epochs.begin("engine 1"), rows))
+    assert store.batches.commit(manifest(1, 1, rows))
+    assert store.batches.query_totals() == {query_id: 2 * count for query_id, count in rows.items()}
+    assert store.routes.of_query(5_000, (0, 1)) == (6_000,)

@@ -35,37 +35,37 @@ def store(url: str, clock: Clock) -> Iterator[Store]:
 
 
 def test_a_new_key_has_no_answer(store: Store) -> None:
-    assert store.recall("k", "f") is None
+    assert store.idempotency.recall("k", "f") is None
 
 
 def test_the_first_answer_stays(store: Store) -> None:
     answer = StoredAnswer(202, '{"plan_version": 3}')
-    assert store.remember("k", "f", answer.status, answer.body) == answer
-    assert store.remember("k", "f", 500, "{}") == answer
-    assert store.recall("k", "f") == answer
+    assert store.idempotency.remember("k", "f", answer.status, answer.body) == answer
+    assert store.idempotency.remember("k", "f", 500, "{}") == answer
+    assert store.idempotency.recall("k", "f") == answer
 
 
 def test_another_request_under_the_key_is_a_conflict(store: Store) -> None:
-    store.remember("k", "f", 202, "{}")
+    store.idempotency.remember("k", "f", 202, "{}")
     conflict = 'idempotency key "k" was used for another request'
     with pytest.raises(IdempotencyKeyReused, match=conflict):
-        store.recall("k", "g")
+        store.idempotency.recall("k", "g")
     with pytest.raises(IdempotencyKeyReused, match=conflict):
-        store.remember("k", "g", 202, "{}")
+        store.idempotency.remember("k", "g", 202, "{}")
 
 
 def test_answers_are_dropped_after_a_day(store: Store, clock: Clock) -> None:
-    store.remember("old", "f", 202, "{}")
+    store.idempotency.remember("old", "f", 202, "{}")
     clock.now_us += KEEP_US
-    store.remember("young", "f", 202, "{}")
-    assert store.recall("old", "f") is not None
+    store.idempotency.remember("young", "f", 202, "{}")
+    assert store.idempotency.recall("old", "f") is not None
     clock.now_us += 1
-    store.remember("new", "f", 202, "{}")
-    assert store.recall("old", "f") is None
-    assert store.recall("young", "f") is not None
+    store.idempotency.remember("new", "f", 202, "{}")
+    assert store.idempotency.recall("old", "f") is None
+    assert store.idempotency.recall("young", "f") is not None
 
 
 def test_an_answer_goes_with_its_mutation(store: Store) -> None:
     with undone(store):
-        store.remember("k", "f", 202, "{}")
-    assert store.recall("k", "f") is None
+        store.idempotency.remember("k", "f", 202, "{}")
+    assert store.idempotency.recall("k", "f") is None

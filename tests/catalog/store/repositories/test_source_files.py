@@ -12,53 +12,57 @@ from tests.catalog.examples import listed, stream
 
 
 def test_files_are_numbered_per_stream_in_order(store: Store) -> None:
-    a, b = store.add_stream(stream("A")).id, store.add_stream(stream("B")).id
-    first = store.append_inputs(a, [listed("/a/1"), listed("/a/2")])
-    more = store.append_inputs(a, [listed("/a/3")])
-    other = store.append_inputs(b, [listed("/a/1")])
+    a, b = store.streams.add(stream("A")).id, store.streams.add(stream("B")).id
+    first = store.source_files.append(a, [listed("/a/1"), listed("/a/2")])
+    more = store.source_files.append(a, [listed("/a/3")])
+    other = store.source_files.append(b, [listed("/a/1")])
     assert [f.position for f in first + more] == [0, 1, 2]
     assert [f.position for f in other] == [0]
-    assert store.inputs(a, 0, 10) == first + more
-    assert store.inputs(a, 1, 1) == (first[1],)
-    assert store.inputs(a, 3, 10) == ()
-    assert (store.input_count(a), store.input_count(b), store.input_count(99)) == (3, 1, 0)
-    assert store.known_paths(a) == {"/a/1", "/a/2", "/a/3"}
+    assert store.source_files.page(a, 0, 10) == first + more
+    assert store.source_files.page(a, 1, 1) == (first[1],)
+    assert store.source_files.page(a, 3, 10) == ()
+    assert (store.source_files.count(a), store.source_files.count(b), store.source_files.count(99)) == (
+        3,
+        1,
+        0,
+    )
+    assert store.source_files.paths(a) == {"/a/1", "/a/2", "/a/3"}
 
 
 def test_nothing_found_is_nothing_listed(store: Store) -> None:
-    a = store.add_stream(stream("A")).id
-    assert store.append_inputs(a, []) == ()
-    assert store.input_count(a) == 0
+    a = store.streams.add(stream("A")).id
+    assert store.source_files.append(a, []) == ()
+    assert store.source_files.count(a) == 0
 
 
 def test_a_path_is_listed_once_and_the_whole_call_fails(store: Store) -> None:
-    a = store.add_stream(stream("A")).id
-    store.append_inputs(a, [listed("/a/1")])
+    a = store.streams.add(stream("A")).id
+    store.source_files.append(a, [listed("/a/1")])
     with pytest.raises(InvariantBroken):
-        store.append_inputs(a, [listed("/a/2"), listed("/a/1")])
+        store.source_files.append(a, [listed("/a/2"), listed("/a/1")])
     with store.transaction():
         with pytest.raises(InvariantBroken):
-            store.append_inputs(a, [listed("/a/2"), listed("/a/1")])
-        store.append_inputs(a, [listed("/a/3")])
-    assert [f.path for f in store.inputs(a)] == ["/a/1", "/a/3"]
+            store.source_files.append(a, [listed("/a/2"), listed("/a/1")])
+        store.source_files.append(a, [listed("/a/3")])
+    assert [f.path for f in store.source_files.page(a)] == ["/a/1", "/a/3"]
 
 
 def test_a_verdict_is_a_recorded_decision(store: Store) -> None:
-    a = store.add_stream(stream("A")).id
-    (good, bad) = store.append_inputs(
+    a = store.streams.add(stream("A")).id
+    (good, bad) = store.source_files.append(
         a,
         [listed("/a/1"), dataclasses.replace(listed("/a/2"), verdict="set-aside", reason="no footer")],
     )
-    assert store.inputs_set_aside(a) == (bad,)
-    store.set_verdict(a, good.position, "set-aside", "body is corrupt")
-    assert [(f.position, f.reason) for f in store.inputs_set_aside(a)] == [
+    assert store.source_files.set_aside(a) == (bad,)
+    store.source_files.set_verdict(a, good.position, "set-aside", "body is corrupt")
+    assert [(f.position, f.reason) for f in store.source_files.set_aside(a)] == [
         (0, "body is corrupt"),
         (1, "no footer"),
     ]
     with pytest.raises(InputNotFound, match="input 7 of stream 1 does not exist"):
-        store.set_verdict(a, 7, "ok", None)
+        store.source_files.set_verdict(a, 7, "ok", None)
 
 
 def test_a_stream_must_exist(store: Store) -> None:
     with pytest.raises(InvariantBroken):
-        store.append_inputs(5, [listed("/a/1")])
+        store.source_files.append(5, [listed("/a/1")])

@@ -45,23 +45,25 @@ def read_all(store: Store, stream: Stream, columns: list[str] | None = None) -> 
 
 
 def reasons(store: Store, stream: Stream) -> dict[str, str | None]:
-    return {Path(f.path).name: f.reason for f in store.inputs(stream.id) if f.verdict == "set-aside"}
+    return {
+        Path(f.path).name: f.reason for f in store.source_files.page(stream.id) if f.verdict == "set-aside"
+    }
 
 
 def test_a_file_is_listed_once_with_its_facts_in_order_of_names(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(10, 5), folder / "b.parquet")
     pq.write_table(rows_from(0, 10), folder / "a.parquet")
     assert list_files(store, stream) == 2
     assert list_files(store, stream) == 0
     pq.write_table(rows_from(15, 1), folder / "A-later.parquet")
     assert list_files(store, stream) == 1
-    facts = [(Path(f.path).name, f.rows, f.t_min_us, f.t_max_us) for f in store.inputs(stream.id)]
+    facts = [(Path(f.path).name, f.rows, f.t_min_us, f.t_max_us) for f in store.source_files.page(stream.id)]
     assert facts == [("a.parquet", 10, 0, 9), ("b.parquet", 5, 10, 14), ("A-later.parquet", 1, 15, 15)]
 
 
 def test_two_threads_that_list_at_once_list_each_file_once(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     for i in range(20):
         pq.write_table(rows_from(i, 1), folder / f"{i:02}.parquet")
     start = threading.Barrier(3)
@@ -72,11 +74,11 @@ def test_two_threads_that_list_at_once_list_each_file_once(store: Store, folder:
 
     with ThreadPoolExecutor(3) as pool:
         assert sum(pool.map(listing, range(3))) == 20
-    assert [Path(f.path).stem for f in store.inputs(stream.id)] == [f"{i:02}" for i in range(20)]
+    assert [Path(f.path).stem for f in store.source_files.page(stream.id)] == [f"{i:02}" for i in range(20)]
 
 
 def test_rows_come_with_positions_of_file_and_row(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(0, 2), folder / "0.parquet")
     pq.write_table(rows_from(2, 3), folder / "1.parquet", row_group_size=1)
     list_files(store, stream)
@@ -86,7 +88,7 @@ def test_rows_come_with_positions_of_file_and_row(store: Store, folder: Path) ->
 
 
 def test_only_wanted_columns_and_the_event_time_are_read(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(0, 2).append_column("extra", pa.array(["x", "y"])), folder / "0.parquet")
     list_files(store, stream)
     assert read_all(store, stream, ["v"]).schema.names == ["ts", "v", "_pos"]
@@ -95,7 +97,7 @@ def test_only_wanted_columns_and_the_event_time_are_read(store: Store, folder: P
 
 
 def test_hidden_and_unfinished_files_and_folders_are_no_input(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     for name in (".a.parquet", "_a.parquet", "_SUCCESS", "a.parquet.tmp", "a.parquet.part"):
         pq.write_table(rows_from(0, 1), folder / name)
     (folder / "sub.parquet").mkdir()
@@ -105,15 +107,15 @@ def test_hidden_and_unfinished_files_and_folders_are_no_input(store: Store, fold
 def test_a_glob_and_a_single_file_are_sources_too(store: Store, folder: Path) -> None:
     pq.write_table(rows_from(0, 1), folder / "x-[1].parquet")
     pq.write_table(rows_from(1, 1), folder / "y-1.parquet")
-    globbed = store.add_stream(files_stream(folder / "x-*.parquet"))
+    globbed = store.streams.add(files_stream(folder / "x-*.parquet"))
     assert list_files(store, globbed) == 1
-    single = store.add_stream(Stream(0, "T", TS_K_V, "ts", 0, files_stream(folder / "y-1.parquet").source))
+    single = store.streams.add(Stream(0, "T", TS_K_V, "ts", 0, files_stream(folder / "y-1.parquet").source))
     assert list_files(store, single) == 1
     assert read_all(store, single).column("k").to_pylist() == [1]
 
 
 def test_broken_files_are_set_aside_with_a_reason_and_the_others_are_read(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(0, 3), folder / "good.parquet")
     (folder / "empty.parquet").touch()
     (folder / "junk.parquet").write_bytes(random.Random(1).randbytes(500))
@@ -138,7 +140,7 @@ def test_broken_files_are_set_aside_with_a_reason_and_the_others_are_read(store:
 
 
 def test_a_file_that_looks_broken_may_be_given_time_to_become_whole(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(0, 3), folder / "x.parquet")
     whole = (folder / "x.parquet").read_bytes()
     (folder / "x.parquet").write_bytes(whole[:-9])
@@ -149,18 +151,18 @@ def test_a_file_that_looks_broken_may_be_given_time_to_become_whole(store: Store
 
 
 def test_a_file_without_rows_or_without_event_times_is_sound(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(0, 0), folder / "0.parquet")
     pq.write_table(rows_from(0, 2).set_column(0, "ts", pa.nulls(2, pa.timestamp("us"))), folder / "1.parquet")
     list_files(store, stream)
-    facts = [(f.rows, f.t_min_us, f.t_max_us, f.verdict) for f in store.inputs(stream.id)]
+    facts = [(f.rows, f.t_min_us, f.t_max_us, f.verdict) for f in store.source_files.page(stream.id)]
     assert facts == [(0, None, None, "ok"), (2, None, None, "ok")]
     assert read_all(store, stream).column("ts").to_pylist() == [None, None]
 
 
 @pytest.mark.parametrize("change", ["grown", "same size, later", "gone"])
 def test_a_file_changed_after_its_listing_fails_loudly(store: Store, folder: Path, change: str) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     path = folder / "x.parquet"
     pq.write_table(rows_from(0, 3), path)
     list_files(store, stream)
@@ -175,7 +177,7 @@ def test_a_file_changed_after_its_listing_fails_loudly(store: Store, folder: Pat
 
 
 def test_a_corrupt_body_stops_the_read_and_names_the_file_to_set_aside(store: Store, folder: Path) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     pq.write_table(rows_from(0, 1), folder / "0.parquet")
     path = folder / "1.parquet"
     pq.write_table(rows_from(0, 10_000), path, write_page_checksum=True)
@@ -189,7 +191,7 @@ def test_a_corrupt_body_stops_the_read_and_names_the_file_to_set_aside(store: St
     assert caught.value.position == 1
     assert find_corrupt_input(f"Traceback ...\n{caught.value}\nat org.apache") == (stream.id, 1)
     assert find_corrupt_input("another error") is None
-    store.set_verdict(stream.id, 1, "set-aside", caught.value.reason)
+    store.source_files.set_verdict(stream.id, 1, "set-aside", caught.value.reason)
     assert read_all(store, stream).num_rows == 1
 
 
@@ -234,7 +236,7 @@ def test_a_type_that_loses_nothing_is_cast(
     store: Store, folder: Path, declared: str, written: pa.Array, read: list[object]
 ) -> None:
     columns = (Column("ts", "timestamp"), Column("c", declared))
-    stream = store.add_stream(files_stream(folder, columns=columns))
+    stream = store.streams.add(files_stream(folder, columns=columns))
     times = pa.array(range(len(written)), pa.int64()).cast(pa.timestamp("us"))
     pq.write_table(pa.table({"TS": times, "c": written}), folder / "x.parquet")
     list_files(store, stream)
@@ -259,7 +261,7 @@ def test_a_type_that_could_lose_something_is_another_schema(
     store: Store, folder: Path, declared: str, written: pa.Array
 ) -> None:
     columns = (Column("ts", "timestamp"), Column("c", declared))
-    stream = store.add_stream(files_stream(folder, columns=columns))
+    stream = store.streams.add(files_stream(folder, columns=columns))
     pq.write_table(
         pa.table({"ts": pa.array([0]).cast(pa.timestamp("us")), "c": written}), folder / "x.parquet"
     )
@@ -308,7 +310,7 @@ def _sound_file() -> bytes:
 def test_the_time_range_is_found_with_and_without_statistics(
     store: Store, folder: Path, unit: str, statistics: bool, zone: str | None
 ) -> None:
-    stream = store.add_stream(files_stream(folder))
+    stream = store.streams.add(files_stream(folder))
     per_us = {"ms": 0.001, "us": 1, "ns": 1000}[unit]
     times = pa.array([int(t * per_us) for t in (-5000, 9000, 3000)], pa.int64()).cast(
         pa.timestamp(unit, zone)
@@ -316,7 +318,7 @@ def test_the_time_range_is_found_with_and_without_statistics(
     table = pa.table({"ts": times, "k": pa.array([1, 2, 3]), "v": pa.array([0.1, 0.2, 0.3])})
     pq.write_table(table, folder / "x.parquet", write_statistics=statistics, row_group_size=1)
     list_files(store, stream)
-    (listed,) = store.inputs(stream.id)
+    (listed,) = store.source_files.page(stream.id)
     assert (listed.t_min_us, listed.t_max_us) == (-5000, 9000)
 
 
@@ -335,7 +337,7 @@ def test_any_cut_of_the_positions_and_any_partition_size_give_the_same_rows(
     with tempfile.TemporaryDirectory() as name, Store.open(f"sqlite:///{name}/catalog.db") as store:
         folder = Path(name) / "in"
         folder.mkdir()
-        stream = store.add_stream(files_stream(folder))
+        stream = store.streams.add(files_stream(folder))
         for i, size in enumerate(sizes):
             pq.write_table(rows_from(i * 100, size), folder / f"{i}.parquet", row_group_size=group)
         list_files(store, stream)
@@ -368,7 +370,7 @@ JSONL = """{"ts": "2013-01-01T05:15:00Z", "b": true, "i": 1, "l": 2, "x": 0.5, "
 def test_text_is_parsed_with_the_declared_types(
     store: Store, folder: Path, file_format: str, text: str
 ) -> None:
-    stream = store.add_stream(files_stream(folder, file_format, EVERY_TYPE))
+    stream = store.streams.add(files_stream(folder, file_format, EVERY_TYPE))
     (folder / "x").write_text(text)
     list_files(store, stream)
     assert reasons(store, stream) == {}
@@ -400,7 +402,7 @@ def test_text_is_parsed_with_the_declared_types(
             "_pos": 2,
         },
     ]
-    (listed,) = store.inputs(stream.id)
+    (listed,) = store.source_files.page(stream.id)
     assert (listed.rows, listed.t_min_us, listed.t_max_us) == (3, 1357017300000000, 1357017300250000)
     assert read_all(store, stream, ["d"]).schema.names == ["ts", "d", "_pos"]
 
@@ -435,7 +437,7 @@ def test_text_is_parsed_with_the_declared_types(
 def test_a_malformed_row_sets_its_file_aside_and_is_named(
     store: Store, folder: Path, file_format: str, text: str, reason: str | None
 ) -> None:
-    stream = store.add_stream(files_stream(folder, file_format))
+    stream = store.streams.add(files_stream(folder, file_format))
     (folder / "bad").write_text(text, encoding="latin-1")
     list_files(store, stream)
     found = reasons(store, stream)
@@ -445,7 +447,7 @@ def test_a_malformed_row_sets_its_file_aside_and_is_named(
 
 @pytest.mark.parametrize(("file_format", "text"), [("csv", "k,v,ts\n"), ("jsonl", "")])
 def test_a_text_file_without_rows_is_sound(store: Store, folder: Path, file_format: str, text: str) -> None:
-    stream = store.add_stream(files_stream(folder, file_format))
+    stream = store.streams.add(files_stream(folder, file_format))
     (folder / "x").write_text(text)
     list_files(store, stream)
     assert reasons(store, stream) == {}
