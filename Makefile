@@ -2,7 +2,7 @@
 #
 #   make demo [ARGS=--once]   real streams, a dozen queries, one Spark job
 #   make test                 lint and the tests
-#   make test-slow            the long tests too
+#   make test-slow [SEED=...] the long tests too, with new random examples
 #   make bench [ARGS=...]     Sluice beside its peers, three hours; without ARGS every other benchmark after it
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
@@ -57,8 +57,11 @@ lint: setup
 test: lint
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# Other examples than `make test`, and others every time; SEED=... repeats a run.
+SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
 test-slow: lint
-	@$(BIN)/python -m pytest -m "not bench"
+	@seed=$(SEED); echo "make test-slow SEED=$$seed repeats this run" >&2; \
+	$(BIN)/python -m pytest -m "not bench" --hypothesis-profile=explore --hypothesis-seed=$$seed
 
 bench: setup
 	@$(BIN)/python -m tests.bench.peers $(ARGS)

@@ -3,9 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-# How long an example takes depends on who else uses the machine.
-settings.register_profile("sluice", deadline=None)
-settings.load_profile("sluice")
+# Examples have no deadline: how long one takes depends on who else uses the machine. `make test` runs the
+# same examples every time; `make test-slow` looks for others (``--hypothesis-profile=explore``) and prints
+# its seed. What it finds becomes an ``@example``.
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None, database=None, print_blob=True)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

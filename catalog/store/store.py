@@ -25,7 +25,6 @@ from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.control_log import ControlLogRepository
 from catalog.store.repositories.epochs import EpochRepository
 from catalog.store.repositories.idempotency import IdempotencyRepository
-from catalog.store.repositories.input_ends import InputEndRepository
 from catalog.store.repositories.migrations import MigrationRepository
 from catalog.store.repositories.plan_history import PlanHistoryRepository
 from catalog.store.repositories.queries import QueryRepository
@@ -52,7 +51,6 @@ class Store:
         plan_history: Who made which plan version, and why.
         migrations: Migrations that were requested.
         source_files: Files of streams, each with its verdict.
-        input_ends: Where the input of batches ends.
         epochs: Fencing epochs of engines.
         batches: Manifests of committed batches, and totals.
         routes: Which queries a stored pair belongs to.
@@ -71,7 +69,6 @@ class Store:
         self.plan_history = PlanHistoryRepository(database, now_us)
         self.migrations = MigrationRepository(database, now_us)
         self.source_files = SourceFileRepository(database, now_us)
-        self.input_ends = InputEndRepository(database, now_us)
         self.epochs = EpochRepository(database, now_us)
         self.batches = BatchRepository(database, now_us)
         self.routes = RouteRepository(database, now_us)

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -143,13 +143,6 @@ inputs = Table(
     Column("reason", Text),
     Column("listed_at_us", BIG, nullable=False),
     UniqueConstraint("stream_id", "path"),
-)
-
-input_ends = Table(
-    "input_ends",
-    metadata,
-    Column("batch", BIG, primary_key=True, autoincrement=False),
-    Column("ends", Text, nullable=False),
 )
 
 epochs = Table(

@@ -28,6 +28,11 @@ class FilesSink:
     format: SinkFormat = "parquet"
     type: Literal["files"] = "files"
 
+    @property
+    def place(self) -> str:
+        """Where results go, whatever their format."""
+        return f"files {self.path}"
+
 
 @dataclass(frozen=True, slots=True)
 class WebhookSink:
@@ -39,6 +44,11 @@ class WebhookSink:
 
     url: str
     type: Literal["webhook"] = "webhook"
+
+    @property
+    def place(self) -> str:
+        """Where results go."""
+        return f"webhook {self.url}"
 
 
 Sink = FilesSink | WebhookSink

@@ -77,6 +77,36 @@ class ValueSet:
                 cuts.append(at)
         return ValueSet(tuple(cuts), low, either(self.null, other.null))
 
+    def fewest_cuts_within(self, known: ValueSet) -> ValueSet:
+        """Return the simplest set with the same values of ``known``: the values outside are free to choose.
+
+        A gap of ``known`` between values of the set is filled, one between others stays empty, and one at an
+        end goes with its neighbour. So the answer depends on nothing but the values inside ``known``.
+
+        >>> other_than_0 = points([Decimal(0)]).inverse
+        >>> (below(Decimal(1)) & other_than_0).fewest_cuts_within(other_than_0) == below(Decimal(1))
+        True
+        """
+        inside = self & known
+        ends: list[Cut | None] = [*known.cuts, None]
+        starts: list[Cut | None] = [None, *known.cuts]
+        filled = inside
+        for start, end in list(zip(starts, ends, strict=True))[1 if known.low else 0 :: 2]:
+            before = None if start is None else inside.contains_before(start)
+            behind = None if end is None else inside.contains_behind(end)
+            if before is not False and behind is not False and (before or behind):
+                cuts = tuple(cut for cut in (start, end) if cut is not None)
+                filled |= ValueSet(cuts, low=start is None)
+        return filled
+
+    def contains_before(self, cut: Cut) -> bool:
+        """Tell whether the values that end at a place are in the set."""
+        return self.low != (sum(each < cut for each in self.cuts) % 2 == 1)
+
+    def contains_behind(self, cut: Cut) -> bool:
+        """Tell whether the values that start at a place are in the set."""
+        return self.low != (sum(each <= cut for each in self.cuts) % 2 == 1)
+
     @property
     def inverse(self) -> ValueSet:
         """The values that are not in it; NULL as it was."""

@@ -3,6 +3,7 @@
     v > 10 AND v > 5                       v > 10
     v > 10 AND (v > 5 OR w = 1)            v > 10
     v > 10 AND (v < 5 OR w = 1)            v > 10 AND w = 1
+    (v < 1 AND v <> 0) OR (w = 1 AND v <> 0)   v <> 0 AND (v < 1 OR w = 1)
     (v > 1 AND w = 1) OR (v > 1 AND w = 2) v > 1 AND w IN (1, 2)
     v < 1 OR v >= 1                        v IS NOT NULL
     v > 2 AND v < 1                        FALSE
@@ -14,6 +15,7 @@ as long as the parts are independent, so it does not depend on how the filter wa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from planner.expressions.value_sets import NONE, VALUES
 from planner.predicates.condition_text import render
@@ -65,7 +67,8 @@ def _reduced(all_of: list[Group]) -> list[Group]:
     """Return clauses without what the other clauses say already.
 
     A clause of one atom holds for every row that passes: other clauses that follow from it are dropped, and
-    so are their atoms that it excludes, which may leave one more atom alone.
+    so are their atoms that it excludes, which may leave one more atom alone. Of the values that it excludes
+    other clauses may say anything, so they say what is shortest.
     """
     while True:
         all_of = neighbours_merged(all_of, AnyOf)
@@ -97,8 +100,10 @@ def _possible(clause: Group, known: Group) -> Group | None:
         told = known.get(subject)
         if told is not None and told.values <= atom.values:
             return None
-        if told is None or told.values & atom.values != NONE:
+        if told is None:
             left[subject] = atom
+        elif told.values & atom.values != NONE:
+            left[subject] = replace(atom, values=atom.values.fewest_cuts_within(told.values))
     return left
 
 

@@ -1,8 +1,8 @@
-"""The command line: ``sluice serve | demo | run | plan | calibrate | query | stream``.
+"""The command line: ``sluice run | plan | calibrate | query | stream``; ``api.main`` adds those that serve.
 
-Exit codes: 0 done, 1 something is broken, 2 what was asked for cannot be meant or done. Errors go to stderr
-in one form, ``error: what`` with detail and hint below. Modules that load Spark or sqlglot are loaded by the
-command that needs them, so that ``sluice --help`` stays quick.
+Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out. Errors go to
+stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
+when they run, so that ``sluice --help`` stays quick.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_
 DataDirOption = Annotated[
     Path | None, typer.Option(help="Where everything is kept. [default: ./sluice-data]")
 ]
-HostOption = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
-PortOption = Annotated[int | None, typer.Option(help="Port to listen on. [default: 8080]")]
 CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use. [default: all]")]
 BucketsOption = Annotated[
     int | None,
@@ -101,62 +99,6 @@ FormatOption = Annotated[
     PlanForm | None,
     typer.Option("--format", help="How to print it. [default: text; json from a service]"),
 ]
-
-
-@app.command()
-def serve(
-    data_dir: DataDirOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    cores: CoresOption = None,
-    buckets: BucketsOption = None,
-    strategy: StrategyOption = None,
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
-) -> None:
-    """Run the API and the engine in one process until a signal comes."""
-    settings = load_settings(
-        data_dir=data_dir,
-        host=host,
-        port=port,
-        cores=cores,
-        buckets=buckets,
-        strategy=strategy,
-        log_level=log_level,
-    )
-    setup_logging(settings.log_level, settings.log_format)
-    from service.workspace.serve import serve as serve_until_signal
-
-    where = f"http://{settings.host}:{settings.port} from {settings.data_dir}"
-    serve_until_signal(settings, lambda: typer.echo(f"sluice: serving on {where}", err=True))
-
-
-@app.command()
-def demo(
-    speed: Annotated[
-        float | None,
-        typer.Option(min=1, help="Seconds of 2013 per second. [default: 86400; with --once, all at once]"),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where to keep it. [default: fresh, removed]")] = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    cores: CoresOption = None,
-    buckets: BucketsOption = None,
-    write: Annotated[
-        Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
-    ] = None,
-) -> None:
-    """Replay flights and weather of New York, 2013, under more than a dozen queries."""
-    if write is not None:
-        from service.demo.workload import write_workload
-
-        typer.echo(str(write_workload(write)))
-        return
-    settings = load_settings(host=host, port=port, cores=cores, buckets=buckets)
-    setup_logging("WARNING", settings.log_format)
-    from service.demo.run import run_demo
-
-    run_demo(settings, speed=speed, once=once, data_dir=data_dir)
 
 
 @app.command()
@@ -293,8 +235,8 @@ def _refuse_options(**options: object) -> None:
             )
 
 
-def main() -> None:
-    """Run the command line and turn errors into exit codes."""
+def run_command_line() -> None:
+    """Run the command that the process was started with, and turn errors into exit codes."""
     signal.signal(signal.SIGTERM, _end)
     try:
         app()
@@ -310,7 +252,3 @@ def main() -> None:
 def _end(number: int, _frame: FrameType | None) -> None:
     """End like an exception, so that Spark is stopped and what is temporary removed."""
     raise SystemExit(128 + number)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ done whose results nobody can see. Spark may run a task, or a batch, again: its 
 whoever commits knows a batch that was committed before.
 
 Rows that Spark's driver collects would say the same, but make a second query of each batch, planned, cleaned
-and scheduled on its own: 20 of 145 ms of a batch of 2,000 rows (docs/performance.md).
+and scheduled on its own: 20 of 145 ms of a batch of 2,000 rows (docs/bench/history.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 ``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the
 engine: the Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself.
-"after-result-commit@3+": in batch 3 or the first one after it that comes to the point.
 Without the variable a point costs one look-up.
 """
 
@@ -19,7 +18,6 @@ VARIABLE = "SLUICE_FAILPOINT"
 POINTS = (
     "before-offset-log",
     "after-offset-log",
-    "after-input-end",
     "before-state-commit",
     "before-result-commit",
     "after-result-commit",
@@ -39,10 +37,7 @@ def reached(point: str, batch: int, engine_lock: str) -> None:
         engine_lock: Path of the lock file that names the engine's pids.
     """
     wanted, _, at = os.environ.get(VARIABLE, "").partition("@")
-    if wanted != point:
-        return
-    first = int(at.removesuffix("+"))
-    if batch < first or (batch > first and not at.endswith("+")):
+    if wanted != point or batch != int(at):
         return
     pids = json.loads(Path(engine_lock).read_text())
     for pid in (pids["pid"], pids["jvm_pid"]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,17 +41,24 @@ DRAW_EVERY_S = 0.5
 LINE_EVERY_S = 5.0
 
 
+#: Serves the workspace of these settings as long as the block runs.
+Serving = Callable[[Settings], "AbstractContextManager[Workspace]"]
+
+
 class DemoFailed(Unavailable):
     """The engine under the demo did not start, or stopped."""
 
     code = "demo-failed"
 
 
-def run_demo(settings: Settings, *, speed: float | None, once: bool, data_dir: Path | None) -> None:
+def run_demo(
+    settings: Settings, serving: Serving, *, speed: float | None, once: bool, data_dir: Path | None
+) -> None:
     """Run the demo until Ctrl-C, or with ``once`` until every row is through.
 
     Args:
         settings: Address and cores; the data directory in it is not used.
+        serving: Serves a workspace over HTTP; not called with ``once``.
         speed: Seconds of event time replayed per second; None is a day, or with ``once`` all at once.
         once: End with a table of results instead of serving.
         data_dir: Kept, and continued if it holds a demo; None takes a directory that is removed at the end.
@@ -66,7 +73,7 @@ def run_demo(settings: Settings, *, speed: float | None, once: bool, data_dir: P
         settings = settings.for_data_dir(root)
         console.print(f"Reading the data and starting Spark on {settings.cores} cores ...")
         tables = load_tables()
-        with _workspace(settings, serve=not once) as workspace:
+        with _workspace(settings, None if once else serving) as workspace:
             replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
             if pace is None:
                 replay.write()  # before the streams are registered, so that both are found whole
@@ -148,13 +155,11 @@ def _check(workspace: Workspace) -> None:
 
 
 @contextmanager
-def _workspace(settings: Settings, *, serve: bool) -> Iterator[Workspace]:
-    """Start the engine, with the API before it if asked to."""
-    if serve:
-        from service.workspace.serve import serving
-
-        with serving(settings) as app:
-            yield app.state.workspace
+def _workspace(settings: Settings, serving: Serving | None) -> Iterator[Workspace]:
+    """Start the engine, with the API before it if there is something to serve it with."""
+    if serving is not None:
+        with serving(settings) as workspace:
+            yield workspace
         return
     from service.workspace.workspace import Workspace
 

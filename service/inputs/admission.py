@@ -45,7 +45,6 @@ def admit(
     inputs: Inputs,
     *,
     max_rows: int,
-    rows: int = 0,
 ) -> Admission:
     """Return how far every stream advances in the next batch.
 
@@ -54,10 +53,9 @@ def admit(
         positions: Where each stands, by stream id; absent is its initial position.
         inputs: What is available.
         max_rows: Rows of the batch, over all aligned streams; exceeded only by a batch of one piece.
-        rows: Rows of them that the batch has already.
 
     Returns:
-        The batch. If any stream has something to read and the batch has no rows yet, at least one advances.
+        The batch. If any stream has something to read, at least one advances.
     """
     admitted = {stream.id: positions.get(stream.id, stream.initial_position) for stream in streams}
     aligned: list[Stream] = []
@@ -72,7 +70,7 @@ def admit(
     heap: list[tuple[int, int, int, Piece]] = []
     for index, stream_pieces in enumerate(upcoming):
         _push(heap, index, stream_pieces)
-    full = False
+    rows, full = 0, False
     while heap:
         *_, index, piece = heapq.heappop(heap)
         if rows and rows + piece.rows > max_rows:
@@ -82,11 +80,6 @@ def admit(
         admitted[piece.stream_id] = piece.end
         _push(heap, index, upcoming[index])
     return Admission(admitted, rows, full)
-
-
-def is_aligned(stream: Stream) -> bool:
-    """Return whether a stream is admitted by event time, beside others, and not by so many files."""
-    return _files_per_batch(stream) is None
 
 
 def _files_per_batch(stream: Stream) -> int | None:

@@ -44,7 +44,6 @@ def job_options(
         "rows_per_partition": str(settings.rows_per_partition or ""),
         "tasks": str(settings.cores),
         "engine_lock": str(data_dir.engine_lock),
-        "epoch": str(epoch),
         # On a cluster the directory is another machine's: rows had better go from worker to worker.
         "rows_dir": str(data_dir.segments) if settings.one_machine else "",
         "rows_file_bytes": str(settings.rows_file_kb << 10),

@@ -2,16 +2,14 @@
 
     offset   {"1": position, "2": position, ..., "batch": n, "control": sequence}
 
-Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the plan version, the
-batch number and the input ranges, but for what comes until Spark asks for the batch's partitions: that the
-catalog has (``service.job.input_ends``). So a replayed batch packs exactly what it packed the first time. New
+Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the input ranges, the
+plan version and the batch number, and a replayed batch packs exactly what it packed the first time. New
 streams and queries are new keys and new records, never another source: the Spark query keeps running.
 
-``partitions`` has no other side effect; Spark also calls it with ``start == end``. Reading packs inside the
-reader's task (``service.job.packing``), so rows never exist on the JVM side.
+``partitions`` has no side effect; Spark also calls it with ``start == end``. Reading packs inside the task
+of the reader (``service.job.packing``), so rows never exist on the JVM side.
 
-This is loaded by the process that Spark asks for offsets, which the first batch waits for. So nothing here
-loads what works on rows.
+Do not import what works on rows here: the first batch waits for this import.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ from service.inputs.lateness import none_can_be_late
 from service.inputs.packed_bytes import packed_bytes
 from service.inputs.sources.http_log import EventLog
 from service.job.commit_signal import News
-from service.job.input_ends import InputEnds, Offset, Room, positions
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 
 #: How long Spark is kept waiting for news before it asks again.
@@ -47,13 +44,16 @@ WAIT_S = 1.0
 POLL_S = 0.04
 
 
+Offset = dict[str, int]
+
+
 class SluiceReader:
     """Plans batches on the driver's side.
 
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
             ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: by itself), ``tasks``,
-            ``engine_lock``, ``epoch``; for readers' tasks ``rows_dir`` (empty: none) and ``rows_file_bytes``.
+            ``engine_lock``; for readers' tasks ``rows_dir`` (empty: none) and ``rows_file_bytes``.
         clock_s: What batches are timed by; it never goes back.
     """
 
@@ -62,9 +62,6 @@ class SluiceReader:
         self._buckets = options["bucket_keys"].count(",") + 1
         self._store: Store | None = None
         self._inputs: Inputs | None = None
-        self._ends: InputEnds | None = None
-        # Room in the batch that Spark was given the end of, until it asks for its partitions.
-        self._room_left: Room | None = None
         # What is asked of each stream under one plan version, pickled: few batches bring another one.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
         self._news: News | None = None
@@ -105,9 +102,8 @@ class SluiceReader:
 
     def _next(self, start: Offset) -> Offset:
         """Admit the next batch: control records that may apply, then rows by event time."""
-        store, inputs, ends = self._open()
+        store, inputs = self._open()
         batch, control = start["batch"], start["control"]
-        begun = ends.true(start)
         sizing = self._batch_sizing()
         sizing.asked(batch, now_s=self._clock_s())
         if sizing.grows:
@@ -124,7 +120,7 @@ class SluiceReader:
         if plan is None and control == start["control"]:
             return start
         streams = () if plan is None else plan.streams
-        standing = positions(streams, begun)
+        standing = _positions(streams, start)
         self._by_clock = any(isinstance(stream.source, GeneratorSource) for stream in streams)
         by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
         max_rows = sizing.rows if by_time else sizing.fixed_rows
@@ -134,25 +130,21 @@ class SluiceReader:
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
         # A position is named once it has moved; until then the stream stands at its initial one.
-        end = begun | {str(i): p for i, p in admitted.items() if p != standing[i] or str(i) in begun}
+        end = start | {str(i): p for i, p in admitted.items() if p != standing[i] or str(i) in start}
         if plan is not None:
             # A removed stream's id never comes back; batches that may replay have their own offsets.
             end = {key: p for key, p in end.items() if not key.isdigit() or int(key) in standing}
         end |= {"batch": batch + 1, "control": control}
         timed = admission.full and by_time and control == start["control"]
         sizing.admitted(batch, admission.rows, full=timed, now_s=self._clock_s())
-        # A bounded run gives the same results each time.
-        if not (self._bounded or admission.full):
-            self._room_left = Room(batch, admission.rows, max_rows)
         return dict(sorted(end.items()))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return what the readers of one batch read."""
         if start["batch"] == end["batch"]:
             return []
-        store, inputs, ends = self._open()
+        store, inputs = self._open()
         batch = start["batch"]
-        room, self._room_left = self._room_left, None
         reached("after-offset-log", batch, self._options["engine_lock"])
         records = store.control_log.records(start["control"], up_to=end["control"])
         texts = compressed([encode(record).decode() for record in records])
@@ -160,11 +152,9 @@ class SluiceReader:
         plan = store.control_log.plan_at(end["control"])
         if plan is None:
             return [control]
-        if room is not None and room.batch == batch and ends.move_on(room, end, plan.streams, inputs):
-            reached("after-input-end", batch, self._options["engine_lock"])
         result: list[InputPartition] = []
         bounds = self._late_bounds(batch)
-        before, after = (positions(plan.streams, ends.true(offset)) for offset in (start, end))
+        before, after = (_positions(plan.streams, offset) for offset in (start, end))
         ranges = [(stream, before[stream.id], after[stream.id]) for stream in plan.streams]
         for stream, pieces in zip(plan.streams, inputs.partitions(ranges), strict=True):
             asked = self._asked_of(plan, stream)
@@ -182,16 +172,15 @@ class SluiceReader:
                 )
         return result or [control]
 
-    def _open(self) -> tuple[Store, Inputs, InputEnds]:
-        if self._store is None or self._inputs is None or self._ends is None:
+    def _open(self) -> tuple[Store, Inputs]:
+        if self._store is None or self._inputs is None:
             self._store = Store.open(self._options["catalog_url"], migrate=False)
             options = self._options
             rows = int(options["rows_per_partition"]) if options.get("rows_per_partition") else None
             events, tasks = EventLog(options["events_db"]), int(options.get("tasks", 1))
             self._inputs = Inputs(self._store, events, rows_per_partition=rows, tasks=tasks)
-            self._ends = InputEnds(self._store, int(options["epoch"]))
             self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
-        return self._store, self._inputs, self._ends
+        return self._store, self._inputs
 
     @property
     def _bounded(self) -> bool:
@@ -254,3 +243,8 @@ class SluiceReader:
                 hint="Catalog and checkpoint belong together; restore both from the same backup.",
             )
         return {s.stream_id: s.watermark_us for s in manifest.streams}
+
+
+def _positions(streams: Sequence[Stream], offset: Offset) -> dict[int, int]:
+    """Return where streams stand at an offset, by id; a stream that is not in it has not moved."""
+    return {s.id: offset.get(str(s.id), s.initial_position) for s in streams}

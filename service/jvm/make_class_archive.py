@@ -60,7 +60,7 @@ def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Pa
             [
                 sys.executable,
                 "-m",
-                "service.cli.cli",
+                "api.main",
                 "run",
                 str(workload),
                 "--out",

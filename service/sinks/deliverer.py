@@ -22,7 +22,7 @@ from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.sink import SinkRecord, WebhookSink
-from service.sinks.delivery import Delivery
+from service.sinks.delivery import Delivery, turns
 
 log = logging.getLogger(__name__)
 
@@ -110,12 +110,15 @@ class Deliverer:
         self.store.sinks.resolve()
         waiting = self.store.sinks.pending()
         self._forget({record.id for record in waiting})
-        for record in waiting:
+        ready, held = turns(waiting)
+        for record in ready:
             if self._gives_up(record) and record.id not in busy:
                 self._give_up(record, last)
             elif self._take(record, busy):
                 lane = self._hooks if isinstance(record.sink, WebhookSink) else self._files
                 lane.submit(self._deliver, record, last).add_done_callback(_tell)
+        for former in held.values():
+            self._look_again_after(former)
         self.store.sinks.drop_spent()
 
     def _run(self) -> None:
@@ -167,6 +170,14 @@ class Deliverer:
                 return False
             self._busy.add(record.id)
         return True
+
+    def _look_again_after(self, former: int) -> None:
+        """Wake up once a sink is done that another one of its series waits for."""
+        with self._lock:
+            if former in self._busy:
+                self._passed_over.add(former)
+            elif former not in self._delays:  # It is done meanwhile; one with a delay is due after that.
+                self._wake.set()
 
     def _forget(self, waiting: set[int]) -> None:
         """Forget delays of sinks for which nothing waits any more."""

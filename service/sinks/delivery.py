@@ -10,7 +10,7 @@ time, under the same key, so these are at least once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,29 @@ if TYPE_CHECKING:
 
 #: Rows of one request.
 PART_ROWS = MAX_PAGE_ROWS
+
+
+def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, int]]:
+    """Tell which sinks may be delivered to now, and which have to wait for a former one of their series.
+
+    A sink that replaces one with the same place gets nothing before the former one has all that is its own:
+    a receiver sees batches in order, whatever changes of the query lie between them.
+
+    Args:
+        waiting: Sinks for which batches wait, by id.
+
+    Returns:
+        Those that may be delivered to; ids of the others, each with the id of the sink it waits for.
+    """
+    first: dict[tuple[int, str], SinkRecord] = {}
+    held: dict[int, int] = {}
+    for record in waiting:
+        if record.sink is None:
+            raise InvariantBroken(f"sink {record.id} is none, and nothing can wait for it")
+        former = first.setdefault((record.series, record.sink.place), record)
+        if former is not record:
+            held[record.id] = former.id
+    return list(first.values()), held
 
 
 @dataclass(slots=True)

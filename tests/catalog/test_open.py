@@ -20,7 +20,7 @@ from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUr
 from catalog.migrations import configuration
 from catalog.store.store import Store
 from catalog.store.tables import SCHEMA_REVISION, metadata
-from tests.catalog.examples import add_query, plan, stream
+from tests.catalog.examples import add_query, manifest, plan, stream
 
 
 def test_the_migrations_make_the_tables(store: Store, url: str) -> None:
@@ -170,6 +170,32 @@ def test_plans_of_before_joins_become_plans_of_one_join(url: str, tmp_path: Path
     connection.close()
 
 
+@pytest.mark.parametrize(("batch", "refused"), [(0, False), (1, True), (2, True)])
+def test_a_last_batch_that_read_beyond_sparks_log_is_refused(
+    url: str, tmp_path: Path, batch: int, refused: bool
+) -> None:
+    """Its rows would be read twice: what it read was known to the table that migration 0008 drops."""
+    with Store.open(url) as store:
+        store.control_log.append(plan=plan(1))
+        epoch = store.epochs.begin("engine")
+        for number in (0, 1):
+            store.batches.commit(manifest(number, epoch))
+    connection = sqlite3.connect(tmp_path / "catalog.db")
+    connection.execute("CREATE TABLE input_ends (batch INTEGER PRIMARY KEY, ends TEXT NOT NULL)")
+    connection.execute("INSERT INTO input_ends VALUES (?, '{}')", (batch,))
+    connection.execute("UPDATE alembic_version SET version_num = '0007'")
+    connection.commit()
+
+    if refused:
+        with pytest.raises(CatalogVersionMismatch, match=f"batch {batch} read more input than Spark's log"):
+            Store.open(url)
+        assert connection.execute("SELECT batch FROM input_ends").fetchall() == [(batch,)]
+    else:
+        Store.open(url).close()
+        assert not connection.execute("SELECT * FROM sqlite_master WHERE name = 'input_ends'").fetchall()
+    connection.close()
+
+
 def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -> None:
     with Store.open(url) as store:
         a, b = store.streams.add(stream("A")), store.streams.add(stream("B"))
@@ -189,8 +215,7 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
-    """Take off what migrations 0003 to 0007 put on."""
-    connection.execute("DROP TABLE input_ends")
+    """Take off what migrations 0003 to 0008 left."""
     _undo_batch_routes(connection)
     connection.execute("DROP TABLE sinks")
     connection.execute("DROP INDEX ix_batches_plan_version_batch")

@@ -38,11 +38,11 @@ class Engine:
     jvm_pid: int
 
 
-def failpoint(point: str, batch: int, *, or_later: bool = False) -> dict[str, str]:
-    """Return the environment in which a run dies at ``point`` of ``batch``, or of one after it."""
+def failpoint(point: str, batch: int) -> dict[str, str]:
+    """Return the environment in which a run dies at ``point`` of ``batch``."""
     # None of our code runs between the commit of the state and Spark's commit log: ``dead``.
     inside = "after-commit-log" if point == "before-commit-log" else point
-    return {"SLUICE_FAILPOINT": f"{inside}@{batch}{'+' * or_later}"}
+    return {"SLUICE_FAILPOINT": f"{inside}@{batch}"}
 
 
 def dead(point: str, out: Path) -> None:

@@ -89,7 +89,6 @@ def sizes(
         "catalog_url": f"sqlite:///{tmp_path / 'catalog.db'}",
         "events_db": str(tmp_path / "events.db"),
         "engine_lock": str(tmp_path / "lock"),
-        "epoch": "1",
         "bucket_keys": "0,1",
         "max_rows": str(max_rows),
         "target_batch_s": str(target_s),

@@ -20,6 +20,7 @@ from tests.bench.migration.plots import plot_activation, plot_carrying
 from tests.bench.migration.throughput import CHANGES_PER_MIN, Stretch, loss
 from tests.bench.migration.throughput import TARGET as LOSS_TARGET
 from tests.bench.migration.versions_cost import VersionCost
+from tests.bench.raw_figures import write_figures
 
 Measured = dict[str, Any]
 
@@ -45,7 +46,7 @@ def write_report(out: Path, measured: Measured) -> str:
         out: Directory.
         measured: Figures by part, as ``tests.bench.migration.__main__`` measures them.
     """
-    (out / "migration.json").write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    write_figures(out / "migration.json", measured)
     parts = [_head(measured)]
     if "activation" in measured:
         activated = [Activated(**facts) for facts in measured["activation"]]

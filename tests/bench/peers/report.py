@@ -15,6 +15,7 @@ from tests.bench.peers.peers import PEERS
 from tests.bench.peers.plots import plot_long_windows, plot_rates
 from tests.bench.peers.targets import target_rows
 from tests.bench.peers.workloads import WORKLOADS
+from tests.bench.raw_figures import write_figures
 
 _LONG = "long-window-"
 
@@ -73,9 +74,7 @@ def write_report(out: Path, report: Report) -> str:
         "measurements": [asdict(m) for m in report.measured],
         "live": [asdict(run) for run in report.live],
     }
-    written = out / "peers.json.unfinished"
-    written.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    written.replace(out / "peers.json")
+    write_figures(out / "peers.json", document)
     found = sections(report.measured, list(WORKLOADS))
     header = ("", "where", "what", "wanted", "whole job", "steady state")
     parts = [_head(report), f"## Targets\n\n{_TARGETS}\n\n{_table(header, target_rows(found, report.live))}"]

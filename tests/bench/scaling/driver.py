@@ -135,7 +135,6 @@ def _partitions(count: int) -> Serial:
             "catalog_url": url,
             "events_db": f"{root}/events.db",
             "engine_lock": f"{root}/lock",
-            "epoch": "1",
             "bucket_keys": ",".join(map(str, range(64))),
             "max_rows": "1000000000",
             "rows_per_partition": "1",

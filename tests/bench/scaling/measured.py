@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from tests.bench.raw_figures import write_figures
 from tests.bench.scaling.driver import Serial
 from tests.bench.scaling.in_process import Own, PlanCost
 from tests.bench.scaling.in_spark import Phase, Seen, SparkRun
@@ -49,7 +50,7 @@ class Measured:
 def write(out: Path, measured: Measured) -> None:
     """Write the JSON file."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n", encoding="utf-8")
+    write_figures(out / FILE, asdict(measured))
 
 
 def read(out: Path) -> Measured:

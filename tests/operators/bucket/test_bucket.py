@@ -8,7 +8,7 @@ import pytest
 from catalog.values.plan import Heartbeat, Plan
 from catalog.values.query import Query
 from operators.bucket.bucket import total_rows
-from tests.operators import segments
+from tests.operators import segment_builders as segments
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
 

@@ -118,6 +118,10 @@ def test_a_filter_has_one_text_however_it_is_written(tree: Tree, seed: int) -> N
         ('"f" IS NOT TRUE', ["A.f IS NOT TRUE", "NOT A.f OR A.f IS NULL", "A.f IS DISTINCT FROM TRUE"]),
         ('"v" <= "w"', ["A.v <= A.w", "A.w >= A.v", "A.v = A.w OR A.w > A.v", "NOT (A.w < A.v)"]),
         ('"v" IS NOT NULL', ["A.v IS NOT NULL", "A.v = A.v", "A.v > 1 OR A.v <= 1", "NOT A.v IS NULL"]),
+        (
+            '"i" <> 0 AND ("f" OR "i" < 1)',
+            ["(A.i < 1 AND A.i <> 0) OR (A.f AND A.i <> 0)", "A.i <> 0 AND (A.f OR (A.i < 1 AND A.i <> 0))"],
+        ),
         ("\"s\" NOT LIKE 'x%'", ["A.s NOT LIKE 'x%'", "NOT (A.s LIKE 'x%')"]),
         ("\"s\" >= 'a' AND \"s\" < 'b'", ["A.s >= 'a' AND A.s < 'b' AND A.s < 'c'"]),
         ("\"ts\" >= TIMESTAMP '2013-01-31 00:00:00'", ["A.ts >= '2013-01-31'", "A.ts >= DATE '2013-01-31'"]),

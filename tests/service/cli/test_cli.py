@@ -26,7 +26,7 @@ def workload(tmp_path: Path) -> Path:
 
 def sluice(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "service.cli.cli", *map(str, arguments)],
+        [sys.executable, "-m", "api.main", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -190,7 +190,7 @@ def test_without_a_service_the_client_says_how_to_start_one() -> None:
 
 def test_help_loads_neither_spark_nor_sqlglot() -> None:
     heavy = {"pyspark", "sqlglot", "pandas", "duckdb"}
-    code = f"import sys, service.cli.cli; print({heavy} & set(sys.modules))"
+    code = f"import sys, api.main; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "set()\n"

@@ -17,10 +17,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from api.serve import serving
 from service.config.settings import Settings
 from service.engine.engine import RESTART_DELAY_S
 from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
-from service.workspace.serve import serving
 from tests.api.running_service import START_TIMEOUT_S, free_port
 
 
@@ -123,7 +123,7 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
     settings = Settings(data_dir=tmp_path / "data", port=free_port(), cores=1, buckets=1)
     with (
         caplog.at_level(logging.ERROR, "service.engine.engine"),
-        serving(settings) as app,
+        serving(settings) as workspace,
         httpx.Client(base_url=f"http://127.0.0.1:{settings.port}/api/v1") as http,
     ):
 
@@ -135,7 +135,7 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
             return found
 
         first = awaited("running", engine_in("running"))
-        query = app.state.workspace._engine._query
+        query = workspace._engine._query
         assert SparkQuery(query).thread_lives()
 
         # Behind the engine's back, which may end the JVM before that has answered.

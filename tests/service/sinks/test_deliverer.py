@@ -183,3 +183,17 @@ def test_an_idle_deliverer_costs_next_to_nothing(world: World, running: Delivere
     before_s = time.process_time()
     threading.Event().wait(3)
     assert (time.process_time() - before_s) / 3 < 0.02
+
+
+def test_a_webhook_that_replaces_one_of_the_same_url_waits_for_it(
+    world: World, running: Deliverer, receiver: Receiver
+) -> None:
+    sink = WebhookSink(f"{receiver.url}/replaced")
+    receiver.refusing = 1
+    world.set_sink(sink)
+    world.commit(1)
+    eventually(lambda: world.present().failing)
+    world.set_sink(sink)
+    world.commit(1)
+    eventually(lambda: not world.store.sinks.pending())
+    assert [r.headers["sluice-batch"] for r in receiver.taken("/replaced")] == ["0", "1"]

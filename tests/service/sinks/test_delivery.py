@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.values.sink import FilesSink, Sink, WebhookSink
@@ -210,6 +210,16 @@ STEPS = st.lists(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
+@example(  # a webhook that replaces one of the same URL
+    steps=[
+        ("sink", 3, False),
+        ("commit", 1, 0),
+        ("commit", 1, 0),
+        ("sink", 3, False),
+        ("commit", 1, 0),
+        ("deliver", 1),
+    ]
+)
 def test_sinks_together_get_what_rest_has(steps: list[tuple[Any, ...]], receiver: Receiver) -> None:
     """Any sequence of batches, sinks, texts, crashes and refusals."""
     receiver.requests.clear()
@@ -221,8 +231,7 @@ def test_sinks_together_get_what_rest_has(steps: list[tuple[Any, ...]], receiver
         WebhookSink(f"{receiver.url}/x"),
         WebhookSink(f"{receiver.url}/y"),
     ]
-    with tempfile.TemporaryDirectory() as directory:
-        world = World(Path(directory))
+    with tempfile.TemporaryDirectory() as directory, closing(World(Path(directory))) as world:
         present: Sink | None = None
         expected: dict[int, Sink | None] = {}
 
@@ -265,4 +274,3 @@ def test_sinks_together_get_what_rest_has(steps: list[tuple[Any, ...]], receiver
                 assert world.files(sink) == mine
             elif isinstance(sink, WebhookSink):
                 assert posted(receiver, sink) == mine
-        world.close()

@@ -14,7 +14,7 @@ from catalog.values.query import Output, Query
 from catalog.values.sink import FilesSink, Sink, SinkRecord
 from service.results.result_text import rows_for_json
 from service.results.results import ResultReader, parse_cursor
-from service.sinks.delivery import Delivery
+from service.sinks.delivery import Delivery, turns
 from tests.service.pairs import Batches, add_query, open_store
 
 OUTPUTS = (Output("k", 'a."k"', "bigint"), Output("w", 'b."v"', "double"))
@@ -86,7 +86,13 @@ class World:
         if last is None:
             return 0
         self.store.sinks.resolve()
-        return sum(self.delivery.deliver(record, last, batches) for record in self.store.sinks.pending())
+        delivered = 0
+        while True:
+            ready, held = turns(self.store.sinks.pending())
+            now = sum(self.delivery.deliver(record, last, batches) for record in ready)
+            delivered += now
+            if not (held and now):
+                return delivered
 
     def by_batch(self) -> dict[int, list[Any]]:
         """All results of the query, as REST gives them, by batch."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -18,7 +17,10 @@ from service.config.settings import Settings
 from service.jvm.jvm import Jvm, launched
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from service.workspace.workspace import Workspace
 
 #: Open result streams are cut so many seconds after the signal to stop.
 GRACE_S = 3
@@ -51,8 +53,8 @@ def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[Any]:
-    """Serve in a background thread as long as the block runs; yields the FastAPI application.
+def serving(settings: Settings) -> Iterator[Workspace]:
+    """Serve in a background thread as long as the block runs, and yield the workspace that is served.
 
     Raises:
         AddressInUse: The port is taken.
@@ -67,15 +69,17 @@ def serving(settings: Settings) -> Iterator[Any]:
         try:
             app.wait()
             app.reraise()
-            yield inner
+            yield inner.state.workspace
         finally:
             server.should_exit = True
             thread.join()
 
 
-def _create_app(settings: Settings, jvm: Jvm) -> Any:
-    """Build the application by name: service must not import api."""
-    return importlib.import_module("api.app").create_app(settings, jvm)
+def _create_app(settings: Settings, jvm: Jvm) -> FastAPI:
+    """Build the application; FastAPI and all routes are imported here, while the JVM starts."""
+    from api.app import create_app
+
+    return create_app(settings, jvm)
 
 
 @contextmanager

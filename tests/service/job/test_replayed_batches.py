@@ -3,7 +3,7 @@
 `Spark` does with the source what Spark does, in the same order, and dies where it is told to. Between two of
 its questions events and changes come.
 
-    python -m pytest tests/service/job/test_input_ends.py --hypothesis-seed=N
+    python -m pytest tests/service/job/test_replayed_batches.py --hypothesis-seed=N
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ import itertools
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.errors import FencedOut
 from catalog.store.store import Store
 from catalog.values.plan import Plan
 from catalog.values.source_file import ListedInput
@@ -85,7 +83,6 @@ class Spark:
             "catalog_url": f"sqlite:///{self.directory / 'catalog.db'}",
             "events_db": str(self.directory / "events.db"),
             "engine_lock": str(self.directory / "lock"),
-            "epoch": str(self.epoch),
             "bucket_keys": "0,1",
             "max_rows": str(self.max_rows),
         }
@@ -205,37 +202,19 @@ def test_every_event_is_read_once_whatever_comes_and_dies(
             run.batch(between, death, change)
         while len(run.offsets) < 1000 and run.latest():
             run.batch()
-        event(f"batches moved on: {sum(bool(run.store.input_ends.get(b)) for b in range(len(run.read)))}")
         assert_each_event_once(run)
 
 
-def test_what_comes_while_a_batch_is_planned_goes_with_it(tmp_path: Path) -> None:
+def test_what_comes_while_a_batch_is_planned_is_in_the_next_one(tmp_path: Path) -> None:
     with spark(tmp_path) as run:
         a, b = run.add_stream(), run.add_stream()
         run.post(a, 2)
         run.batch(between=(1, 4))
         assert run.offsets[0] == {str(a.id): 2, "batch": 1, "control": 2}
-        assert run.read == [{a.id: (0, 3), b.id: (0, 4)}]
-        assert run.latest() == {}, "there is nothing left for another batch"
-        run.post(a, 1)
+        assert run.read == [{a.id: (0, 2)}]
         run.batch()
-        # From here on Spark's log has it.
-        assert run.offsets[1] == {str(a.id): 4, str(b.id): 4, "batch": 2, "control": 2}
-        assert run.read[1] == {a.id: (3, 4)}
-
-
-def test_a_full_batch_is_not_moved_on(tmp_path: Path) -> None:
-    with spark(tmp_path, max_rows=5) as run:
-        a, b = run.add_stream(), run.add_stream()
-        for _ in range(3):
-            run.post(a, 2)
-        run.batch(between=(0, 1))
-        assert run.read == [{a.id: (0, 4)}]
-        # Of three requests that come meanwhile there is room for one.
-        run.batch(between=(2, 2))
-        assert run.read[1] == {a.id: (4, 8), b.id: (0, 1)}
-        run.batch()
-        assert_each_event_once(run)
+        assert run.offsets[1] == {str(a.id): 3, str(b.id): 4, "batch": 2, "control": 2}
+        assert run.read[1] == {a.id: (2, 3), b.id: (0, 4)}
 
 
 def test_a_stream_of_so_many_files_a_batch_takes_no_more(tmp_path: Path) -> None:
@@ -246,55 +225,3 @@ def test_a_stream_of_so_many_files_a_batch_takes_no_more(tmp_path: Path) -> None
         run.post(http, 1)
         run.batch(between=(0, 0))
         assert run.read == [{files.id: (0, 1), http.id: (0, 1)}]
-        assert run.store.input_ends.get(0) == {}
-
-
-def test_events_do_not_overtake_a_change_that_came_before_them(tmp_path: Path) -> None:
-    with spark(tmp_path) as run:
-        a, b = run.add_stream(), run.add_stream()
-        run.post(a, 1)
-        run.batch(between=(3, 0), change=True)
-        assert run.read == [{a.id: (0, 1)}]
-        run.batch(between=(0, 1))
-        assert run.offsets[1]["control"] == 3
-        assert run.read[1] == {a.id: (1, 4), b.id: (0, 1)}
-
-
-def test_a_bounded_run_ends_its_batches_at_their_offsets(tmp_path: Path) -> None:
-    with spark(tmp_path) as run:
-        stream = run.add_stream()
-        run.post(stream, 1)
-        assert run.reader is not None
-        run.reader.prepareForTriggerAvailableNow()
-        run.batch(between=(1,))
-        assert run.read == [{stream.id: (0, 1)}]
-
-
-def test_an_engine_that_was_thought_dead_moves_nothing_on(tmp_path: Path) -> None:
-    with spark(tmp_path) as run:
-        stream = run.add_stream()
-        run.post(stream, 1)
-        old, end = run.reader, run.latest()
-        assert old is not None
-        run.offsets.append(end)
-        run.post(stream, 1)
-        run.start()
-        with pytest.raises(FencedOut):
-            old.partitions(old.initialOffset(), end)
-        assert run.read == [{stream.id: (0, 1)}]
-
-
-def test_a_checkpoint_older_than_the_catalog_never_goes_backwards(tmp_path: Path) -> None:
-    """Its next batch takes more than it did in the life before, so that what that moved on to lies behind."""
-    with spark(tmp_path) as run:
-        stream = run.add_stream()
-        for _ in range(3):
-            run.post(stream, 1)
-            run.batch(between=(1,))
-        restored = replace(run, offsets=run.offsets[:1], read=run.read[:1])
-        restored.start()
-        restored.post(stream, 5)
-        restored.batch()
-        restored.post(stream, 5)
-        restored.batch()
-        assert [ranges[stream.id] for ranges in restored.read] == [(0, 2), (2, 11), (11, 16)]

@@ -1,0 +1,26 @@
+"""The examples in docstrings hold."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOPS = ("api", "catalog", "operators", "planner", "service")
+MODULES = sorted(
+    ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for top in TOPS
+    for file in (ROOT / top).rglob("*.py")
+    if ">>> " in file.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str) -> None:
+    done = doctest.testmod(importlib.import_module(name))
+
+    assert done.attempted
+    assert not done.failed
