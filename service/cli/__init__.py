@@ -1,4 +1,4 @@
-"""The command line, a client of the REST API, and bounded runs.
+"""The command line: what works on files (``run``, ``plan``, ``calibrate``), and a client of the REST API.
 
 Doors: cli.
 """

@@ -126,7 +126,7 @@ def run(
     check_sources(loaded)
     bind_workload(loaded)
     with _early_jvm(loaded, out, results.value, settings) as jvm:
-        from service.cli.run import run_workload
+        from service.workspace.bounded_run import run_workload
 
         summary = run_workload(
             loaded,

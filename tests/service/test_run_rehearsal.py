@@ -15,11 +15,11 @@ import pytest
 
 from catalog.errors import InvalidInput
 from planner.costs.shipped import SHIPPED
-from service.cli.run import rehearse, run_workload
 from service.config.settings import Settings
 from service.documents.workload import load_workload
 from service.planning.objective import Objective
 from service.statistics.sampling import SampleCache
+from service.workspace.bounded_run import rehearse, run_workload
 
 KEY = "A.k = B.k"
 
