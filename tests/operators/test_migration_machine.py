@@ -26,7 +26,7 @@ from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, Query
 from planner.build.build_plan import build_plan
 from planner.build.replication import HASHED
-from planner.build.retained_boundaries import NO_BOUNDARIES, left_boundaries
+from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
 from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE, SPREADS, replicated
 from tests.operators.chains import rechained
@@ -245,7 +245,7 @@ class Lifecycle(RuleBasedStateMachine):
             strategy=self.strategy,
             model=MODEL,
             pinned=NO_BOUNDARIES if self.pinned is None else dict.fromkeys(families(queries), self.pinned),
-            left=left_boundaries(self.latest, queries) if self.leaves else NO_BOUNDARIES,
+            left=retained_boundaries(self.latest, queries) if self.leaves else NO_BOUNDARIES,
         )
         self.latest = replicated(plan, self.spread)
         self.spread = HASHED
