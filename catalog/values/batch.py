@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from catalog.values.plan import SHARED_JOIN
 
@@ -63,6 +64,9 @@ class SliceCounters:
             in batches from before it was counted.
     """
 
+    #: What tells the counters of one slice from those of another; all others add up over buckets.
+    KEY: ClassVar[tuple[str, ...]] = ("family", "join", "side", "slice")
+
     family: str
     side: str
     slice: int
@@ -93,6 +97,8 @@ class FilterCounters:
         passed: Rows that passed.
     """
 
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side", "bit")
+
     family: str
     side: str
     bit: int
@@ -113,6 +119,8 @@ class KeyCounters:
         squares: Sum of the squared rows per key (the batch's self-join size).
         copies: Male copies of the rows, one for each bucket that they came to; 0 in older manifests.
     """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
 
     family: str
     side: str
@@ -262,3 +270,27 @@ class Totals(NamedTuple):
     state_rows_peak: int
     state_bytes_peak: int
     batches: int
+
+
+Counters = TypeVar("Counters", SliceCounters, FilterCounters, KeyCounters)
+
+
+def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters, ...]:
+    """Return counters of several buckets as one per key, ascending, all other fields added up.
+
+    >>> add_up([FilterCounters("f", "a", 0, 2, 1), FilterCounters("f", "a", 0, 3, 0)], FilterCounters.KEY)
+    (FilterCounters(family='f', side='a', bit=0, rows=5, passed=1),)
+
+    Args:
+        counters: Values of one class.
+        key: Names of the fields that tell them apart.
+    """
+    groups: dict[tuple[Any, ...], list[Counters]] = {}
+    for each in counters:
+        groups.setdefault(tuple(getattr(each, name) for name in key), []).append(each)
+    return tuple(_sum(group, key) for _, group in sorted(groups.items()))
+
+
+def _sum(group: list[Counters], key: tuple[str, ...]) -> Counters:
+    added = [field.name for field in fields(group[0]) if field.name not in key]
+    return replace(group[0], **{name: sum(getattr(each, name) for each in group) for name in added})

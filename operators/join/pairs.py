@@ -13,7 +13,7 @@ from operators.join.candidates import Matched
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
-from operators.lineage.route_counts import RouteCounts, add_up
+from operators.lineage.route_table import RouteTable, add_up
 from operators.lineage.routes import Router
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
@@ -95,7 +95,7 @@ class PairBuilder:
         ]
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
-        routes = RouteCounts(numbers[taken], known.take(taken), counts[taken])
+        routes = RouteTable(numbers[taken], known.take(taken), counts[taken])
         return PairChunk(arrays, chosen, routes)
 
     def _apply_residuals(
@@ -127,7 +127,7 @@ class PairChunk:
 
     arrays: list[pa.Array]
     chosen: Int64s
-    routes: RouteCounts
+    routes: RouteTable
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +146,7 @@ class PairTable:
         """Take in the pairs of one probe."""
         self.chunks.append(chunk)
 
-    def routes(self) -> RouteCounts:
+    def routes(self) -> RouteTable:
         """Return the routes of all pairs, each once."""
         return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 

@@ -37,7 +37,7 @@ from planner.bind.bind import bind
 from planner.costs.shipped import SHIPPED
 from service.commit.pruning import Pruner
 from service.commit.retention import ResultRetention
-from service.commit.route_dictionary import KnownRoutes
+from service.commit.route_dictionary import RouteDictionary
 from service.inputs.sample import CatalogRows
 from service.planning.objective import Objective
 from service.planning.preview import Statistician
@@ -121,7 +121,7 @@ class ChurningService:
     control: int = 0
     epoch: int = 0
     results: Counter[int] = field(default_factory=Counter)
-    routes: KnownRoutes = field(default_factory=KnownRoutes)
+    routes: RouteDictionary = field(default_factory=RouteDictionary)
 
     def __post_init__(self) -> None:
         self.store = Store.open(f"sqlite:///{self.directory / 'catalog.db'}")
