@@ -219,11 +219,7 @@ def kind_of(process: psutil.Process) -> str:
     """Return what a process is in this system."""
     command = process.cmdline()
     if "-m" in command:
-        module = command[command.index("-m") + 1]
-        if any(part.endswith("python_launcher.py") for part in command):
-            return "launcher"
-        # What was forked from it has its command line, and a name of its own.
-        return process.name() if module == "service.workers.fork_server" else module
+        return command[command.index("-m") + 1]
     return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 
