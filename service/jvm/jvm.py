@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.config.settings import Settings
-from service.jvm.class_archive import archive_options
 from service.jvm.java import use_java
 from service.jvm.spark_configuration import spark_configuration
-from service.jvm.spark_home import spark_home
+from service.jvm.spark_home import archive_options, spark_home
 
 #: Options of the JVM that its own settings come on top of.
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -90,9 +89,9 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
     Raises:
         JavaMissing: No Java 17 or newer is found.
     """
-    java, home = use_java(), spark_home(settings.master)
+    home = spark_home(settings.master, use_java())
     command = [str(home / "bin" / "spark-submit")]
-    archive = archive_options(java, home)
+    archive = archive_options(home, settings)
     options = {DEFAULT_OPTIONS: archive} if archive else {}
     for name, value in (options | spark_configuration(settings)).items():
         command += ["--conf", f"{name}={value}"]
