@@ -13,7 +13,6 @@ crash it is another process, and repeating the request is right.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -29,6 +28,7 @@ from fastapi.routing import APIRoute
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.validation import refuse_repeated_keys
 from catalog.store.repositories.idempotency import IdempotencyRepository
+from catalog.wording import nearest_or_known
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -113,9 +113,7 @@ def _check_parameters(request: Request, known: list[str]) -> None:
     faults = []
     for name in request.query_params:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            listed = f"Known: {', '.join(known)}." if known else "This route takes none."
-            hint = f'Did you mean "{near[0]}"?' if near else listed
+            hint = nearest_or_known(name, known) or "This route takes none."
             faults.append(RequestFault("query", (name,), f'parameter "{name}" is not known', hint))
     if faults:
         raise InvalidRequest(*faults)

@@ -5,13 +5,13 @@ Timestamps are naive in Arrow and mean UTC; event times are thus int64 microseco
 
 from __future__ import annotations
 
-import difflib
 import re
 
 import pyarrow as pa
 
 from catalog.errors import InvalidInput
 from catalog.values.stream import SIMPLE_TYPES, Stream
+from catalog.wording import did_you_mean
 
 #: Column that ``service.inputs`` adds to rows: their source position, int64, unique in the stream.
 POSITION_COLUMN = "_pos"
@@ -84,11 +84,10 @@ def canonical_type(text: str) -> str:
         raise UnknownType(
             f'type "{text}" lacks its number of digits', hint="Write digits and scale: decimal(10,2)."
         )
-    near = difflib.get_close_matches(folded, [*SIMPLE_TYPES, *_ALIASES, "decimal", "numeric"], n=1)
     raise UnknownType(
         f'type "{text}" does not exist',
         detail=f"The types are {', '.join(SIMPLE_TYPES)} and decimal(p,s).",
-        hint=f'Did you mean "{near[0]}"?' if near else None,
+        hint=did_you_mean(folded, [*SIMPLE_TYPES, *_ALIASES, "decimal", "numeric"]),
     )
 
 

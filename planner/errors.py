@@ -23,9 +23,6 @@ InternalError
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from catalog.errors import InternalError, InvalidInput
 
 
@@ -129,30 +126,3 @@ class InvalidPlan(InternalError):
     """A plan breaks an invariant."""
 
     code = "invalid-plan"
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like ``name`` without regard to case, or None.
-
-    >>> nearest("delya", ["carrier", "Delay"])
-    'Delay'
-    """
-    by_folded = {candidate.lower(): candidate for candidate in known}
-    matches = difflib.get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
-    return by_folded[matches[0]] if matches else None
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names quoted and joined for a sentence: ``"a", "b" and "c"``."""
-    quoted = [f'"{name}"' for name in names]
-    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
-
-
-def did_you_mean(name: str, known: Iterable[str], kind: str) -> str:
-    """Return a hint with the nearest known name, or with all of them when none is near."""
-    names = list(dict.fromkeys(known))
-    if (near := nearest(name, names)) is not None:
-        return f'Did you mean "{near}"?'
-    if not names:
-        return f"There is no {kind} yet."
-    return f"Known {kind}s: {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."

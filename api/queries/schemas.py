@@ -17,10 +17,10 @@ from api.queries.sinks import (
     to_sink,
 )
 from api.timestamps import moment, moment_or_none
+from catalog.durations import format_duration
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from catalog.values.sink import SetSink
-from service.config.durations import format_duration
 from service.results.results import ResultPage
 from service.statistics.query_status import Desired, Observed, QueryStatus
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from api.timestamps import moment
+from catalog.durations import format_duration
 from catalog.values.stream import GeneratorSource, Source, Stream
-from service.config.durations import format_duration
 from service.documents.stream_document import StreamDocument
 
 _FILES_EXAMPLE: JsonDict = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
@@ -37,10 +36,3 @@ def next_id(connection: Connection, counter: str) -> int:
         return 1
     connection.execute(update(counters).where(counters.c.name == counter).values(value=value + 1))
     return int(value) + 1
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Hint that names the nearest of the known names, if one is near."""
-    by_folded = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), by_folded, n=1)
-    return f'Did you mean "{by_folded[near[0]]}"?' if near else None

@@ -15,6 +15,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from catalog.sql_text import quoted
+
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Number = TypeVar("Number", np.bool_, np.uint64)
 
@@ -61,11 +63,6 @@ def struct_sql(side: str, columns: Mapping[str, object] | Sequence[str]) -> str:
     """
     fields = [f"{quoted(name)} := {quoted(f'{side}_{name}')}" for name in columns]
     return "struct_pack(" + ", ".join(fields or ['"_none" := NULL']) + ")"
-
-
-def quoted(name: str) -> str:
-    """Quote an identifier for DuckDB."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _evaluate(table: pa.Table, predicates: Sequence[str], source: str) -> list[Bools]:

@@ -21,17 +21,10 @@ from sqlglot import exp
 from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from catalog.values.stream import Stream
+from catalog.wording import nearest_or_known
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.outputs import bind_outputs
-from planner.errors import (
-    CqlSyntaxError,
-    InvalidWindow,
-    KeyTypeMismatch,
-    NoEquiKey,
-    NoWindow,
-    UnknownColumn,
-    did_you_mean,
-)
+from planner.errors import CqlSyntaxError, InvalidWindow, KeyTypeMismatch, NoEquiKey, NoWindow, UnknownColumn
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
 from planner.expressions.typed import Typed, columns_of
@@ -220,7 +213,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
         if column is None:
             raise UnknownColumn(
                 f'column "{identifier.name}" does not exist in stream "{side.stream.name}"',
-                hint=did_you_mean(identifier.name, [c.name for c in side.stream.columns], "column"),
+                hint=nearest_or_known(identifier.name, [c.name for c in side.stream.columns], "column"),
                 location=at_expression(scope.text, identifier),
             )
         names.append(column.name)

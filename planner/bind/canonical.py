@@ -23,14 +23,8 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from catalog.values.stream import Stream
-from planner.errors import (
-    AmbiguousColumn,
-    CqlSyntaxError,
-    UnknownColumn,
-    UnknownStream,
-    UnsupportedCql,
-    did_you_mean,
-)
+from catalog.wording import nearest_or_known
+from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream, UnsupportedCql
 from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition
 from planner.expressions.typed import ColumnSql, Typed
@@ -150,7 +144,7 @@ class _StreamNames:
                 written = column.args["table"]
                 raise UnknownStream(
                     f'stream "{written.name}" does not exist',
-                    hint=did_you_mean(written.name, [s.name for s in self._streams.values()], "stream"),
+                    hint=nearest_or_known(written.name, [s.name for s in self._streams.values()], "stream"),
                     location=at_expression(self.text, written),
                 )
             return self._streams[name]
@@ -168,7 +162,7 @@ class _StreamNames:
                 f'no stream has a column "{first.name}"'
                 if len(columns) == 1
                 else "no stream has all these columns",
-                hint=did_you_mean(first.name, known, "column"),
+                hint=nearest_or_known(first.name, known, "column"),
                 location=at_expression(self.text, first),
             )
         return having[0]
@@ -179,7 +173,7 @@ class _StreamNames:
         if column is None or node.args.get("db"):
             raise UnknownColumn(
                 f'column "{node.name}" does not exist in stream "{self.stream.name}"',
-                hint=did_you_mean(node.name, [c.name for c in self.stream.columns], "column"),
+                hint=nearest_or_known(node.name, [c.name for c in self.stream.columns], "column"),
                 location=at_expression(self.text, node),
             )
         return ResolvedColumn("a", column)

@@ -17,16 +17,18 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
+from catalog.durations import duration
 from catalog.errors import InvalidInput
+from catalog.sql_text import quoted
 from catalog.values.change import BOTH, QueryParts
 from catalog.values.query import UNBOUNDED_US, Query, Side
 from catalog.values.stream import Stream
+from catalog.wording import nearest_or_known
 from planner.bind.bind import bind, key_columns
 from planner.bind.canonical import NEVER
-from planner.errors import CqlSyntaxError, InvalidWindow, UnknownColumn, UnknownStream, did_you_mean
+from planner.errors import CqlSyntaxError, InvalidWindow, UnknownColumn, UnknownStream
 from planner.expressions.expressions import compile_condition
 from planner.sql.cql import Cql
-from planner.sql.durations import duration
 from planner.sql.normalize import conjuncts, distributed
 from planner.sql.scope import Scope, SideName, SideScope
 from planner.sql.statement import parse, parse_condition, select_list_text, tokens_of
@@ -181,7 +183,7 @@ def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
         if side.stream.column(column.name) is None and not isinstance(column.this, exp.Star):
             raise UnknownColumn(
                 f'column "{column.name}" does not exist in stream "{side.stream.name}"',
-                hint=did_you_mean(column.name, [c.name for c in side.stream.columns], "column"),
+                hint=nearest_or_known(column.name, [c.name for c in side.stream.columns], "column"),
             )
         column.set("table", exp.to_identifier(side.alias, quoted=_name(side.alias) != side.alias))
     pieces = [piece for written in conjuncts([condition]) for piece in distributed(written)]
@@ -205,7 +207,7 @@ def _side_named(scope: Scope, name: str) -> SideScope:
         if len(found) == 1:
             return found[0]
     known = [side.alias for side in scope.written]
-    raise UnknownStream(f'the query has no stream "{name}"', hint=did_you_mean(name, known, "name"))
+    raise UnknownStream(f'the query has no stream "{name}"', hint=nearest_or_known(name, known, "name"))
 
 
 def _select_list(select: str | tuple[str, ...]) -> str:
@@ -288,7 +290,7 @@ def _name(name: str) -> str:
     """Return a name as it can be written, quoted where it is a keyword."""
     tokens = tokens_of(name)
     plain = len(tokens) == 1 and tokens[0].token_type == TokenType.VAR and tokens[0].text == name
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else quoted(name)
 
 
 def _written(condition: exp.Expr) -> str:

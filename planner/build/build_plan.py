@@ -27,6 +27,7 @@ from catalog.values.plan import (
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
+from catalog.wording import listed
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
@@ -34,7 +35,7 @@ from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_ch
 from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.costs.shipped import SHIPPED
-from planner.errors import InvalidPlan, UnknownStrategy, listed
+from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.families import Family, families, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.strategies.cpu_opt import cpu_opt

@@ -15,8 +15,9 @@ from catalog.errors import SluiceError
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
 from catalog.values.plan import FamilyPlan
+from catalog.wording import nearest_or_known
 from planner.build.retained_boundaries import boundaries_of, is_one_chain
-from planner.errors import NoSharedChain, UnknownBoundary, did_you_mean
+from planner.errors import NoSharedChain, UnknownBoundary
 from planner.families.display import FamilyText, display_duration
 from planner.families.families import SIDES, SideName, side_window_us
 
@@ -91,7 +92,7 @@ def _sides(step: ExplicitStep, text: FamilyText) -> tuple[SideName, ...]:
     if not named:
         raise UnknownBoundary(
             f'"{step.side}" is no side of the family',
-            hint=did_you_mean(step.side, text.labels.values(), "side"),
+            hint=nearest_or_known(step.side, text.labels.values(), "side"),
             path=("side",),
         )
     return tuple(named)

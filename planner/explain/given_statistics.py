@@ -14,9 +14,9 @@ from catalog.errors import InvalidInput
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Stream
+from catalog.wording import nearest_or_known
 from planner.bind.canonical import canonical_filter
 from planner.costs.rates import ASSUMED_RATE_PER_S
-from planner.errors import did_you_mean
 from planner.families.display import predicate_text
 from planner.families.families import families
 
@@ -95,7 +95,7 @@ def _stream(name: str, numbers: StreamNumbers, by_name: Mapping[str, Stream]) ->
     if stream is None:
         raise UnknownStatistic(
             f'stream "{name}" does not exist',
-            hint=did_you_mean(name, [s.name for s in by_name.values()], "stream"),
+            hint=nearest_or_known(name, [s.name for s in by_name.values()], "stream"),
             path=("streams", name),
         )
     return StreamProfile(
@@ -119,7 +119,7 @@ def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]
         raise UnknownStatistic(
             f'no query has the filter "{text}"',
             detail="The condition of a query on one stream is one filter, all its parts together.",
-            hint=did_you_mean(text, written, "filter"),
+            hint=nearest_or_known(text, written, "filter"),
             path=path,
         )
     return found

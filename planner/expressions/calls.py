@@ -8,7 +8,9 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from planner.errors import UnknownFunction, did_you_mean
+from catalog.sql_text import text_literal
+from catalog.wording import nearest_or_known
+from planner.errors import UnknownFunction
 from planner.expressions import column_types as ct
 from planner.expressions.arithmetic import apply
 from planner.expressions.conditionals import alike, choice, null_if, wrong_count
@@ -22,7 +24,7 @@ from planner.expressions.functions import (
     Function,
 )
 from planner.expressions.literals import time_literal
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
+from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 #: Compiles a function whose form depends on the types of its arguments.
 Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]
@@ -77,7 +79,7 @@ def _refuse_function(compiler: Compiler, node: exp.Expr, name: str) -> NoReturn:
         compiler.refuse(f"{upper}()", hint, node)
     raise UnknownFunction(
         f'function "{name.lower()}" does not exist',
-        hint=INSTEAD.get(upper) or did_you_mean(name, [n.lower() for n in known_functions()], "function"),
+        hint=INSTEAD.get(upper) or nearest_or_known(name, [n.lower() for n in known_functions()], "function"),
         location=compiler.where(node),
     )
 

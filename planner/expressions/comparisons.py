@@ -9,10 +9,11 @@ from typing import cast
 
 from sqlglot import exp
 
+from catalog.sql_text import text_literal
 from planner.expressions import column_types as ct
 from planner.expressions.constants import DOUBLE_DIGITS, constant, short_decimal
 from planner.expressions.literals import is_date_text, number, time_literal
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of, text_literal
+from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
 from planner.sql.normalize import operands, pushed
 
 _SYMBOLS: dict[type[exp.Expr], str] = {

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal
 
-from planner.expressions.typed import text_literal
+from catalog.sql_text import text_literal
 from planner.expressions.value_sets import Value
 
 #: What constants are: ``double`` where both sides are compared as doubles, ``order`` for two expressions

@@ -19,10 +19,11 @@ from typing import NoReturn, Protocol
 from sqlglot import exp
 
 from catalog.errors import Location
+from catalog.sql_text import quoted
 from planner.errors import TypeMismatch, UnsupportedCql
 from planner.expressions import arithmetic, calls, comparisons, literals, syntax_forms
 from planner.expressions import conditionals as choices
-from planner.expressions.typed import ColumnSql, Handlers, Typed, quoted
+from planner.expressions.typed import ColumnSql, Handlers, Typed
 from planner.sql.locate import at_expression
 from planner.sql.scope import ResolvedColumn, SideName
 

@@ -9,9 +9,10 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
+from catalog.durations import Duration
+from catalog.sql_text import text_literal
 from planner.expressions.column_types import duckdb_type
-from planner.expressions.typed import Compiler, Handlers, Typed, text_literal
-from planner.sql.durations import Duration
+from planner.expressions.typed import Compiler, Handlers, Typed
 
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
 _MAX_DIGITS = 38

@@ -73,16 +73,6 @@ class Compiler(Protocol):
 Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
 
 
-def quoted(name: str) -> str:
-    """Return a name as a quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text_literal(value: str) -> str:
-    """Return a string as an SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def columns_of(parts: Iterable[Typed]) -> frozenset[tuple[SideName, str]]:
     """Return every column that any of the parts reads."""
     return frozenset().union(*(part.columns for part in parts))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from catalog.errors import InvalidInput
 from catalog.values.query import Query
-from planner.errors import did_you_mean
+from catalog.wording import nearest_or_known
 from planner.families.display import family_title
 from planner.families.families import families
 
@@ -55,7 +55,7 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     raise UnknownFamily(
         f'family "{name}" does not exist',
         detail="A family is named by the key of its queries, or by its id.",
-        hint=did_you_mean(name, titles.values(), "family").replace("familys", "families"),
+        hint=nearest_or_known(name, titles.values(), "family"),
     )
 
 

@@ -25,10 +25,10 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parser import SENTINEL_NONE
 
+from catalog.durations import Duration, duration
 from catalog.errors import Location, Unavailable
 from catalog.values.query import UNBOUNDED_US
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
-from planner.sql.durations import Duration, duration
 from planner.sql.locate import at_offsets, at_token
 
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"

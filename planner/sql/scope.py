@@ -9,7 +9,8 @@ from typing import Literal
 from sqlglot import exp
 
 from catalog.values.stream import Column, Stream
-from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream, did_you_mean
+from catalog.wording import nearest_or_known
+from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream
 from planner.sql.locate import at_expression
 from planner.sql.statement import Source, Statement
 
@@ -74,7 +75,7 @@ class Scope:
         if stream is None:
             raise UnknownStream(
                 f'stream "{source.stream}" does not exist',
-                hint=did_you_mean(source.stream, [s.name for s in by_name.values()], "stream"),
+                hint=nearest_or_known(source.stream, [s.name for s in by_name.values()], "stream"),
                 location=source.location,
             )
         return stream
@@ -94,7 +95,7 @@ class Scope:
             f'nothing in FROM goes by the name "{table.name}"',
             hint=f'Stream "{table.name}" goes by "{renamed[0]}" here.'
             if renamed
-            else did_you_mean(table.name, [s.alias for s in self.written], "name"),
+            else nearest_or_known(table.name, [s.alias for s in self.written], "name"),
             location=at_expression(self.text, table),
         )
 
@@ -132,9 +133,9 @@ class Scope:
             )
         streams = " or ".join(dict.fromkeys(f'"{s.stream.name}"' for s in self.written))
         known = [c.name for s in self.written for c in s.stream.columns]
-        hint = did_you_mean(node.name, known, "column")
+        hint = nearest_or_known(node.name, known, "column")
         if node.this.args.get("quoted"):
-            hint += f" A text is written '{node.name}'."
+            hint = f"{hint} A text is written '{node.name}'."
         raise UnknownColumn(
             f'column "{node.name}" does not exist in stream {streams}',
             hint=hint,
@@ -146,7 +147,7 @@ class Scope:
         if column is None:
             raise UnknownColumn(
                 f'column "{node.name}" does not exist in stream "{scope.stream.name}"',
-                hint=did_you_mean(node.name, [c.name for c in scope.stream.columns], "column"),
+                hint=nearest_or_known(node.name, [c.name for c in scope.stream.columns], "column"),
                 location=at_expression(self.text, node.this),
             )
         return ResolvedColumn(scope.side, column)

@@ -12,7 +12,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from planner.sql.durations import Duration
+from catalog.durations import Duration
 from planner.sql.scope import Scope
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from catalog.clock import wall_clock_us
+from catalog.durations import InvalidDuration, parse_duration_us
 from catalog.errors import InvalidInput
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
@@ -20,7 +21,6 @@ from planner.explain.preview import Preview
 from planner.explain.preview_document import statistics_document
 from planner.explain.render import plan_document, render_dot, render_family, render_mermaid
 from planner.families.display import family_text
-from service.config.durations import InvalidDuration, parse_duration_us
 from service.config.settings import Settings
 from service.documents.document_errors import locating
 from service.documents.statistics_document import ChainDocument, read_statistics_file

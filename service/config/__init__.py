@@ -1,4 +1,4 @@
 """Configuration: settings, the data directory, durations, logging and places for crash tests.
 
-Doors: batch_size, buckets, calibration, data_dir, durations, failpoints, log, settings.
+Doors: batch_size, buckets, calibration, data_dir, failpoints, log, settings.
 """

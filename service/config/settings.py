@@ -13,10 +13,10 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from catalog.durations import InvalidDuration, parse_duration_us
 from catalog.errors import InvalidInput
 from catalog.values.plan import Partitioning, Strategy
 from service.config.batch_size import BatchSize
-from service.config.durations import InvalidDuration, parse_duration_us
 
 #: Leaves room for Python workers on a 4 GB machine; state lives in files and in workers.
 DRIVER_MEMORY = "1g"

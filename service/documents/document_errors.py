@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from catalog.errors import InvalidInput
-from service.documents.stream_document import did_you_mean
+from catalog.wording import nearest_or_known
 from service.documents.yaml_document import ItemPath, YamlDocument
 
 #: What pydantic's type errors mean to somebody who writes YAML.
@@ -71,7 +71,7 @@ def first_mistake(
     if found == "extra_forbidden":
         return kind(
             f'key "{last}" is not known here',
-            hint=did_you_mean(last, known_keys(path)),
+            hint=nearest_or_known(last, known_keys(path)),
             location=document.location(path, key=True),
         )
     if found in ("union_tag_invalid", "union_tag_not_found"):
@@ -85,7 +85,7 @@ def first_mistake(
         return kind(
             f'{where}"{first["input"]}" is not known',
             detail=f"Known: {', '.join(known)}.",
-            hint=did_you_mean(str(first["input"]), known),
+            hint=nearest_or_known(str(first["input"]), known),
             location=location,
         )
     message = first["msg"].removeprefix("Value error, ")
@@ -105,6 +105,6 @@ def _source_type_error(
         )
     return kind(
         f'source type "{tag}" is not known',
-        hint=did_you_mean(str(tag), known),
+        hint=nearest_or_known(str(tag), known),
         location=document.location((*path, "type")),
     )

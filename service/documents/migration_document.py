@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import InvalidInput, SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
 from catalog.values.plan import Strategy
-from service.config.durations import format_duration, parse_duration_us
 
 
 class InvalidMigration(InvalidInput):

@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from catalog.errors import InvalidInput
 from catalog.values.query import UNBOUNDED_US, Query
-from planner.errors import InvalidChain, did_you_mean
+from catalog.wording import nearest_or_known
+from planner.errors import InvalidChain
 from planner.explain.given_statistics import GivenStatistics, StreamNumbers
 from planner.explain.preview import GivenChains
 from planner.families.families import SideName, families
@@ -132,7 +133,7 @@ class ChainDocument(_Document):
             if name != _BOTH and name.casefold() not in {n.casefold() for n in names.values()}:
                 raise InvalidChain(
                     f'"{name}" is no side of the family',
-                    hint=did_you_mean(name, names.values(), "side"),
+                    hint=nearest_or_known(name, names.values(), "side"),
                 )
         chains: dict[SideName, tuple[int, ...]] = {}
         for side, name in names.items():

@@ -9,13 +9,13 @@ source: {type: files, format: parquet, path: data/A, max_files_per_batch: 1}
 
 from __future__ import annotations
 
-import difflib
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.arrow_types import canonical_type
+from catalog.durations import InvalidDuration, parse_duration_us
 from catalog.errors import InvalidInput
 from catalog.values.stream import (
     NAME_PATTERN,
@@ -27,7 +27,7 @@ from catalog.values.stream import (
     Source,
     Stream,
 )
-from service.config.durations import InvalidDuration, parse_duration_us
+from catalog.wording import nearest_or_known
 
 #: Names that Sluice adds to rows itself.
 RESERVED_COLUMNS = ("_event_time", "_pos")
@@ -146,7 +146,7 @@ class StreamDocument(_Document):
         if column is None:
             raise InvalidStream(
                 f'event time "{self.event_time}" is not a column of stream "{self.name}"',
-                hint=did_you_mean(self.event_time, [c.name for c in columns]),
+                hint=nearest_or_known(self.event_time, [c.name for c in columns]),
                 path=("event_time",),
             )
         if column.type != "timestamp":
@@ -168,7 +168,7 @@ class StreamDocument(_Document):
             if name.lower() not in names:
                 raise InvalidStream(
                     f'generated column "{name}" is not a column of stream "{self.name}"',
-                    hint=did_you_mean(name, list(names.values())),
+                    hint=nearest_or_known(name, list(names.values())),
                     path=("source", "columns", name),
                 )
         return GeneratorSource(
@@ -203,14 +203,6 @@ def check_name(kind: str, name: str, path: tuple[str | int, ...] = ()) -> None:
             hint="Use a letter, then letters, digits or _; at most 63 characters in all.",
             path=path,
         )
-
-
-def did_you_mean(name: str, known: list[str]) -> str | None:
-    """Return a hint with the nearest known name, or all of them, or None if there are none."""
-    folded = {candidate.lower(): candidate for candidate in known}
-    if near := difflib.get_close_matches(name.lower(), list(folded), n=1):
-        return f'Did you mean "{folded[near[0]]}"?'
-    return f"Known: {', '.join(known)}." if known else None
 
 
 def _duration(text: str | int | float, key: str) -> int:

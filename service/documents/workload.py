@@ -26,6 +26,7 @@ from catalog.values.change import (
 from catalog.values.plan import Partitioning, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
+from catalog.wording import nearest_or_known
 from service.documents.document_errors import first_mistake, locating
 from service.documents.migration_document import (
     MigrationDocument,
@@ -39,7 +40,6 @@ from service.documents.stream_document import (
     HttpDocument,
     StreamDocument,
     check_name,
-    did_you_mean,
 )
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.inputs.validate import resolve_source, validate_source
@@ -353,7 +353,7 @@ def _check_names(
             named = (step.action, "name") if step.action == "update" else (step.action,)
             raise InvalidWorkload(
                 f'query "{step.name}" is not {wanted[0]} at batch {step.at_batch}',
-                hint=did_you_mean(step.name, sorted(n for n, state in states.items() if state in wanted)),
+                hint=nearest_or_known(step.name, sorted(n for n, state in states.items() if state in wanted)),
                 location=document.location((*step.path, *named)),
             )
         if step.action == "remove":

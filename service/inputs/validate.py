@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import math
 import os
@@ -13,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
+from catalog.wording import did_you_mean, nearest
 from service.inputs.errors import InvalidGenerator, SourceNotFound
 from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
@@ -82,15 +82,13 @@ def _validate_path(stream: str, path: str) -> None:
     while not parent.is_dir():
         missing, parent = parent, parent.parent
     try:
-        near = difflib.get_close_matches(missing.name, os.listdir(parent), n=1)
+        near = nearest(missing.name, os.listdir(parent))
     except PermissionError:
-        near = []
+        near = None
     raise SourceNotFound(
         f'path "{path}" of stream "{stream}" does not exist',
         detail=f'"{parent}" exists, but has no "{missing.name}".',
-        hint=f'Did you mean "{parent / near[0]}"?'
-        if near
-        else "Create the directory first; it may be empty.",
+        hint=f'Did you mean "{parent / near}"?' if near else "Create the directory first; it may be empty.",
         path=where,
     )
 
@@ -124,8 +122,7 @@ def _known_column(stream: Stream, spec: GeneratedColumn) -> Column:
     column = stream.column(spec.name)
     if column is None:
         names = [c.name for c in stream.columns if c.name != stream.event_time]
-        near = difflib.get_close_matches(spec.name, names, n=1)
-        hint = f'Did you mean "{near[0]}"?' if near else f"Columns to fill: {', '.join(names)}."
+        hint = did_you_mean(spec.name, names) or f"Columns to fill: {', '.join(names)}."
         raise _invalid(stream, f'column "{spec.name}" does not exist', hint, "columns", spec.name)
     if column.name == stream.event_time:
         hint = "Leave it out: event times follow from the rate."

@@ -19,6 +19,7 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
+from catalog.wording import nearest_or_known
 from planner.bind.bind import bind
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import kept_families
@@ -30,7 +31,7 @@ from planner.families.families import families
 from planner.families.family_names import by_family
 from service.config.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument
-from service.documents.stream_document import check_name, did_you_mean
+from service.documents.stream_document import check_name
 from service.inputs.sample import SampleSource
 from service.statistics.profile import merge_profiles, profile_of
 
@@ -295,7 +296,7 @@ def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequ
     for i, name in enumerate(request.remove):
         if name not in names:
             raise UnknownQuery(
-                f'query "{name}" does not run', hint=did_you_mean(name, names), path=("remove", i)
+                f'query "{name}" does not run', hint=nearest_or_known(name, names), path=("remove", i)
             )
         running.pop(name, None)
     by_name = {s.name: s for s in streams}

@@ -21,11 +21,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalog.sql_text import quoted, text_literal
 from catalog.store.store import Store
 from catalog.values.query import Query
-from operators.lineage.expressions import quoted
 from planner.families.families import family_id
-from service.results.result_sql import order_sql, pairs_sql, results_sql, text_literal
+from service.results.result_sql import order_sql, pairs_sql, results_sql
 from service.results.results import CorruptResults, family_files, query_sql
 
 #: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.

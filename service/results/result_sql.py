@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catalog.sql_text import quoted, text_literal
 from catalog.values.query import Query
 from catalog.values.stream import Stream
-from operators.lineage.expressions import quoted, struct_sql
+from operators.lineage.expressions import struct_sql
 
 #: Columns of every result file, beside ``a_<column>`` and ``b_<column>``.
 PAIR_COLUMNS = {
@@ -77,8 +78,3 @@ def results_sql(query: Query, pairs: str, routes: str) -> str:
 def order_sql() -> str:
     """Return the sort keys of ``results_sql``; qualified, since an output may bear a key's name."""
     return ", ".join(f'r."{name}"' for name in RESULT_ORDER)
-
-
-def text_literal(text: str) -> str:
-    """Quote a text for DuckDB."""
-    return "'" + text.replace("'", "''") + "'"

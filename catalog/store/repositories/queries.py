@@ -17,8 +17,9 @@ from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
-from catalog.store.repository import Repository, did_you_mean, next_id
+from catalog.store.repository import Repository, next_id
 from catalog.values.query import LeftBy, Query, QueryRecord
+from catalog.wording import did_you_mean
 
 #: Decoded queries kept per process besides those that run: asked for by results, resumed or just removed.
 QUERIES_KEPT = 512

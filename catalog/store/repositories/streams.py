@@ -11,8 +11,9 @@ from catalog.errors import NameTaken, StreamInUse, StreamNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.repositories.queries import PAUSED
-from catalog.store.repository import Repository, did_you_mean, next_id
+from catalog.store.repository import Repository, next_id
 from catalog.values.stream import Stream
+from catalog.wording import did_you_mean
 
 _s = tables.streams.c
 _q = tables.queries.c

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from itertools import chain
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
+from catalog.wording import did_you_mean
 from service.inputs.errors import EventRejected
 from service.inputs.formats.values import UnfitValueError, expected, from_json
 
@@ -76,14 +76,12 @@ def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> lis
     if not unknown:
         return []
     index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
-    folded = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(str(field).lower(), list(folded), n=1)
     rejected = EventRejected(
         f'event {index} has a field "{field}" that is not a column of stream "{stream.name}"',
         index=index,
         field=field,
         expected=f"only the fields {', '.join(names)}",
-        hint=f'Did you mean "{folded[near[0]]}"?' if near else None,
+        hint=did_you_mean(str(field), names),
     )
     return [rejected]
 

@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from operators.lineage.expressions import evaluate_filters, evaluate_residuals, quoted
+from catalog.sql_text import quoted
+from operators.lineage.expressions import evaluate_filters, evaluate_residuals
 
 
 def test_null_counts_as_false() -> None:

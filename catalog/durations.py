@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``5 MINUTES``, ``1 HOUR 30 MINUTES``, ``'90s'``.
+"""Lengths of time as people write them: ``5 MINUTES``, ``1 HOUR 30 MINUTES``, ``90s``, ``1.5 min``.
 
 Months and years are kept apart: they have no fixed number of microseconds.
 """
@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from catalog.errors import InvalidInput
+
 _SECOND_US = 1_000_000
 _UNITS_US = {
-    ("us", "microsecond", "microseconds", "micros"): Decimal(1),
+    ("us", "µs", "microsecond", "microseconds", "micros"): Decimal(1),
     ("ns", "nanosecond", "nanoseconds"): Decimal("0.001"),
     ("ms", "millisecond", "milliseconds", "millis"): Decimal(1_000),
     ("s", "sec", "secs", "second", "seconds"): Decimal(_SECOND_US),
@@ -23,10 +25,17 @@ _UNITS_US = {
 }
 _US = {name: us for names, us in _UNITS_US.items() for name in names}
 _MONTHS = {"month": 1, "months": 1, "quarter": 3, "quarters": 3, "year": 12, "years": 12}
-_PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-z]*)")
+_NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
+_PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 
 #: Beyond this no event time can be: int64 microseconds.
 _LIMIT_US = 2**62
+
+
+class InvalidDuration(InvalidInput):
+    """A text is not a length of time."""
+
+    code = "invalid-duration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +86,33 @@ def duration(words: Sequence[str]) -> Duration | str:
     if abs(us) > _LIMIT_US or abs(months) > 12_000_000:
         return "the length is out of range"
     return Duration(months, int(us))
+
+
+def parse_duration_us(text: str | int | float) -> int:
+    """Return a length of time in µs; a bare number is seconds.
+
+    >>> parse_duration_us("1.5 min"), parse_duration_us(5), parse_duration_us("0")
+    (90000000, 5000000, 0)
+
+    Raises:
+        InvalidDuration: Not numbers with units of fixed length, or negative.
+    """
+    written = f"{text} s" if _NUMBER.fullmatch(str(text)) else str(text)
+    found = duration([written])
+    if isinstance(text, bool) or isinstance(found, str) or found.months or found.us < 0:
+        raise InvalidDuration(
+            f'"{text}" is not a length of time', hint='Write a number and a unit, such as "5s" or "10 min".'
+        )
+    return found.us
+
+
+def format_duration(micros: int) -> str:
+    """Return the shortest exact text in one unit.
+
+    >>> format_duration(90_000_000), format_duration(7_200_000_000), format_duration(5)
+    ('90s', '2h', '5us')
+    """
+    for unit in ("d", "h", "min", "s", "ms"):
+        if micros and micros % _US[unit] == 0:
+            return f"{micros // int(_US[unit])}{unit}"
+    return f"{micros}us" if micros else "0s"

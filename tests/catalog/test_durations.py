@@ -1,6 +1,6 @@
 import pytest
 
-from service.config.durations import InvalidDuration, format_duration, parse_duration_us
+from catalog.durations import InvalidDuration, format_duration, parse_duration_us
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_length_of_time_is_read(text: str | float, micros: int) -> None:
     assert parse_duration_us(text) == micros
 
 
-@pytest.mark.parametrize("text", ["", "s", "-5s", "5 parsecs", "1e3s", "5s 3s", True, "nan"])
+@pytest.mark.parametrize("text", ["", "s", "-5s", "5 parsecs", "1e3s", True, "nan"])
 def test_what_is_not_a_length_of_time_is_refused(text: str | bool) -> None:
     with pytest.raises(InvalidDuration):
         parse_duration_us(text)

@@ -1,0 +1,17 @@
+"""Names and texts as DuckDB and CQL quote them."""
+
+from __future__ import annotations
+
+
+def quoted(name: str) -> str:
+    """Return a name as a quoted identifier, quotes in it doubled."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(value: str) -> str:
+    """Return a string as an SQL literal.
+
+    >>> print(text_literal("it's"))
+    'it''s'
+    """
+    return "'" + value.replace("'", "''") + "'"
