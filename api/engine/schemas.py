@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.timestamps import moment
+from api.timestamps import timestamp
 from service.engine.engine import EngineStatus
 
 
@@ -29,7 +29,7 @@ class EngineOut(BaseModel):
         """Return an engine's status as it is answered."""
         return cls(
             state=status.state,
-            state_at=moment(status.since_us),
+            state_at=timestamp(status.since_us),
             run_id=status.run_id or None,
             batch=status.batch,
             plan_version=status.plan_version,

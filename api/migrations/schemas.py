@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.timestamps import moment, moment_or_none
+from api.timestamps import timestamp, timestamp_or_none
 from catalog.values.migration import MigrationOutcome, SliceRows
 from catalog.values.plan import Strategy
 from planner.explain.cost_document import cost_document
@@ -15,7 +15,7 @@ from planner.explain.explain import FamilyReport
 from planner.explain.primitive_document import primitive_documents
 from planner.families.display import family_text
 from service.documents.migration_document import MigrationDocument
-from service.planning.migrations import DryRun, MigrationStatus, Policy
+from service.planning.migrations import MigrationDryRun, MigrationStatus, Policy
 
 _SHORT = (
     "Steps from the plan version before, each with `type`, `family`, `join` and `text`; routes and filters "
@@ -142,8 +142,8 @@ class MigrationOut(BaseModel):
             status=status.state,
             plan_version=record.plan_version,
             actor=record.actor,
-            created_at=moment(record.created_at_us),
-            active_at=moment_or_none(None if outcome is None else outcome.active_at_us),
+            created_at=timestamp(record.created_at_us),
+            active_at=timestamp_or_none(None if outcome is None else outcome.active_at_us),
             request=migration.request,
             cause=migration.cause,
             primitives=list(migration.primitives),
@@ -207,7 +207,7 @@ class DryRunOut(BaseModel):
     cost: DryRunCostOut
 
     @classmethod
-    def of(cls, found: DryRun) -> Self:
+    def of(cls, found: MigrationDryRun) -> Self:
         """Return a dry run as it is answered."""
         preview = found.preview
         streams = {s.id: s.name for s in preview.plan.streams}
@@ -256,7 +256,7 @@ class PolicyOut(BaseModel):
                 for family, ends in objective.pinned.items()
             },
             on_leave=AfterOut(after_s=leave.after_us / 1e6) if leave.policy == "after" else leave.policy,
-            cleanup_due_at=moment_or_none(policy.cleanup_due_us),
+            cleanup_due_at=timestamp_or_none(policy.cleanup_due_us),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.queries.schemas import QueryIn
-from api.timestamps import moment
+from api.timestamps import timestamp
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Strategy
 from planner.costs.cost import CostModelName
@@ -162,7 +162,7 @@ def history_of(entry: HistoryEntry | None) -> dict[str, Any]:
         return {"created_at": None, "actor": None, "cause": None, "changes": [], "changes_left_out": 0}
     record = record_in(entry)
     return {
-        "created_at": moment(entry.created_at_us),
+        "created_at": timestamp(entry.created_at_us),
         "actor": entry.actor,
         "cause": entry.cause,
         "changes": list(record.changes),

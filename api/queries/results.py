@@ -15,7 +15,7 @@ from api.problems import problem, problem_responses
 from api.queries import negotiation
 from api.queries.schemas import ResultsOut, result_columns
 from api.routes import SluiceRoute
-from api.timestamps import moment, moment_or_none
+from api.timestamps import timestamp, timestamp_or_none
 from catalog.errors import QueryNotFound
 from service.results.result_expiry import ResultsExpired
 from service.results.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
@@ -145,7 +145,7 @@ async def follow_results(
     """
     series, page = opened
     if page.kept_since_us is not None:
-        facts = {"dropped": page.dropped, "kept_since": moment(page.kept_since_us)}
+        facts = {"dropped": page.dropped, "kept_since": timestamp(page.kept_since_us)}
         yield ServerSentEvent(raw_data=json_line(facts), event="dropped")
     while True:
         for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
@@ -170,7 +170,7 @@ def _headers(request: Request, page: ResultPage, limit: int) -> dict[str, str]:
         following = request.url.include_query_params(after=page.next_cursor, limit=limit)
         headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
     if page.kept_since_us is not None:
-        headers |= {"Sluice-Dropped": str(page.dropped), "Sluice-Kept-Since": moment(page.kept_since_us)}
+        headers |= {"Sluice-Dropped": str(page.dropped), "Sluice-Kept-Since": timestamp(page.kept_since_us)}
     return headers
 
 
@@ -187,7 +187,7 @@ def _body(kind: str, page: ResultPage) -> bytes:
         "next_cursor": page.next_cursor,
         "has_more": page.has_more,
         "dropped": page.dropped,
-        "kept_since": moment_or_none(page.kept_since_us),
+        "kept_since": timestamp_or_none(page.kept_since_us),
     }
     return json_line(document).encode()
 

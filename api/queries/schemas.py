@@ -16,7 +16,7 @@ from api.queries.sinks import (
     sink_document,
     to_sink,
 )
-from api.timestamps import moment, moment_or_none
+from api.timestamps import timestamp, timestamp_or_none
 from catalog.durations import format_duration
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
@@ -214,11 +214,11 @@ class QueryOut(BoundQuery):
             revisions=list(status.revisions),
             name=status.query.name,
             desired=status.desired,
-            desired_at=moment(status.desired_at_us),
+            desired_at=timestamp(status.desired_at_us),
             observed=status.observed,
-            observed_at=moment(status.observed_at_us),
+            observed_at=timestamp(status.observed_at_us),
             plan_version=status.plan_version,
-            complete_from=moment_or_none(status.complete_from_us),
+            complete_from=timestamp_or_none(status.complete_from_us),
             missing_columns=list(status.missing_columns),
             results=status.results,
             sink=sink_document(None if sink is None else sink.sink),

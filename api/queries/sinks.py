@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from api.timestamps import moment, moment_or_none
+from api.timestamps import timestamp, timestamp_or_none
 from catalog.values.sink import FilesSink, Sink, SinkFormat, SinkRecord, WebhookSink
 
 FILES_EXAMPLE: JsonDict = {"type": "files", "path": "alerts", "format": "ndjson"}
@@ -108,7 +108,7 @@ class SinkProgress(BaseModel):
         return cls(
             sink=document,
             state=_state(record, over or record.until_batch is not None),
-            observed_at=moment(last),
+            observed_at=timestamp(last),
             from_batch=record.from_batch,
             until_batch=record.until_batch,
             last_batch=record.last_batch,
@@ -116,10 +116,10 @@ class SinkProgress(BaseModel):
             lost_batches=record.lost,
             batches=record.batches,
             rows=record.rows,
-            delivered_at=moment_or_none(record.delivered_at_us),
+            delivered_at=timestamp_or_none(record.delivered_at_us),
             failures=record.failures,
             error=record.error,
-            error_at=moment_or_none(record.error_at_us),
+            error_at=timestamp_or_none(record.error_at_us),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from api.timestamps import moment
+from api.timestamps import timestamp
 from catalog.durations import format_duration
 from catalog.values.stream import GeneratorSource, Source, Stream
 from service.documents.stream_document import StreamDocument
@@ -119,5 +119,5 @@ def _source(source: Source) -> dict[str, Any]:
         columns = [dataclasses.asdict(column) for column in source.columns]
         document["columns"] = {column.pop("name"): column for column in columns}
         if source.start_us is not None:
-            document["start"] = moment(document.pop("start_us"))
+            document["start"] = timestamp(document.pop("start_us"))
     return document

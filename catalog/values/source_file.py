@@ -9,7 +9,7 @@ Verdict = Literal["ok", "set-aside"]
 
 
 @dataclass(frozen=True, slots=True)
-class ListedInput:
+class SourceFile:
     """A file of a stream, listed durably before an offset names it.
 
     Attributes:

@@ -38,7 +38,7 @@ FILTERED_PER_MALE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class SegmentRun:
     """Candidates of one segment.
 
     Attributes:
@@ -60,7 +60,7 @@ class Matched:
         runs: Rows of the side in the order of the pairs; n of them in all.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[SegmentRun, ...]
 
     def ts(self) -> Int64s:
         """Return the event times, int64[n]."""
@@ -100,7 +100,7 @@ class Matched:
             kept = run.index[keep[start : start + len(run.index)]]
             start += len(run.index)
             if len(kept):
-                runs.append(Run(run.rows, run.classes, kept))
+                runs.append(SegmentRun(run.rows, run.classes, kept))
         return Matched(tuple(runs))
 
     def read(self, layout: SideLayout, name: str) -> pa.Array:
@@ -190,7 +190,7 @@ def gather(
     held = sum(len(probing.rows) for probing in segments)
     size = min(MAX_PAIRS_AT_ONCE, max(MIN_PAIRS_AT_ONCE, held + len(males)))
     female_rows, male_rows = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    runs: list[Run] = []
+    runs: list[SegmentRun] = []
     slices: list[int] = []
     filled = 0
     wanted = key_filter(males.key) if len(males) else None
@@ -216,17 +216,17 @@ def gather(
                 if probing.reaching is not None:
                     part = male_rows[filled : filled + found]
                     part[:] = probing.reaching[part]
-                runs.append(Run(probing.rows, probing.classes, female_rows[filled : filled + found]))
+                runs.append(SegmentRun(probing.rows, probing.classes, female_rows[filled : filled + found]))
                 slices.append(probing.slice)
                 filled += found
             if filled == size:
                 yield Candidates(
-                    Matched(tuple(runs)), Matched((Run(males, classes, male_rows),)), tuple(slices)
+                    Matched(tuple(runs)), Matched((SegmentRun(males, classes, male_rows),)), tuple(slices)
                 )
                 runs, slices, filled = [], [], 0
         touched[probing.slice] += state[3]
     if filled:
-        probed = Matched((Run(males, classes, male_rows[:filled]),))
+        probed = Matched((SegmentRun(males, classes, male_rows[:filled]),))
         yield Candidates(Matched(tuple(runs)), probed, tuple(slices))
 
 

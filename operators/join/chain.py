@@ -7,7 +7,7 @@ A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, Fig
 insert, propagate, slice by slice. Between batches the chain stands at the watermarks, so what a slice holds
 is what some query can still use (Theorem 4), up to the slack of segments that straddle a boundary.
 
-Every strategy runs on this chain; they differ in the rows that come to it (``Admission``) and in where it is
+Every strategy runs on this chain; they differ in the rows that come to it (``Admissible``) and in where it is
 cut. A chain of one slice that admits every row is selection pull-up (section 3.1).
 """
 
@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from operators.join.candidates import Probing, Reach, gather
-from operators.join.compiled_family import Admission, CompiledJoin
+from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceCounts, SliceState, compact, purge
@@ -95,7 +95,7 @@ class Chain:
         """Return those of the join's rows that enter a slice reached by ``queries``; None without any."""
         if self.join.admission is None:
             return rows
-        return self.classes.serving(side, rows, Admission(queries))
+        return self.classes.serving(side, rows, Admissible(queries))
 
     def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
         return None if rows is None else self.admitted(side, rows)

@@ -32,7 +32,7 @@ Terms = Mapping[int, tuple[Term, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Admissible:
     """Which rows of a side come to a join, by the queries that they can serve.
 
     Attributes:
@@ -57,7 +57,7 @@ class CompiledJoin:
     """
 
     plan: JoinPlan
-    admission: Mapping[str, Admission] | None
+    admission: Mapping[str, Admissible] | None
     reaches: Mapping[str, tuple[int, ...]]
     builder: PairBuilder
     slack_us: int
@@ -157,12 +157,12 @@ def _compile_join(
     )
 
 
-def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admission]:
-    admission = {side: Admission(query_set([numbers[i] for i in join.queries])) for side in SIDES}
+def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissible]:
+    admission = {side: Admissible(query_set([numbers[i] for i in join.queries])) for side in SIDES}
     split = join.partition
     if split is not None:
         one_of, none_of = (query_set([numbers[i] for i in ids]) for ids in (split.one_of, split.none_of))
-        admission[split.side] = Admission(one_of, none_of)
+        admission[split.side] = Admissible(one_of, none_of)
     return admission
 
 

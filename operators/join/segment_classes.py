@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from operators.join.compiled_family import Admission, CompiledFamily
+from operators.join.compiled_family import Admissible, CompiledFamily
 from operators.lineage.lineage import RowClasses
 from operators.segments.segment import Segment
 
@@ -36,7 +36,7 @@ class SegmentClasses:
         return known[1]
 
     def serving(
-        self, side: str, segment: Segment, wanted: Admission, *, after_us: int | None = None
+        self, side: str, segment: Segment, wanted: Admissible, *, after_us: int | None = None
     ) -> Segment | None:
         """Return the rows that are admitted, of those after an event time if given; None without any."""
         classes = self.of(side, segment)

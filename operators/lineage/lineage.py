@@ -21,7 +21,7 @@ from catalog.values.plan import FamilyPlan, PlannedQuery
 from operators.kernels.bounded import keep
 from operators.kernels.keys import Bools, Codes, Int64s
 from operators.lineage.entitlement import Term, rows_of_terms
-from operators.segments.row_kinds import Kind, kinds_of
+from operators.segments.row_kinds import Kind
 from operators.segments.segment import WORD_BITS, Segment
 
 #: Largest product of class counts kept without renumbering the classes.
@@ -219,7 +219,7 @@ class SideLineage:
             Classes; at least one even without rows.
         """
         placed = self._places(segment.filters)
-        alike = kinds_of(segment, placed.lives)
+        alike = segment.kinds(placed.lives)
         # Of the bounds so many are passed by all rows, and so many by some.
         early = late = len(self.bounds_us)
         if self.newest > segment.epoch_min:

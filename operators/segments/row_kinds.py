@@ -12,16 +12,13 @@ few kinds, and what is known of each row stays as it is: which rows are alike do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from operators.kernels.distinct import numbered
 from operators.kernels.keys import Codes, Int64s, Words
-
-if TYPE_CHECKING:
-    from operators.segments.segment import Segment
 
 #: Plan version of a row, then its values in the live places of each lineage word.
 Kind = tuple[int, ...]
@@ -41,33 +38,33 @@ class RowKinds:
     codes: Codes | None = None
     kinds: tuple[Kind, ...] = ()
 
+    def tells(self, lives: tuple[int, ...]) -> bool:
+        """Whether rows are told apart by these live places already."""
+        return self.lives is not None and not any(
+            live & ~before for live, before in zip(lives, self.lives, strict=True)
+        )
 
-def kinds_of(segment: Segment, lives: tuple[int, ...]) -> RowKinds:
-    """Return the kinds of a segment's rows, told apart by the live places at least.
+    def tell_apart(self, lives: tuple[int, ...], epochs: int | Int64s, words: Mapping[int, Words]) -> None:
+        """Find out which rows are alike.
 
-    Args:
-        segment: Its rows; what is found is kept with it.
-        lives: Live places of each lineage word, as bits.
-    """
-    known = segment.alike
-    if known.lives is not None and not any(
-        live & ~before for live, before in zip(lives, known.lives, strict=True)
-    ):
-        return known
-    codes: Codes | None
-    codes, kinds = _epochs(segment)
-    for number, live in enumerate(lives):
-        more, values = _alike(segment.lineage_word(number), live) if live else (None, (0,))
-        codes, kinds = _combined(codes, kinds, more, values)
-    known.lives, known.codes, known.kinds = lives, codes, kinds
-    return known
+        Args:
+            lives: Live places of each lineage word, as bits.
+            epochs: Plan version of each row, int64[n], or the one of all rows.
+            words: Lineage words with live places, uint64[n] each, by their number.
+        """
+        codes: Codes | None
+        codes, kinds = _by_epoch(epochs)
+        for number, live in enumerate(lives):
+            more, values = _alike(words[number], live) if live else (None, (0,))
+            codes, kinds = _combined(codes, kinds, more, values)
+        self.lives, self.codes, self.kinds = lives, codes, kinds
 
 
-def _epochs(segment: Segment) -> tuple[Int64s | None, tuple[Kind, ...]]:
+def _by_epoch(epochs: int | Int64s) -> tuple[Int64s | None, tuple[Kind, ...]]:
     """Tell rows apart by the plan versions under which they were processed, ascending."""
-    if segment.epoch is not None:
-        return None, ((segment.epoch,),)
-    distinct, inverse = np.unique(segment.epochs(), return_inverse=True)
+    if isinstance(epochs, int):
+        return None, ((epochs,),)
+    distinct, inverse = np.unique(epochs, return_inverse=True)
     codes = inverse.astype(np.int64) if len(distinct) > 1 else None
     return codes, tuple((epoch,) for epoch in distinct.tolist()) or ((0,),)
 

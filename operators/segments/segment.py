@@ -169,6 +169,18 @@ class Segment:
         values: Words = self.rows.column(f"{LINEAGE}{word}").to_numpy()
         return values
 
+    def kinds(self, lives: tuple[int, ...]) -> RowKinds:
+        """Return which rows are alike, told apart by the live places at least; what is found is kept.
+
+        Args:
+            lives: Live places of each lineage word, as bits.
+        """
+        if not self.alike.tells(lives):
+            epochs = self.epochs() if self.epoch is None else self.epoch
+            words = {number: self.lineage_word(number) for number, live in enumerate(lives) if live}
+            self.alike.tell_apart(lives, epochs, words)
+        return self.alike
+
     def has_bit(self, bit: int) -> Bools:
         """Tell which rows pass the filter of that lineage bit, bool[n]; none where it was not evaluated."""
         if bit not in self.filters:

@@ -31,7 +31,7 @@ from catalog.wording import listed
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_left
+from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.costs.shipped import SHIPPED
@@ -184,7 +184,7 @@ def _kept(
     """Put what is pinned in the place of what the strategy chose, or what was left beside it."""
     if pinned is not None:
         return pinned_chain(family, pinned, left)
-    return with_left(family, chosen, left) if left else chosen
+    return with_retained(family, chosen, left) if left else chosen
 
 
 def _filters(

@@ -38,7 +38,7 @@ JoinKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MovedPiece:
     """A slice while it is worked on.
 
     Attributes:
@@ -64,15 +64,15 @@ class Shape:
         queries: Ids of the queries its pairs are routed to.
     """
 
-    a: tuple[Piece, ...] = ()
-    b: tuple[Piece, ...] = ()
+    a: tuple[MovedPiece, ...] = ()
+    b: tuple[MovedPiece, ...] = ()
     queries: tuple[int, ...] = ()
 
-    def side(self, side: SideName) -> tuple[Piece, ...]:
+    def side(self, side: SideName) -> tuple[MovedPiece, ...]:
         """Return the slices of one side."""
         return self.a if side == "a" else self.b
 
-    def with_side(self, side: SideName, pieces: tuple[Piece, ...]) -> Shape:
+    def with_side(self, side: SideName, pieces: tuple[MovedPiece, ...]) -> Shape:
         """Return the same join with other slices on one side."""
         return replace(self, a=pieces) if side == "a" else replace(self, b=pieces)
 
@@ -176,13 +176,13 @@ def _family_steps(family: str, old: FamilyPlan | None, new: FamilyPlan | None) -
 
 
 def _chain_steps(
-    family: str, join: str, side: SideName, old: tuple[Piece, ...], new: tuple[Slice, ...]
+    family: str, join: str, side: SideName, old: tuple[MovedPiece, ...], new: tuple[Slice, ...]
 ) -> list[Primitive]:
     key = (family, join)
     steps: list[Primitive] = []
     reached = {key: Shape().with_side(side, old)}
 
-    def pieces() -> tuple[Piece, ...]:
+    def pieces() -> tuple[MovedPiece, ...]:
         return reached[key].side(side)
 
     def take(step: Primitive) -> None:
@@ -227,14 +227,14 @@ def _apply(joins: dict[JoinKey, Shape], step: Primitive) -> None:
 
 
 def _changed(
-    pieces: tuple[Piece, ...], step: Split | Merge | Extend | Truncate | SetFilter
-) -> tuple[Piece, ...]:
+    pieces: tuple[MovedPiece, ...], step: Split | Merge | Extend | Truncate | SetFilter
+) -> tuple[MovedPiece, ...]:
     """Return a chain after one step."""
     end = pieces[-1].w_end_us if pieces else 0
     match step:
         case Extend(from_us=start, to_us=to, keep=keep):
             _require(start == end < to, step)
-            return (*pieces, Piece(start, to, keep))
+            return (*pieces, MovedPiece(start, to, keep))
         case Truncate(from_us=start, to_us=to):
             _require(bool(pieces) and (pieces[-1].w_start_us, end) == (to, start), step)
             return pieces[:-1]
@@ -249,18 +249,18 @@ def _changed(
             return tuple(replace(p, keep=keep) if p.w_start_us == start else p for p in pieces)
 
 
-def _merged(pieces: tuple[Piece, ...], at_us: int) -> tuple[Piece, ...]:
+def _merged(pieces: tuple[MovedPiece, ...], at_us: int) -> tuple[MovedPiece, ...]:
     """Put together the two slices that meet; what may enter the first may enter both."""
-    merged: list[Piece] = []
+    merged: list[MovedPiece] = []
     for piece in pieces:
         if piece.w_start_us == at_us:
             first = merged.pop()
-            piece = Piece(first.w_start_us, piece.w_end_us, first.keep, first.rows + piece.rows)
+            piece = MovedPiece(first.w_start_us, piece.w_end_us, first.keep, first.rows + piece.rows)
         merged.append(piece)
     return tuple(merged)
 
 
-def _cut(piece: Piece, at_us: int, keep: Keep) -> tuple[Piece, Piece]:
+def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPiece]:
     """Cut a slice in two, its rows by length; ``keep`` is the later one's filter."""
     older = piece.rows * (piece.w_end_us - at_us) / (piece.w_end_us - piece.w_start_us)
     return (
@@ -275,12 +275,14 @@ def _drops(step: Primitive | None, split: Split) -> bool:
     return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
 
 
-def _inside(piece: Piece, at_us: int) -> bool:
+def _inside(piece: MovedPiece, at_us: int) -> bool:
     return piece.w_start_us < at_us < piece.w_end_us
 
 
 def _shape(join: JoinPlan) -> Shape:
-    a, b = (tuple(Piece(s.w_start_us, s.w_end_us, s.keep) for s in side_chain(join, side)) for side in SIDES)
+    a, b = (
+        tuple(MovedPiece(s.w_start_us, s.w_end_us, s.keep) for s in side_chain(join, side)) for side in SIDES
+    )
     return Shape(a, b, join.queries)
 
 

@@ -16,7 +16,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
 from catalog.values.plan import Partitioning, Plan, Strategy
 from catalog.values.query import Query
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, left_boundaries
+from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.cost import CostModelName, CostModels
 from planner.costs.paper_model import PaperModel
@@ -129,7 +129,7 @@ class Objective:
         """
         if not self.on_leave.keeps:
             return NO_BOUNDARIES
-        found = left_boundaries(previous, queries)
+        found = retained_boundaries(previous, queries)
         return {family: ends for family, ends in found.items() if family not in clean}
 
     def weighs_costs(self) -> bool:

@@ -51,7 +51,7 @@ def given_families(previous: Plan | None) -> frozenset[str]:
     return frozenset() if previous is None else frozenset(f.id for f in previous.families if f.given)
 
 
-def left_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict[str, Boundaries]:
+def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict[str, Boundaries]:
     """Return the boundaries in force that are no window of a query that runs.
 
     Args:
@@ -96,7 +96,7 @@ def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[
     return shared_join(family, chain("a"), chain("b"))
 
 
-def with_left(family: Family, joins: tuple[JoinPlan, ...], left: Boundaries) -> tuple[JoinPlan, ...]:
+def with_retained(family: Family, joins: tuple[JoinPlan, ...], left: Boundaries) -> tuple[JoinPlan, ...]:
     """Leave the boundaries of departed queries in the chain that a strategy chose.
 
     Args:

@@ -23,9 +23,9 @@ import numpy as np
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
 from planner.costs.cost import JoinInput, SliceLoad
-from planner.costs.pair_selectivity import serving
+from planner.costs.pair_selectivity import pair_selectivities
 from planner.costs.rates import FamilyRates
-from planner.costs.row_classes import Bits, Floats, Population, population_of
+from planner.costs.row_classes import Bits, Floats, RowClass, row_classes_of
 from planner.costs.segments import ChainStorage, chain_storage
 from planner.families.families import (
     SIDES,
@@ -243,7 +243,7 @@ def chain_loads(
     seconds = np.array([rates.seconds(us) for us in boundaries], dtype=np.float64)
 
     mates = other_side(side)
-    own, other = (population_of(family, join, s, rates) for s in (side, mates))
+    own, other = (row_classes_of(family, join, s, rates) for s in (side, mates))
     own_ends, other_ends = (_filter_ends(queries, s, side) for s in (side, mates))
     own_bits, other_bits = (_reaching(ends, boundaries) for ends in (own_ends, other_ends))
     own_keep, other_keep = own.kept(own_bits), other.kept(other_bits)
@@ -269,7 +269,7 @@ def chain_loads(
             )
         ),
         residuals=_integral(_residuals(queries, side, boundaries, own, other), seconds),
-        results=_integral(serving(queries, side, boundaries, own, other), seconds),
+        results=_integral(pair_selectivities(queries, side, boundaries, own, other), seconds),
         windows_below=np.searchsorted(distinct, boundaries, side="left").astype(np.int64),
         windows_upto=np.searchsorted(distinct, boundaries, side="right").astype(np.int64),
         queries_upto=np.searchsorted(windows, boundaries, side="right").astype(np.int64),
@@ -343,8 +343,8 @@ def _residuals(
     queries: Sequence[PlannedQuery],
     side: SideName,
     boundaries: Sequence[int],
-    own: Population,
-    other: Population,
+    own: RowClass,
+    other: RowClass,
 ) -> Floats:
     """Return how often a pair at each distance is judged by residuals: once per query that it passes."""
     own_share, other_share = own.single_shares(), other.single_shares()

@@ -16,19 +16,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from catalog.values.plan import PlannedQuery
-from planner.costs.row_classes import Bits, Floats, Population
+from planner.costs.row_classes import Bits, Floats, RowClass
 from planner.families.families import SideName, other_side, side_filter, side_window_us
 
 #: Filters of a side whose rows are told apart: 2^6 kinds.
 _MOST_FILTERS = 6
 
 
-def serving(
+def pair_selectivities(
     queries: Sequence[PlannedQuery],
     side: SideName,
     boundaries: Sequence[int],
-    own: Population,
-    other: Population,
+    own: RowClass,
+    other: RowClass,
 ) -> Floats:
     """Return the fraction of pairs that serve a query with a window beyond each boundary.
 
@@ -66,7 +66,7 @@ class _Served:
     """The pairs of filters that queries have so far, and how many pairs of rows they let by together."""
 
     def __init__(
-        self, first: Population, second: Population, kinds: Mapping[frozenset[int], float] | None
+        self, first: RowClass, second: RowClass, kinds: Mapping[frozenset[int], float] | None
     ) -> None:
         self._first, self._second, self._kinds = first, second, kinds
         self._mates: dict[int | None, Bits] = {}
@@ -104,11 +104,11 @@ class _Served:
         )
 
 
-def _share(population: Population, bits: Bits) -> float:
+def _share(population: RowClass, bits: Bits) -> float:
     return population.share(bits, whole=False)
 
 
-def _kinds(population: Population, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
+def _kinds(population: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
     """Return the fraction of rows by the filters that they pass, of those given.
 
     P(passes just S of U) is the sum over subsets T of S of (-1)^|T| P(passes none of (U - S) + T).

@@ -27,7 +27,7 @@ Bits = frozenset[int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Population:
+class RowClass:
     """The rows of one side that may come to a join: all, or one class of a split stream.
 
     Attributes:
@@ -102,14 +102,14 @@ class Population:
         return frozenset.intersection(*(frozenset({b}) | self.rates.weaker.get(b, frozenset()) for b in kept))
 
 
-def population_of(
+def row_classes_of(
     family: Family | FamilyPlan, join: JoinPlan, side: SideName, rates: FamilyRates
-) -> Population:
+) -> RowClass:
     """Return the rows of one side that may come to a join of its family."""
     if join.partition is None or join.partition.side != side:
-        return Population(rates.side(side), whole=join.pulled_up)
+        return RowClass(rates.side(side), whole=join.pulled_up)
     of_class, above = (queries_of(family, ids) for ids in (join.partition.one_of, join.partition.none_of))
-    return Population(
+    return RowClass(
         rates.side(side),
         one_of=frozenset(side_filter(q, side) for q in of_class),
         none_of=frozenset(side_filter(q, side) for q in above),

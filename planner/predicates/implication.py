@@ -31,7 +31,7 @@ _Sign = tuple[Subject, Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Filter:
+class _ParsedFilter:
     """A filter as what makes it true (any term) and what it says (all clauses), with signs to find it by."""
 
     terms: tuple[Group, ...]
@@ -82,7 +82,7 @@ class _Weakest:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Filter] = {}
+        self._kept: dict[str, _ParsedFilter] = {}
         #: Texts kept, by what every row of another filter must have so that it implies them.
         self._weak: dict[_Sign | None, dict[str, None]] = {}
         #: Texts kept, by what their own rows have.
@@ -122,7 +122,7 @@ class _Weakest:
 
 
 @functools.lru_cache(maxsize=_CACHED)
-def _read(sql: str) -> _Filter:
+def _read(sql: str) -> _ParsedFilter:
     """Read a filter; one that multiplies out into too much is not looked into."""
     condition = parse(sql)
     any_of, all_of = terms(condition), clauses(condition)
@@ -130,10 +130,10 @@ def _read(sql: str) -> _Filter:
         whole = Atom(f"({sql})", above(True, inclusive=True), "boolean")
         any_of = all_of = [{whole.subject: whole}]
     any_of = [known_values(term) for term in any_of]
-    return _Filter(tuple(any_of), tuple(all_of), _has(any_of), _needs(all_of))
+    return _ParsedFilter(tuple(any_of), tuple(all_of), _has(any_of), _needs(all_of))
 
 
-def _implies(strong: _Filter, weak: _Filter) -> bool:
+def _implies(strong: _ParsedFilter, weak: _ParsedFilter) -> bool:
     return all(term_implies_clause(term, clause) for term in strong.terms for clause in weak.clauses)
 
 

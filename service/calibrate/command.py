@@ -12,7 +12,7 @@ from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from planner.costs.calibrated import CONSTANTS
 from planner.costs.shipped import SHIPPED
-from service.calibrate.fit import Fit, Run, fit
+from service.calibrate.fit import Fit, MeasuredRun, fit
 from service.calibrate.runs import calibration_runs
 from service.config.calibration import store_calibration
 from service.config.data_dir import open_data_dir
@@ -53,7 +53,7 @@ def calibrate_command(settings: Settings, *, quick: bool, say: Callable[[str], N
     return fitted.calibration
 
 
-def report(fitted: Fit, runs: list[Run]) -> list[str]:
+def report(fitted: Fit, runs: list[MeasuredRun]) -> list[str]:
     """Return the table of constants and errors, line by line."""
     errors = np.abs(fitted.errors)
     lines = ["", f"{'constant':<20} {'this machine':>14} {'shipped':>14}"]

@@ -11,10 +11,10 @@ from planner.costs.loads import join_input
 from planner.costs.rates import family_rates
 from planner.families.families import SIDES, side_chain
 from service.calibrate.pipeline import Measured
-from service.calibrate.workload import SECOND_US, Workload
+from service.calibrate.workload import SECOND_US, SyntheticWorkload
 
 
-def counted_work(workload: Workload, plan: Plan, measured: Measured) -> Work:
+def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) -> Work:
     """Return the work of a run per second of event time.
 
     Args:

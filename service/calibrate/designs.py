@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catalog.values.plan import Strategy
-from service.calibrate.workload import Selection, WindowQuery, Workload
+from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 
 #: Keys of which hardly any two rows have the same.
 _NO_MATCHES = 10**12
@@ -18,7 +18,7 @@ _NO_MATCHES = 10**12
 class Design:
     """A workload and the strategies to run it under."""
 
-    workload: Workload
+    workload: SyntheticWorkload
     strategies: tuple[Strategy, ...]
 
 
@@ -50,27 +50,31 @@ def _corners() -> Iterator[Design]:
     )
     rare = (WindowQuery(8, 8, Selection("v", 0.1), Selection("v", 0.1)),)
     alone: tuple[Strategy, ...] = ("mem-opt",)
-    yield Design(Workload("idle", one, 20, 20, 1.0, 1000), alone)
-    yield Design(Workload("rows", one, 20_000, 20_000, 1.0, _NO_MATCHES), alone)
-    yield Design(Workload("wide rows", wide, 20_000, 20_000, 1.0, _NO_MATCHES, columns=12), alone)
-    yield Design(Workload("results", one, 2_000, 2_000, 1.0, 300), alone)
-    yield Design(Workload("wide results", wide, 2_000, 2_000, 1.0, 300, columns=12), alone)
-    yield Design(Workload("a filter, few rows", filtered, 100, 100, 1.0, 10**4), alone)
-    yield Design(Workload("a filter", filtered, 20_000, 20_000, 1.0, 10**7), ("mem-opt", "pullup"))
-    yield Design(Workload("filters, few rows", filters, 100, 100, 1.0, 10**4), ("mem-opt", "unshared"))
-    yield Design(Workload("filters", filters, 20_000, 20_000, 1.0, 10**7), ("mem-opt", "pullup"))
-    yield Design(Workload("slices", many, 50, 50, 1.0, 10**6), ("mem-opt", "pullup", "unshared"))
-    yield Design(Workload("segments", long, 50, 50, 1.0, 10**6), alone)
-    yield Design(Workload("builds", long, 200, 200, 1.0, 200), alone)
-    yield Design(Workload("wide builds", (WindowQuery(60, 60, columns=12),), 200, 200, 1.0, 200, 12), alone)
-    yield Design(Workload("moves", many, 5_000, 5_000, 2.0, _NO_MATCHES), ("mem-opt", "pullup"))
-    yield Design(Workload("cuts", odd, 8_000, 8_000, 2.0, _NO_MATCHES), ("mem-opt", "pullup"))
-    yield Design(Workload("filtered slices", narrowing, 10_000, 10_000, 1.0, _NO_MATCHES, 6), alone)
-    yield Design(Workload("matches", rare, 2_000, 2_000, 1.0, 300), ("pullup", "mem-opt"))
-    yield Design(Workload("merges", long, 2_000, 2_000, 0.3, 10**6), alone)
+    yield Design(SyntheticWorkload("idle", one, 20, 20, 1.0, 1000), alone)
+    yield Design(SyntheticWorkload("rows", one, 20_000, 20_000, 1.0, _NO_MATCHES), alone)
+    yield Design(SyntheticWorkload("wide rows", wide, 20_000, 20_000, 1.0, _NO_MATCHES, columns=12), alone)
+    yield Design(SyntheticWorkload("results", one, 2_000, 2_000, 1.0, 300), alone)
+    yield Design(SyntheticWorkload("wide results", wide, 2_000, 2_000, 1.0, 300, columns=12), alone)
+    yield Design(SyntheticWorkload("a filter, few rows", filtered, 100, 100, 1.0, 10**4), alone)
+    yield Design(SyntheticWorkload("a filter", filtered, 20_000, 20_000, 1.0, 10**7), ("mem-opt", "pullup"))
+    yield Design(
+        SyntheticWorkload("filters, few rows", filters, 100, 100, 1.0, 10**4), ("mem-opt", "unshared")
+    )
+    yield Design(SyntheticWorkload("filters", filters, 20_000, 20_000, 1.0, 10**7), ("mem-opt", "pullup"))
+    yield Design(SyntheticWorkload("slices", many, 50, 50, 1.0, 10**6), ("mem-opt", "pullup", "unshared"))
+    yield Design(SyntheticWorkload("segments", long, 50, 50, 1.0, 10**6), alone)
+    yield Design(SyntheticWorkload("builds", long, 200, 200, 1.0, 200), alone)
+    yield Design(
+        SyntheticWorkload("wide builds", (WindowQuery(60, 60, columns=12),), 200, 200, 1.0, 200, 12), alone
+    )
+    yield Design(SyntheticWorkload("moves", many, 5_000, 5_000, 2.0, _NO_MATCHES), ("mem-opt", "pullup"))
+    yield Design(SyntheticWorkload("cuts", odd, 8_000, 8_000, 2.0, _NO_MATCHES), ("mem-opt", "pullup"))
+    yield Design(SyntheticWorkload("filtered slices", narrowing, 10_000, 10_000, 1.0, _NO_MATCHES, 6), alone)
+    yield Design(SyntheticWorkload("matches", rare, 2_000, 2_000, 1.0, 300), ("pullup", "mem-opt"))
+    yield Design(SyntheticWorkload("merges", long, 2_000, 2_000, 0.3, 10**6), alone)
 
 
-def _random(rng: np.random.Generator, name: str, seed: int) -> Workload:
+def _random(rng: np.random.Generator, name: str, seed: int) -> SyntheticWorkload:
     """Draw a workload: everything on a logarithmic scale, and as many matches as a batch can bear."""
     batch_s = _log(rng, 0.2, 5.0)
     longest_s = batch_s * _log(rng, 4.0, 60.0)
@@ -93,7 +97,7 @@ def _random(rng: np.random.Generator, name: str, seed: int) -> Workload:
     )
     pairs = 2.0 * rate_a * rate_b * longest_s * batch_s
     keys = max(int(pairs / _log(rng, 30.0, 100_000.0)), 2)
-    return Workload(name, queries, rate_a, rate_b, batch_s, keys, columns, seed=seed)
+    return SyntheticWorkload(name, queries, rate_a, rate_b, batch_s, keys, columns, seed=seed)
 
 
 def _selection(rng: np.random.Generator) -> Selection:

@@ -27,7 +27,7 @@ _ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MeasuredRun:
     """A run to fit to.
 
     Attributes:
@@ -56,7 +56,7 @@ class Fit:
     errors: tuple[float, ...]
 
 
-def fit(runs: Sequence[Run], *, now_us: int) -> Fit:
+def fit(runs: Sequence[MeasuredRun], *, now_us: int) -> Fit:
     """Fit the constants.
 
     Args:

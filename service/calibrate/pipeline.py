@@ -30,7 +30,7 @@ from catalog.values.plan import ControlRecord, Plan, Strategy
 from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles
 from service.calibrate.memory_state import MemoryHandle
-from service.calibrate.workload import Batch, Workload
+from service.calibrate.workload import Batch, SyntheticWorkload
 from service.job import packing
 from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
 from service.job.chain_state import open_state
@@ -96,7 +96,7 @@ class Measured:
 
 
 def measure(
-    workload: Workload,
+    workload: SyntheticWorkload,
     plans: Mapping[Strategy, Plan],
     *,
     batches: int,
@@ -159,7 +159,7 @@ def _sum(one: SliceCounters, other: SliceCounters) -> SliceCounters:
 class _Pipeline:
     """One plan's job: readers' tasks, and a state per bucket."""
 
-    workload: Workload
+    workload: SyntheticWorkload
     plan: Plan
     directory: Path
     rows_file_bytes: int

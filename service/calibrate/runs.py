@@ -9,15 +9,15 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from service.calibrate.counted_work import counted_work
 from service.calibrate.designs import Design, designs
-from service.calibrate.fit import Run
+from service.calibrate.fit import MeasuredRun
 from service.calibrate.pipeline import measure
-from service.calibrate.workload import Workload
+from service.calibrate.workload import SyntheticWorkload
 
 #: The same rows on every machine.
 SEED = 20_060_912
 
 
-def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]) -> list[Run]:
+def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]) -> list[MeasuredRun]:
     """Run the designed workloads and return what they took.
 
     Args:
@@ -36,13 +36,13 @@ def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]
     return runs
 
 
-def runs_of(design: Design, batches: int) -> list[Run]:
+def runs_of(design: Design, batches: int) -> list[MeasuredRun]:
     """Run a design's workload under each of its strategies."""
     workload, planned = design.workload, plans(design.workload, design.strategies)
     measured = measure(workload, planned, batches=batches)
     seconds = {name: found.batches * workload.batch_s for name, found in measured.items()}
     return [
-        Run(
+        MeasuredRun(
             name=f"{workload.name}, {strategy}",
             work=counted_work(workload, planned[strategy], measured[strategy]),
             pack_s=measured[strategy].pack_s / seconds[strategy],
@@ -52,7 +52,7 @@ def runs_of(design: Design, batches: int) -> list[Run]:
     ]
 
 
-def plans(workload: Workload, strategies: Sequence[Strategy]) -> dict[Strategy, Plan]:
+def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[Strategy, Plan]:
     """Plan a workload under each of several strategies; CPU-Opt goes by the paper's model.
 
     Args:
@@ -71,10 +71,10 @@ def plans(workload: Workload, strategies: Sequence[Strategy]) -> dict[Strategy, 
     }
 
 
-def warm_up(workload: Workload) -> None:
+def warm_up(workload: SyntheticWorkload) -> None:
     """Run a workload once for nothing: imports and compiled code are no work of a batch."""
     measure(workload, plans(workload, ["mem-opt"]), batches=1)
 
 
-def _ms(run: Run, design: Design) -> str:
+def _ms(run: MeasuredRun, design: Design) -> str:
     return f"{(run.pack_s + run.chain_s) * design.workload.batch_s * 1e3:.1f}"

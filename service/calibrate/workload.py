@@ -92,7 +92,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Workload:
+class SyntheticWorkload:
     """Streams and queries with known statistics.
 
     Attributes:

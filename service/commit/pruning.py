@@ -32,7 +32,7 @@ class Pruner:
     grace_s: float = GRACE_S
     _looked_us: int | None = field(default=None, init=False)
 
-    def look(self, now_us: int) -> Pruned:
+    def run_once(self, now_us: int) -> Pruned:
         """Prune if it is time; return what went."""
         # A wall clock may be set back.
         if self._looked_us is not None and abs(now_us - self._looked_us) < self.interval_s * 1e6:

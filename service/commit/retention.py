@@ -67,7 +67,7 @@ class ResultRetention:
     _thinned_us: int | None = field(default=None, init=False)
     _waiting: deque[tuple[int, list[Path]]] = field(default_factory=deque, init=False)
 
-    def look(self, now_us: int) -> int:
+    def run_once(self, now_us: int) -> int:
         """Drop and unlink what it is time for; return how many batches lost their results."""
         if self.retention_us is None or not _due(self._looked_us, now_us, self.interval_s):
             return 0

@@ -103,7 +103,7 @@ class DemoTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """The rows of one step of event time.
 
     Attributes:
@@ -173,7 +173,7 @@ def load_tables() -> DemoTables:
     )
 
 
-def steps(tables: DemoTables, step_us: int) -> Iterator[Step]:
+def steps(tables: DemoTables, step_us: int) -> Iterator[ReplayStep]:
     """Cut both streams at the same event times, a minute after midnight UTC and every step from there.
 
     Weather is observed on the hour: a cut on the hour would leave the flights of the last hour to wait in the
@@ -195,10 +195,10 @@ def steps(tables: DemoTables, step_us: int) -> Iterator[Step]:
             count = int(ends[name][number]) - first
             if count:
                 cut[name] = table.slice(first, count)
-        yield Step(number, int(end_us), cut)
+        yield ReplayStep(number, int(end_us), cut)
 
 
-def write_step(step: Step, inbox: Path) -> None:
+def write_step(step: ReplayStep, inbox: Path) -> None:
     """Write a step's rows as one Parquet file per stream, each of which appears whole or not at all."""
     for name, table in step.tables.items():
         directory = inbox / name

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.demo.data import DAY_US, MINUTE_US, DemoTables, Step, steps, write_step
+from service.demo.data import DAY_US, MINUTE_US, DemoTables, ReplayStep, steps, write_step
 
 #: Where everything is there at once, a week per file.
 WEEK_US = 7 * DAY_US
@@ -75,7 +75,7 @@ class Replay:
         except OSError as error:
             self._error = error
 
-    def _written(self, step: Step) -> bool:
+    def _written(self, step: ReplayStep) -> bool:
         return all((self._inbox / name / step.file_name).exists() for name in step.tables)
 
 

@@ -40,11 +40,11 @@ class InvalidStatistics(InvalidInput):
     code = "invalid-statistics"
 
 
-class _Document(BaseModel):
+class _StatisticsDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class StreamNumbersDocument(_Document):
+class StreamNumbersDocument(_StatisticsDocument):
     """What is known of a stream."""
 
     rate: Annotated[_Number, Field(ge=0)] | None = Field(
@@ -55,7 +55,7 @@ class StreamNumbersDocument(_Document):
     )
 
 
-class StatisticsDocument(_Document):
+class StatisticsDocument(_StatisticsDocument):
     """Statistics that are given. What is left out is measured, sampled from the inputs, or assumed."""
 
     streams: dict[str, StreamNumbersDocument] = Field(default_factory=dict, description="By stream name.")
@@ -85,7 +85,7 @@ def _by_stream(value: Any) -> Any:
     return {_BOTH: value} if isinstance(value, list) else value
 
 
-class ChainDocument(_Document):
+class ChainDocument(_StatisticsDocument):
     """Where the slices of a chain end, to be costed beside the strategies."""
 
     family: str | None = Field(

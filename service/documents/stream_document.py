@@ -45,11 +45,11 @@ class InvalidStream(InvalidInput):
     code = "invalid-stream"
 
 
-class _Document(BaseModel):
+class _StreamDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class FilesDocument(_Document):
+class FilesDocument(_StreamDocument):
     """A directory that grows by whole files, or one file, or a glob."""
 
     type: Literal["files"]
@@ -58,13 +58,13 @@ class FilesDocument(_Document):
     max_files_per_batch: int | None = Field(default=None, ge=1)
 
 
-class HttpDocument(_Document):
+class HttpDocument(_StreamDocument):
     """Events posted to ``/streams/{name}/events``."""
 
     type: Literal["http"]
 
 
-class GeneratedColumnDocument(_Document):
+class GeneratedColumnDocument(_StreamDocument):
     """How the generator fills one column."""
 
     distribution: Literal["uniform", "normal", "zipf", "choice", "sequence"] = "uniform"
@@ -75,7 +75,7 @@ class GeneratedColumnDocument(_Document):
     values: list[str | int | float | bool] = Field(default_factory=list)
 
 
-class GeneratorDocument(_Document):
+class GeneratorDocument(_StreamDocument):
     """Synthetic rows with Poisson arrivals."""
 
     type: Literal["generator"]
@@ -89,7 +89,7 @@ class GeneratorDocument(_Document):
 SourceDocument = Annotated[FilesDocument | HttpDocument | GeneratorDocument, Field(discriminator="type")]
 
 
-class StreamDocument(_Document):
+class StreamDocument(_StreamDocument):
     """A stream as it is written in YAML or JSON; durations are text (``5s``) or seconds."""
 
     name: str

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.clock import wall_clock_us
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
 from service.config.log import fields
 from service.inputs.errors import CorruptInput, InputChanged
@@ -108,7 +108,7 @@ class CatalogRows:
             return None if self.events is None else _of_events(self.events, stream, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
 
-    def _edges(self, stream: Stream) -> list[Sequence[ListedInput]]:
+    def _edges(self, stream: Stream) -> list[Sequence[SourceFile]]:
         count = self.store.source_files.count(stream.id)
         if count <= 2 * EDGE_FILES:
             return [self.store.source_files.page(stream.id, 0, count)]
@@ -139,7 +139,7 @@ class WorkloadRows:
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
 
 
-def _unlisted_edges(stream: Stream, source: FilesSource) -> list[Sequence[ListedInput]]:
+def _unlisted_edges(stream: Stream, source: FilesSource) -> list[Sequence[SourceFile]]:
     paths = sorted(set(candidates(source.path)))
     if source.format != "parquet":
         paths = list(_affordable(paths))  # judging a text file is parsing it
@@ -157,7 +157,7 @@ def _affordable(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _of_files(
-    stream: Stream, edges: Sequence[Sequence[ListedInput]], columns: Sequence[str], limit: int
+    stream: Stream, edges: Sequence[Sequence[SourceFile]], columns: Sequence[str], limit: int
 ) -> RowSample | None:
     """Read runs of rows, spread evenly over the rows of the files."""
     assert isinstance(stream.source, FilesSource)
@@ -174,7 +174,7 @@ def _of_files(
     return RowSample(_timed(stream, pa.concat_tables(tables)), rate_per_s, file_s)
 
 
-def _runs(files: Sequence[ListedInput], limit: int) -> Iterator[FileRows]:
+def _runs(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
     total = sum(f.rows for f in files)
     if total <= limit and len(files) <= MAX_RUNS:
         yield from (_file_rows(f, 0, f.rows) for f in files)
@@ -188,7 +188,7 @@ def _runs(files: Sequence[ListedInput], limit: int) -> Iterator[FileRows]:
         yield _file_rows(file, first, min(limit // count, file.rows - first))
 
 
-def _heads(files: Sequence[ListedInput], limit: int) -> Iterator[FileRows]:
+def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
     """First rows of whole files, as many as may be parsed, the first and last files before the others."""
     count = min(len(files), MAX_RUNS)
     chosen = [files[len(files) * number // count] for number in range(count)]
@@ -202,7 +202,7 @@ def _heads(files: Sequence[ListedInput], limit: int) -> Iterator[FileRows]:
         yield replace(_file_rows(file, 0, rows), position=number)
 
 
-def _file_rows(file: ListedInput, first_row: int, rows: int) -> FileRows:
+def _file_rows(file: SourceFile, first_row: int, rows: int) -> FileRows:
     return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows)
 
 
@@ -215,7 +215,7 @@ def _read(stream: Stream, run: FileRows, columns: Sequence[str]) -> pa.Table | N
         return None
 
 
-def _listed_rate(edges: Sequence[Sequence[ListedInput]]) -> tuple[float | None, float | None]:
+def _listed_rate(edges: Sequence[Sequence[SourceFile]]) -> tuple[float | None, float | None]:
     """Return rows per second, and seconds per file, over the event times of the edges of a listing."""
     rows, files, span_us = 0, 0, 0
     for edge in edges:

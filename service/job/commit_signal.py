@@ -23,7 +23,7 @@ Signs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class CommitSignal:
     """Tells of commits.
 
     Attributes:
@@ -33,7 +33,7 @@ class News:
     files: tuple[str, ...]
 
     @classmethod
-    def of(cls, catalog_url: str, events_db: str, engine_lock: str) -> News | None:
+    def of(cls, catalog_url: str, events_db: str, engine_lock: str) -> CommitSignal | None:
         """Return what tells of commits to a catalog and an event log; None if the catalog is no file."""
         if not catalog_url.startswith(_SQLITE):
             return None

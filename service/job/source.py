@@ -35,7 +35,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
 from service.inputs.packed_bytes import packed_bytes
 from service.inputs.sources.http_log import EventLog
-from service.job.commit_signal import News
+from service.job.commit_signal import CommitSignal
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 
 #: How long Spark is kept waiting for news before it asks again.
@@ -64,7 +64,7 @@ class SluiceReader:
         self._inputs: Inputs | None = None
         # What is asked of each stream under one plan version, pickled: few batches bring another one.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
-        self._news: News | None = None
+        self._news: CommitSignal | None = None
         # Whether there are streams that nobody writes: their rows come with the clock.
         self._by_clock = False
         # None before the first look; False for ever in a bounded run.
@@ -179,7 +179,7 @@ class SluiceReader:
             rows = int(options["rows_per_partition"]) if options.get("rows_per_partition") else None
             events, tasks = EventLog(options["events_db"]), int(options.get("tasks", 1))
             self._inputs = Inputs(self._store, events, rows_per_partition=rows, tasks=tasks)
-            self._news = News.of(options["catalog_url"], options["events_db"], options["engine_lock"])
+            self._news = CommitSignal.of(options["catalog_url"], options["events_db"], options["engine_lock"])
         return self._store, self._inputs
 
     @property

@@ -79,7 +79,7 @@ class AdaptivePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Replanning:
     """Whether a chain should give way to another one, and the numbers that say so.
 
     Attributes:
@@ -115,12 +115,12 @@ class Proposal:
     family: FamilyPlan
     joins: tuple[JoinPlan, ...]
     moved: Moved
-    decision: Decision
+    decision: Replanning
 
 
 def worth_migrating(
     in_force_per_s: float, best_per_s: float, price: float, policy: AdaptivePolicy
-) -> Decision:
+) -> Replanning:
     """Decide whether a cheaper chain is worth its migration.
 
     Args:
@@ -146,7 +146,7 @@ def worth_migrating(
         reason = "gain too small"
     elif saved <= price:
         reason = "does not pay"
-    return Decision(reason == "pays", reason, in_force_per_s, best_per_s, gain, saved, price)
+    return Replanning(reason == "pays", reason, in_force_per_s, best_per_s, gain, saved, price)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class Adaptive:
     def __post_init__(self) -> None:
         self._replanner = Replanner(self.policy)
 
-    def look(self, now_us: int) -> Plan | None:
+    def run_once(self, now_us: int) -> Plan | None:
         """Look, if it is time; return the plan version that came of it, or None.
 
         Args:

@@ -82,7 +82,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChangeStep:
     """What a change means for the catalog.
 
     Attributes:
@@ -129,7 +129,7 @@ class Resolver:
         if streams != self._streams:
             self._streams, self._bound = streams, {}
 
-    def resolve(self, change: Change) -> Step:
+    def resolve(self, change: Change) -> ChangeStep:
         """Return what one change means now.
 
         Raises:
@@ -145,20 +145,20 @@ class Resolver:
                 return self._updated(change, record)
             case ResumeQuery():
                 draft = replace(record.query, backfill=change.backfill) if record.paused else None
-                return Step(change, record, draft, record.paused)
+                return ChangeStep(change, record, draft, record.paused)
             case PauseQuery():
-                return Step(change, record, None, record.running)
+                return ChangeStep(change, record, None, record.running)
             case RemoveQuery():
-                return Step(change, record, None)
+                return ChangeStep(change, record, None)
 
-    def resolve_all(self, changes: Sequence[Change]) -> tuple[Step, ...]:
+    def resolve_all(self, changes: Sequence[Change]) -> tuple[ChangeStep, ...]:
         """Return what all changes of a list mean now; each error has the path of its place in the list.
 
         Raises:
             InvalidChanges: Several cannot be made.
             InvalidInput, NameTaken, SinkInUse: One cannot be made.
         """
-        steps: list[tuple[int, Step]] = []
+        steps: list[tuple[int, ChangeStep]] = []
         errors: list[SluiceError] = []
         seen: dict[str, int] = {}
         for i, change in enumerate(changes):
@@ -183,14 +183,14 @@ class Resolver:
             raise InvalidChanges(errors, len(changes))
         return tuple(found)
 
-    def resolve_one(self, change: Change) -> Step:
+    def resolve_one(self, change: Change) -> ChangeStep:
         """Return what a change means now if it is the only one; raises as ``resolve``, and `SinkInUse`."""
         step = self.resolve(change)
         for _, shared in shared_places(self.store, [step.sink_move]):
             raise shared
         return step
 
-    def _added(self, change: AddQuery) -> Step:
+    def _added(self, change: AddQuery) -> ChangeStep:
         check_name("query", change.name, ("name",))
         if self.store.queries.find(change.name) is not None:
             raise NameTaken(
@@ -200,22 +200,22 @@ class Resolver:
             )
         bound = self._bind(change.cql)
         sink = self._sink(None, None if change.sink is None else SetSink(change.sink))
-        return Step(change, None, replace(bound, name=change.name, backfill=change.backfill), sink=sink)
+        return ChangeStep(change, None, replace(bound, name=change.name, backfill=change.backfill), sink=sink)
 
-    def _updated(self, change: UpdateQuery | EditQuery, record: QueryRecord) -> Step:
+    def _updated(self, change: UpdateQuery | EditQuery, record: QueryRecord) -> ChangeStep:
         sink = self._sink(record.series, change.sink)
         if isinstance(change, UpdateQuery):
             cql = change.cql
             bound = self._bind(cql)
         elif change.parts == QueryParts():
-            return Step(change, record, None, effective=False, sink=sink)
+            return ChangeStep(change, record, None, effective=False, sink=sink)
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
             bound = bind(cql, self._streams)
         if cql.strip() == record.query.cql.strip():
-            return Step(change, record, None, effective=False, sink=sink)
+            return ChangeStep(change, record, None, effective=False, sink=sink)
         draft = replace(bound, name=record.query.name, backfill=change.backfill)
-        return Step(change, record, draft, sink=sink)
+        return ChangeStep(change, record, draft, sink=sink)
 
     def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
         with _at("sink"):
@@ -239,7 +239,7 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
 
 
 #: What says, now, what the wanted changes mean.
-Wanted = Callable[[Resolver], tuple[Step, ...]]
+Wanted = Callable[[Resolver], tuple[ChangeStep, ...]]
 
 
 def one(change: Change) -> Wanted:
@@ -329,7 +329,7 @@ def expect(store: Store, if_match: int | None) -> Plan | None:
 
 
 def record_steps(
-    store: Store, steps: Sequence[Step], version: int, previous: Plan | None
+    store: Store, steps: Sequence[ChangeStep], version: int, previous: Plan | None
 ) -> tuple[QueryRecord, ...]:
     """Let queries leave and enter the catalog; call it in the transaction that appends the version.
 
@@ -357,7 +357,7 @@ def record_steps(
     return tuple(records[i] for i in range(len(steps)))
 
 
-def _record(store: Store, step: Step, version: int, missing: tuple[str, ...]) -> QueryRecord:
+def _record(store: Store, step: ChangeStep, version: int, missing: tuple[str, ...]) -> QueryRecord:
     record, draft = step.record, step.draft
     if draft is None:
         assert record is not None, "a change without a draft is one of a query that is there"
@@ -375,7 +375,7 @@ def _record(store: Store, step: Step, version: int, missing: tuple[str, ...]) ->
     return added if step.runs else store.queries.leave(added.query.id, version, "pause")
 
 
-def cause_of(steps: Sequence[Step]) -> str:
+def cause_of(steps: Sequence[ChangeStep]) -> str:
     """Return what effective steps do, in words: ``add q1; remove q2, q3``."""
     names: dict[str, list[str]] = {}
     for step in steps:

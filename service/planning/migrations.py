@@ -32,7 +32,7 @@ from service.documents.migration_document import MigrationRequest
 from service.planning.changes import expect
 from service.planning.migration_outcome import outcome_of
 from service.planning.preview import held_bytes, held_rows
-from service.planning.resolve_migration import Wanted, wanted_by
+from service.planning.resolve_migration import Wanted, resolve_migration
 from service.planning.versions import LEFT_AT_SETTING, PlanRefused, Versions
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun:
+class MigrationDryRun:
     """What a migration would do.
 
     Attributes:
@@ -94,11 +94,11 @@ class Migrations:
     # Whether a migration may be active of which it is not recorded what it took; so it may be at a start.
     _unsettled: bool = True
 
-    def dry_run(self, request: MigrationRequest, *, if_match: int | None = None) -> DryRun:
+    def dry_run(self, request: MigrationRequest, *, if_match: int | None = None) -> MigrationDryRun:
         """Return what a migration would do; nothing is changed.
 
         Raises:
-            InvalidInput: As `wanted_by` says.
+            InvalidInput: As `resolve_migration` says.
             StalePlanVersion: The newest plan is not ``if_match``.
             PlanRefused: The version that would be made cannot run.
         """
@@ -112,7 +112,7 @@ class Migrations:
         before: Mapping[str, FamilyReport] = {}
         if previous is not None:
             before = explain_plan(previous, found.profile, wanted.objective.models(calibration))
-        return DryRun(found, tuple(before.values()))
+        return MigrationDryRun(found, tuple(before.values()))
 
     def migrate(
         self, request: MigrationRequest, *, actor: str, if_match: int | None = None
@@ -138,7 +138,7 @@ class Migrations:
             The migration as it was logged.
 
         Raises:
-            InvalidInput: As `wanted_by` says.
+            InvalidInput: As `resolve_migration` says.
             StalePlanVersion: The newest plan is not ``if_match``.
             PlanRefused: The version cannot run; the migration is recorded as failed.
         """
@@ -245,7 +245,7 @@ class Migrations:
         except SluiceError as error:
             error.path = ("family_strategies", *error.path)
             raise
-        return wanted_by(request, self.versions.objective, previous, queries, self.versions.store)
+        return resolve_migration(request, self.versions.objective, previous, queries, self.versions.store)
 
     def _planned(self, request: MigrationRequest, previous: Plan | None, plan: Plan) -> Migration:
         steps = diff(previous, plan)

@@ -48,7 +48,7 @@ class Wanted:
     anew: frozenset[str]
 
 
-def wanted_by(
+def resolve_migration(
     request: MigrationRequest,
     objective: Objective,
     previous: Plan | None,

@@ -98,7 +98,7 @@ class Deliverer:
             lane.shutdown(cancel_futures=True)
         self.delivery.close()
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         """Hand out what waits for sinks that are neither busy nor left alone for now."""
         # In this order: whoever sets a sink after the last batch was read sets it for later ones, and a sink
         # that was not busy is as the catalog says.
@@ -129,7 +129,7 @@ class Deliverer:
             try:
                 last = self.store.batches.last()
                 if last != seen or woken or self._is_due():
-                    self.look()
+                    self.run_once()
                     seen = last
             except SluiceError as error:
                 # The catalog cannot be reached: all that is to be delivered waits in it.

@@ -63,7 +63,7 @@ class _Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class _Filter:
+class _SampledFilter:
     """Asks for the selectivity of a filter."""
 
     sql: str
@@ -87,7 +87,7 @@ class _Width:
     lineage_words: int
 
 
-_Question = _Rates | _Filter | _Key | _Width
+_Question = _Rates | _SampledFilter | _Key | _Width
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +182,7 @@ def sample_profile(
         for side in SIDES
     }
     filters = {
-        (side.stream_id, side.filter): _Filter(side.filter, tuple(sorted(side.filter_columns)))
+        (side.stream_id, side.filter): _SampledFilter(side.filter, tuple(sorted(side.filter_columns)))
         for q in queries
         for side in (q.a, q.b)
         if side.filter is not None
@@ -259,11 +259,11 @@ def _answers(
     at_us = clock_us()
     if sample is None or not sample.table.num_rows:
         return known
-    asked = [q for q in new if isinstance(q, _Filter)]
+    asked = [q for q in new if isinstance(q, _SampledFilter)]
     passes = evaluate_filters(sample.table, [q.sql for q in asked])
     known |= {q: _Answer(float(p.mean()), at_us) for q, p in zip(asked, passes, strict=True)}
     for question in new:
-        if not isinstance(question, _Filter):
+        if not isinstance(question, _SampledFilter):
             known[question] = _answer(question, stream, sample, at_us)
     for question in new:
         cache.keep(stream.id, amount, question, known[question])
@@ -272,7 +272,7 @@ def _answers(
 
 def _columns(question: _Question) -> tuple[str, ...]:
     match question:
-        case _Filter(columns=columns) | _Key(columns=columns):
+        case _SampledFilter(columns=columns) | _Key(columns=columns):
             return columns
         case _Width(key=key, stored=stored):
             return (*key.columns, *stored)

@@ -35,7 +35,7 @@ from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
 from service.planning.objective import objective_of
 from service.planning.preview import Statistician
-from service.planning.resolve_migration import wanted_by
+from service.planning.resolve_migration import resolve_migration
 from service.planning.versions import Versions
 from service.results.export import export_query, export_shared
 from service.statistics.sampling import SampleCache
@@ -256,7 +256,9 @@ class _Script:
             if scripted.migration is None:
                 continue
             with self.workload.locating((*scripted.path, "migrate")):
-                wanted = wanted_by(scripted.migration, self.versions.objective, previous, queries, store)
+                wanted = resolve_migration(
+                    scripted.migration, self.versions.objective, previous, queries, store
+                )
             self.versions.objective = wanted.objective
             # What one migration of this batch gives up, another does not bring back.
             before = wanted.left if left is None else left

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
 from service.inputs.errors import NotAnHttpStream
 from service.inputs.inputs import Inputs
@@ -145,7 +145,7 @@ class WorkspaceStreams:
         return AppendReceipt(last - first + 1, first, last)
 
 
-def _files_of(draft: Stream, settle_s: float) -> tuple[ListedInput, ...]:
+def _files_of(draft: Stream, settle_s: float) -> tuple[SourceFile, ...]:
     if not isinstance(draft.source, FilesSource):
         return ()
     return tuple(judged_files(draft, sorted(set(candidates(draft.source.path))), settle_s=settle_s))

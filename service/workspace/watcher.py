@@ -51,7 +51,7 @@ class Watcher:
         if self._thread is not None:
             self._thread.join()
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         """List new files, beat for idle streams and do what else is to be done now and then, once."""
         for stream in self.store.streams.all():
             if isinstance(stream.source, FilesSource):
@@ -63,7 +63,7 @@ class Watcher:
     def _run(self) -> None:
         while not self._stop.wait(self.interval_s):
             try:
-                self.look()
+                self.run_once()
             except (SluiceError, OSError) as error:
                 # A directory that cannot be read now may be there at the next look; the job goes on
                 # meanwhile.

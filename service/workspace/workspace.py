@@ -116,9 +116,9 @@ class Workspace:
             self._list_interval_s,
             ticks=(
                 self.migrations.tick,
-                Pruner(self._store).look,
-                self._retention().look,
-                *((adaptive.look,) if self.settings.adaptive else ()),
+                Pruner(self._store).run_once,
+                self._retention().run_once,
+                *((adaptive.run_once,) if self.settings.adaptive else ()),
             ),
         )
         self._watcher.start()

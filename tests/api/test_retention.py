@@ -65,7 +65,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
         service, batches, ResultRetention(store, directory.results, directory.late, 1, lock, interval_s=0)
     )
     made.commit(10)
-    made.retention.look(10**12)
+    made.retention.run_once(10**12)
     yield made
     service.close()
 
@@ -137,7 +137,7 @@ def test_a_follower_without_a_cursor_is_told_first_what_is_not_kept(old: Old) ->
 def test_a_follower_that_is_too_slow_is_told_so_and_cut(old: Old) -> None:
     def miss() -> None:
         old.commit(10)
-        old.retention.look(10**12)
+        old.retention.run_once(10**12)
 
     events = follow(old, miss, "7.2")
     assert [name for name, _ in events] == ["result"] * 4 + ["gone"]
@@ -154,7 +154,7 @@ def test_a_follower_of_a_query_that_has_gone_is_told_so(old: Old) -> None:
         for _ in range(20):
             old.batches.commit()
         old.retention.needed_from = lambda: 15  # what may replay is kept
-        old.retention.look(10**12)
+        old.retention.run_once(10**12)
         assert store.pruning.prune().queries == 1
 
     events = follow(old, go, "9.1")

@@ -32,7 +32,7 @@ from service.calibrate.command import BATCHES, RANDOM_WORKLOADS, report
 from service.calibrate.fit import Fit, fit
 from service.calibrate.pipeline import measure
 from service.calibrate.runs import calibration_runs, plans, warm_up
-from service.calibrate.workload import Selection, WindowQuery, Workload
+from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from tests.bench.paper.worker import leave_with_parent
 
 #: The strategy ranked first may be so much slower than the one measured fastest.
@@ -74,13 +74,13 @@ class Row:
         return self.predicted_s / self.measured_s - 1.0
 
 
-def random_workloads(count: int, seed: int) -> list[Workload]:
+def random_workloads(count: int, seed: int) -> list[SyntheticWorkload]:
     """Draw workloads after the paper's: windows of its distributions, selections on either stream or none."""
     rng = np.random.default_rng(seed)
     return [_random_workload(rng, f"w{n:02}") for n in range(1, count + 1)]
 
 
-def _random_workload(rng: np.random.Generator, name: str) -> Workload:
+def _random_workload(rng: np.random.Generator, name: str) -> SyntheticWorkload:
     batch_s = float(rng.choice([0.25, 0.5, 1.0, 2.0, 5.0]))
     rows_a = _log(rng, 100, 6_000)
     rows_b = rows_a * _log(rng, 0.5, 2.0)
@@ -110,14 +110,16 @@ def _random_workload(rng: np.random.Generator, name: str) -> Workload:
     pairs = 2.0 * rows_a * rows_b * longest / batch_s
     keys = max(int(pairs / _log(rng, 50, 60_000)), 2)
     seed = int(rng.integers(1 << 31))
-    return Workload(name, texts, rows_a / batch_s, rows_b / batch_s, batch_s, keys, columns, seed=seed)
+    return SyntheticWorkload(
+        name, texts, rows_a / batch_s, rows_b / batch_s, batch_s, keys, columns, seed=seed
+    )
 
 
 def _log(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def compare(workload: Workload, model: CalibratedModel) -> list[Row]:
+def compare(workload: SyntheticWorkload, model: CalibratedModel) -> list[Row]:
     """Predict and measure a workload under every strategy.
 
     Strategies that come to the same joins are one plan that was measured several times: each gets the mean.
@@ -141,7 +143,7 @@ def _joins(plan: Plan) -> tuple[JoinPlan, ...]:
 
 
 def _row(
-    workload: Workload, strategy: Strategy, plan: Plan, model: CalibratedModel, measured_s: float
+    workload: SyntheticWorkload, strategy: Strategy, plan: Plan, model: CalibratedModel, measured_s: float
 ) -> Row:
     (family,) = plan.families
     rates = family_rates(family, family.stream_a, family.stream_b, workload.profile)
@@ -295,7 +297,7 @@ def _plot(path: Path, rows: Sequence[Row]) -> None:
     pyplot.close(figure)
 
 
-def _begin(workload: Workload) -> None:
+def _begin(workload: SyntheticWorkload) -> None:
     leave_with_parent()
     warm_up(workload)
 

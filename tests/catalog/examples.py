@@ -10,7 +10,7 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Output, Query, QueryRecord, Side
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import Column, FilesSource, Stream
 
 STREAM = Stream(
@@ -100,9 +100,9 @@ def manifest(batch: int, epoch: int, query_rows: dict[int, int] | None = None) -
     )
 
 
-def listed(path: str, rows: int = 10) -> ListedInput:
+def listed(path: str, rows: int = 10) -> SourceFile:
     """A good file; the catalog gives its position."""
-    return ListedInput(-1, path, size=1234, mtime_ns=10**18 + 1, rows=rows, t_min_us=0, t_max_us=9)
+    return SourceFile(-1, path, size=1234, mtime_ns=10**18 + 1, rows=rows, t_min_us=0, t_max_us=9)
 
 
 class Undone(Exception):

@@ -18,10 +18,10 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, cases, plan_versions
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
-from tests.operators.handovers import handovers
 from tests.operators.queries import Row, a_query, a_stream
 from tests.operators.world import World
 
@@ -42,7 +42,7 @@ def replayed(case: Case, chain: int | None, crash: Crash) -> None:
 
 
 @settings(REPEATABLE, max_examples=120)
-@given(handovers(), st.one_of(st.none(), st.integers(0, 999)), st.sampled_from(CRASHES))
+@given(backfill_chains(), st.one_of(st.none(), st.integers(0, 999)), st.sampled_from(CRASHES))
 def test_rows_are_handed_on_as_the_design_says(case: Case, chain: int | None, crash: Crash) -> None:
     replayed(case, chain, crash)
 

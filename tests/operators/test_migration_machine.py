@@ -27,7 +27,7 @@ from catalog.values.query import UNBOUNDED_US, Backfill, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
-from planner.build.retained_boundaries import NO_BOUNDARIES, left_boundaries
+from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
 from tests.operators.cases import ALL_STRATEGIES, C_SYS, REPEATABLE, SPREADS, replicated
 from tests.operators.chains import rechained
@@ -251,7 +251,7 @@ class Lifecycle(RuleBasedStateMachine):
                 cost_model="paper",
                 c_sys=C_SYS,
             ),
-            left=left_boundaries(self.latest, queries) if self.leaves else NO_BOUNDARIES,
+            left=retained_boundaries(self.latest, queries) if self.leaves else NO_BOUNDARIES,
         )
         self.latest = replicated(plan, self.spread)
         self.spread = HASHED

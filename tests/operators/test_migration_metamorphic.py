@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
 from operators.segments.layout import SIDES
+from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, WINDOWS_US, Case, Outcome, Step, cases, run
 from tests.operators.chains import rechained
-from tests.operators.handovers import handovers
 from tests.operators.queries import FILTERS_OF_ALL, a_query
 
 #: An id that no case gives.
 PASSER_BY = 10_000
 
-any_case = st.one_of(cases(activations=True, family=0), handovers())
+any_case = st.one_of(cases(activations=True, family=0), backfill_chains())
 seeds = st.integers(0, 10_000)
 
 

@@ -15,7 +15,7 @@ from catalog.values.primitive import Merge, Primitive, Split
 from catalog.values.query import Query
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
-from planner.build.diff import Piece, Shape, apply_primitives, diff, shapes
+from planner.build.diff import MovedPiece, Shape, apply_primitives, diff, shapes
 from planner.build.objective import Objective
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
@@ -68,7 +68,7 @@ def with_rows(shape: Shape, runner: Runner) -> Shape:
     return shape
 
 
-def landed(pieces: tuple[Piece, ...], steps: Sequence[Primitive]) -> list[float]:
+def landed(pieces: tuple[MovedPiece, ...], steps: Sequence[Primitive]) -> list[float]:
     """Follow the rows of a side from slice to slice, before any cross-purge.
 
     What a split finds in a slice stays in its first part, but for rows that a slice behind the boundary held.

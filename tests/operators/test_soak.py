@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import REPEATABLE, Case, cases, check
-from tests.operators.handovers import handovers
 
 RANDOM = settings(REPEATABLE, derandomize=False, max_examples=10_000)
 
@@ -15,6 +15,6 @@ RANDOM = settings(REPEATABLE, derandomize=False, max_examples=10_000)
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(RANDOM)
-@given(st.one_of(cases(activations=True, max_rows=150), handovers()))
+@given(st.one_of(cases(activations=True, max_rows=150), backfill_chains()))
 def test_results_are_those_of_nested_loops_on_new_cases(case: Case) -> None:
     check(case)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
+from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import REPEATABLE, Case, cases, check
-from tests.operators.handovers import handovers
 
 
 @settings(REPEATABLE, max_examples=250)
@@ -21,7 +21,7 @@ def test_queries_that_come_and_go_get_what_they_are_entitled_to(case: Case) -> N
 
 
 @settings(REPEATABLE, max_examples=200)
-@given(handovers())
+@given(backfill_chains())
 def test_held_rows_are_handed_on_from_query_to_query(case: Case) -> None:
     check(case)
 

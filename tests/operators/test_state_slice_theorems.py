@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from catalog.values.plan import FamilyPlan, Plan, Strategy
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
+from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import REPEATABLE, Case, Step, cases, check
 from tests.operators.chains import a_chain
-from tests.operators.handovers import handovers
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of, side_of
 from tests.operators.queries import Row, a_query, a_stream, a_table
@@ -86,13 +86,13 @@ def _family_plan(plan: Plan, streams: tuple[int, int], key: tuple[tuple[str, str
 
 
 @settings(REPEATABLE, max_examples=120)
-@given(st.one_of(cases(activations=True, strategies=MEM_OPT), handovers(MEM_OPT)))
+@given(st.one_of(cases(activations=True, strategies=MEM_OPT), backfill_chains(MEM_OPT)))
 def test_theorem_4_each_slice_holds_exactly_the_rows_that_some_query_can_still_use(case: Case) -> None:
     check(replace(case, slack_us=0), _exactly_the_usable_rows)
 
 
 @settings(REPEATABLE, max_examples=80)
-@given(st.one_of(cases(activations=True, family=0, strategies=MEM_OPT), handovers(MEM_OPT)))
+@given(st.one_of(cases(activations=True, family=0, strategies=MEM_OPT), backfill_chains(MEM_OPT)))
 def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> None:
     def bounded(runner: Runner, oracle: NestedLoops) -> None:
         assert runner.plan is not None

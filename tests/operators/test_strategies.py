@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Strategy
 from operators.segments.layout import SIDES
+from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, cases, check, run
-from tests.operators.handovers import handovers
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops
 
 
 def any_case(strategy: Strategy) -> st.SearchStrategy[Case]:
     """Draw a case of one family with exact purging, under one strategy from beginning to end."""
-    drawn = st.one_of(cases(activations=True, family=0, strategies=(strategy,)), handovers((strategy,)))
+    drawn = st.one_of(cases(activations=True, family=0, strategies=(strategy,)), backfill_chains((strategy,)))
     return drawn.map(lambda case: replace(case, slack_us=0))
 
 

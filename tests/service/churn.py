@@ -187,8 +187,8 @@ class ChurningService:
         outputs = self.runner.step(rows, plans)
         self._commit(number, outputs)
         self.runner.results.clear()
-        self.pruner.look(number)
-        self.retention.look(number)
+        self.pruner.run_once(number)
+        self.retention.run_once(number)
 
     def figures(self, seconds: float) -> Figures:
         """Return what there is now."""

@@ -40,7 +40,7 @@ class World:
 
     def drop(self, kept_from: int) -> int:
         """Drop everything before a batch that is old enough."""
-        return self.retention.look(kept_from * SECOND_US)
+        return self.retention.run_once(kept_from * SECOND_US)
 
     def values(self, after: str | None, limit: int = 1000) -> list[Any]:
         """Values of all pages from a cursor on."""

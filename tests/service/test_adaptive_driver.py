@@ -111,7 +111,7 @@ class World:
             )
         )
         self.batch += 1
-        return self.adaptive.look(self.now_us)
+        return self.adaptive.run_once(self.now_us)
 
     def seconds(self, count: int) -> list[int]:
         """Let time pass; return the batches after which another plan was logged."""
@@ -169,7 +169,7 @@ def test_a_version_that_is_not_in_force_yet_is_waited_for(world: World) -> None:
     # The job still commits batches under the version before.
     for _ in range(LOOKS):
         world.batch += 10
-        assert world.adaptive.look(world.now_us) is None
+        assert world.adaptive.run_once(world.now_us) is None
     assert world.plan.version == before.version + 1
 
 

@@ -16,7 +16,7 @@ import yaml
 from catalog.store.store import Store
 from catalog.values.batch import KeyCounters, SliceCounters, StreamCounters
 from catalog.values.plan import Heartbeat, Plan
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
@@ -50,7 +50,7 @@ def listed(store: Store, files: int, *, overlap_us: int = 0, max_files: int | No
     store.source_files.append(
         stream.id,
         [
-            ListedInput(
+            SourceFile(
                 0, f"/S/{i}", 1, 1, ROWS_PER_FILE, max(i * SECOND_US - overlap_us, 0), (i + 1) * SECOND_US
             )
             for i in range(files)

@@ -18,10 +18,10 @@ from planner.costs.shipped import SHIPPED
 from service.calibrate.command import calibrate_command, report
 from service.calibrate.counted_work import counted_work
 from service.calibrate.designs import designs
-from service.calibrate.fit import Fit, Run, fit
+from service.calibrate.fit import Fit, MeasuredRun, fit
 from service.calibrate.pipeline import Measured, measure
 from service.calibrate.runs import plans
-from service.calibrate.workload import Selection, WindowQuery, Workload
+from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from service.config.calibration import calibration_of, store_calibration
 from service.config.settings import Settings
 
@@ -30,7 +30,7 @@ QUERIES = (
     WindowQuery(7.9, 6.1, Selection("v", 0.3)),
     WindowQuery(12.4, 12.4, Selection("u", 0.5), Selection("v", 0.6), columns=1),
 )
-WORKLOAD = Workload("three queries", QUERIES, 300, 200, 1.0, 50, columns=2)
+WORKLOAD = SyntheticWorkload("three queries", QUERIES, 300, 200, 1.0, 50, columns=2)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_workload_states_the_statistics_of_its_rows() -> None:
     assert profile.batch_s.value == 1.0
 
 
-def _runs(calibration: Calibration, count: int, *, noise: float = 0.0) -> list[Run]:
+def _runs(calibration: Calibration, count: int, *, noise: float = 0.0) -> list[MeasuredRun]:
     """Runs of random work that cost exactly what the constants say, up to the noise."""
     rng = np.random.default_rng(1)
     constants = np.array(astuple(calibration)[: len(CONSTANTS)])
@@ -88,7 +88,9 @@ def _runs(calibration: Calibration, count: int, *, noise: float = 0.0) -> list[R
         packs = np.array([name in PACK for name in CONSTANTS])
         factor = 1.0 + noise * rng.standard_normal(2)
         pack_s, chain_s = (float(amounts[of] @ constants[of]) for of in (packs, ~packs))
-        runs.append(Run(f"run {number}", Work(*amounts.tolist()), pack_s * factor[0], chain_s * factor[1]))
+        runs.append(
+            MeasuredRun(f"run {number}", Work(*amounts.tolist()), pack_s * factor[0], chain_s * factor[1])
+        )
     return runs
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 from catalog.errors import InputNotFound
 from catalog.store import tables
 from catalog.store.repository import Repository
-from catalog.values.source_file import ListedInput, Verdict
+from catalog.values.source_file import SourceFile, Verdict
 
 _i = tables.inputs.c
 _COLUMNS = (
@@ -42,7 +42,7 @@ _SET_ASIDE = (
 class SourceFileRepository(Repository):
     """Listed inputs, numbered per stream from 0 without gaps in the order in which they were appended."""
 
-    def append(self, stream_id: int, found: Sequence[ListedInput]) -> tuple[ListedInput, ...]:
+    def append(self, stream_id: int, found: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
         """List files of a stream.
 
         Args:
@@ -67,7 +67,7 @@ class SourceFileRepository(Repository):
             )
         return listed
 
-    def page(self, stream_id: int, from_position: int = 0, limit: int = 1000) -> tuple[ListedInput, ...]:
+    def page(self, stream_id: int, from_position: int = 0, limit: int = 1000) -> tuple[SourceFile, ...]:
         """Return listed files in order, those set aside included.
 
         Args:
@@ -80,9 +80,9 @@ class SourceFileRepository(Repository):
         """
         wanted = {"stream_id": stream_id, "from_position": from_position, "limit": limit}
         with self._database.read() as connection:
-            return tuple(ListedInput(*row) for row in connection.execute(_FROM, wanted))
+            return tuple(SourceFile(*row) for row in connection.execute(_FROM, wanted))
 
-    def set_aside(self, stream_id: int) -> tuple[ListedInput, ...]:
+    def set_aside(self, stream_id: int) -> tuple[SourceFile, ...]:
         """Return the files of a stream that were set aside, in order.
 
         Args:
@@ -92,9 +92,7 @@ class SourceFileRepository(Repository):
             The files, with reasons.
         """
         with self._database.read() as connection:
-            return tuple(
-                ListedInput(*row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id})
-            )
+            return tuple(SourceFile(*row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
 
     def count(self, stream_id: int) -> int:
         """Return how many files of a stream are listed: the position of the next one.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.config.log import fields
 from service.inputs.errors import UnusableFile
@@ -57,7 +57,7 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
     if not isinstance(stream.source, FilesSource):
         return 0
     known = store.source_files.paths(stream.id)
-    found: list[ListedInput] = []
+    found: list[SourceFile] = []
     listed = 0
     new = sorted(set(candidates(stream.source.path)) - known)
     if not new:
@@ -70,7 +70,7 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
     return listed + _append(store, stream, found)
 
 
-def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[ListedInput]:
+def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[SourceFile]:
     """Judge files without recording anything.
 
     Args:
@@ -89,7 +89,7 @@ def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0)
                 yield entry
 
 
-def _append(store: Store, stream: Stream, found: list[ListedInput]) -> int:
+def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
     """Record files, but none that another thread has listed meanwhile: a new stream is listed by two."""
     with store.transaction():
         known = store.source_files.paths(stream.id)
@@ -126,7 +126,7 @@ def _is_visible(name: str) -> bool:
     return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
-def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> ListedInput | None:
+def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
     try:
         before = os.stat(path)
@@ -145,7 +145,7 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Lis
         if time.time() - before.st_mtime < settle_s:
             return None
         log.warning("file set aside", extra=fields(stream=stream.name, path=path, reason=reason))
-    return ListedInput(
+    return SourceFile(
         position=0,  # the catalog gives it
         path=path,
         size=before.st_size,

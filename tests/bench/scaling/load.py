@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from service.calibrate.workload import Batch, WindowQuery, Workload
+from service.calibrate.workload import Batch, SyntheticWorkload, WindowQuery
 
 #: Event time of a batch, seconds.
 BATCH_S = 1.0
@@ -56,7 +56,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Cut(Workload):
+class Cut(SyntheticWorkload):
     """A workload whose batches come in several pieces of each stream, one after the other in time.
 
     Attributes:
@@ -66,9 +66,11 @@ class Cut(Workload):
     cuts: int = 1
 
     def batches(self, directory: Path, *, at_once: int) -> Iterator[tuple[Batch, ...]]:
-        """Write batches as ``Workload`` does; each is made of so many small ones."""
+        """Write batches as ``SyntheticWorkload`` does; each is made of so many small ones."""
         pieces = replace(self, batch_s=self.batch_s / self.cuts)
-        for turn, small in enumerate(Workload.batches(pieces, directory, at_once=at_once * self.cuts)):
+        for turn, small in enumerate(
+            SyntheticWorkload.batches(pieces, directory, at_once=at_once * self.cuts)
+        ):
             groups = (small[n : n + self.cuts] for n in range(0, len(small), self.cuts))
             yield tuple(
                 Batch(turn * at_once + n, tuple(itertools.chain.from_iterable(b.pieces for b in group)))

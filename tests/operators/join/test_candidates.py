@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from operators.join import candidates
-from operators.join.candidates import Candidates, Matched, Probing, Reach, Run, gather
+from operators.join.candidates import Candidates, Matched, Probing, Reach, SegmentRun, gather
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import side_layout
 from operators.segments.segment import Segment
@@ -119,8 +119,8 @@ def matched() -> Matched:
     other = a_segment([(1, 8), (4, 9)], first_pos=20)
     return Matched(
         (
-            Run(one, RowClasses(np.array([1, 0, 1]), (3, 1)), np.array([0, 1, 2])),
-            Run(other, RowClasses(np.array([0, 1]), (3, 2)), np.array([0, 1])),
+            SegmentRun(one, RowClasses(np.array([1, 0, 1]), (3, 1)), np.array([0, 1, 2])),
+            SegmentRun(other, RowClasses(np.array([0, 1]), (3, 2)), np.array([0, 1])),
         )
     )
 

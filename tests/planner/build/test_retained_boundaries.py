@@ -14,7 +14,7 @@ from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import boundaries_of, left_boundaries
+from planner.build.retained_boundaries import boundaries_of, retained_boundaries
 from planner.errors import InvalidPlan
 from planner.explain.render import render_text
 from planner.families.families import SIDES, SideName, side_chain, side_window_us
@@ -70,7 +70,7 @@ def left_after(
     before: list[Query], after: list[Query], strategy: Strategy = "mem-opt"
 ) -> tuple[Plan, dict[str, Boundaries]]:
     first = build_plan(before, STREAMS, objective=Objective(strategy, cost_model="paper"))
-    left = left_boundaries(first, after)
+    left = retained_boundaries(first, after)
     return build_plan(
         after, STREAMS, first, objective=Objective(strategy, cost_model="paper"), left=left
     ), left
@@ -94,14 +94,14 @@ def test_a_clean_up_gives_the_chain_of_the_strategy() -> None:
     cleaned = build_plan([short], STREAMS, plan)
     assert ends(cleaned) == [10]
     assert not cleaned.families[0].given
-    assert left_boundaries(cleaned, [short]) == {}
+    assert retained_boundaries(cleaned, [short]) == {}
 
 
 def test_a_window_that_comes_where_one_was_left_takes_its_boundary() -> None:
     short, long = a_query(1, 10), a_query(2, 60)
     plan, _ = left_after([short, long], [short])
     again = [short, a_query(3, 60)]
-    assert left_boundaries(plan, again) == {}
+    assert retained_boundaries(plan, again) == {}
 
 
 @pytest.mark.parametrize("strategy", ["unshared", "pushdown", "pullup"])
@@ -118,8 +118,8 @@ def test_joins_that_are_no_state_slice_chain_leave_nothing_apart(strategy: Strat
 
 def test_nothing_is_left_of_a_family_that_has_gone() -> None:
     first = build_plan([a_query(1, 10)], STREAMS)
-    assert left_boundaries(first, []) == {}
-    assert left_boundaries(None, [a_query(1)]) == {}
+    assert retained_boundaries(first, []) == {}
+    assert retained_boundaries(None, [a_query(1)]) == {}
 
 
 def test_boundaries_that_nobody_gave_are_refused() -> None:
@@ -164,7 +164,7 @@ def test_every_version_is_a_plan_that_passes_its_check(
         STREAMS,
         objective=Objective(strategy, pinned={FAMILY: cut} if cut else {}, cost_model="paper"),
     )
-    left = left_boundaries(first, after) if keeps else {}
+    left = retained_boundaries(first, after) if keeps else {}
     second = build_plan(
         after,
         STREAMS,

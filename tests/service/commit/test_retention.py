@@ -146,7 +146,7 @@ def die_after_dropping(directory: Path, batches: int) -> None:
     lock = directory / "engine.lock"
     lock.write_text(f'{{"pid": {os.getpid()}, "jvm_pid": {os.getpid()}}}')
     with Store.open(f"sqlite:///{directory / 'catalog.db'}") as store:
-        retention_of(directory, store).look(batches * SECOND_US)
+        retention_of(directory, store).run_once(batches * SECOND_US)
 
 
 def committer(world: World) -> BatchCommitter:
@@ -179,6 +179,6 @@ def test_batches_that_may_replay_are_whole(tmp_path: Path) -> None:
     batches = Batches(store, tmp_path / "results", {Q1: (q.id,)}, spacing_us=SECOND_US)
     for n in range(KEPT_BATCHES + 5):
         batches.commit([pair(Q1, 1, n, 0, n)])
-    assert retention_of(tmp_path, store).look(10**15) == 5
+    assert retention_of(tmp_path, store).run_once(10**15) == 5
     assert [m.batch for m in store.batches.manifests(5, 10**6)] == list(range(5, KEPT_BATCHES + 5))
     store.close()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.store.store import Store
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.admission import admit
 from service.inputs.inputs import Inputs
@@ -26,7 +26,7 @@ def listed(store: Store, name: str, files: Files, *, max_files: int | None = Non
     stream = store.streams.add(stream_of(source, stream_id=0, name=name))
     store.source_files.append(
         stream.id,
-        [ListedInput(0, f"/{name}/{i}", 1, 1, rows, low, high) for i, (rows, low, high) in enumerate(files)],
+        [SourceFile(0, f"/{name}/{i}", 1, 1, rows, low, high) for i, (rows, low, high) in enumerate(files)],
     )
     return stream
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.store.store import Store
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
@@ -24,7 +24,7 @@ def listed(store: Store, pieces: list[tuple[int, int | None, int | None]], laten
     stream = store.streams.add(stream)
     store.source_files.append(
         stream.id,
-        [ListedInput(0, f"/S/{i}", 1, 1, rows, low, high) for i, (rows, low, high) in enumerate(pieces)],
+        [SourceFile(0, f"/S/{i}", 1, 1, rows, low, high) for i, (rows, low, high) in enumerate(pieces)],
     )
     return stream
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from catalog.store.store import Store
 from catalog.values.plan import Plan
-from catalog.values.source_file import ListedInput
+from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
 from service.inputs.sources.http_log import EventLog
 from service.job.reader_tasks import PackPartition
@@ -221,7 +221,7 @@ def test_a_stream_of_so_many_files_a_batch_takes_no_more(tmp_path: Path) -> None
     with spark(tmp_path) as run:
         files = run.add_stream(FilesSource("parquet", "/S", 1))
         http = run.add_stream()
-        run.store.source_files.append(files.id, [ListedInput(0, f"/S/{n}", 1, 1, 10, n, n) for n in range(3)])
+        run.store.source_files.append(files.id, [SourceFile(0, f"/S/{n}", 1, 1, 10, n, n) for n in range(3)])
         run.post(http, 1)
         run.batch(between=(0, 0))
         assert run.read == [{files.id: (0, 1), http.id: (0, 1)}]

@@ -145,13 +145,13 @@ def test_a_former_sink_that_never_answers_is_given_up_after_a_day(
     world.set_sink(FILES)
     world.commit(1)
     started = Deliverer(world.store, world.delivery)
-    started.look()
+    started.run_once()
     eventually(lambda: len(world.store.sinks.pending()) == 1)
     eventually(lambda: world.store.sinks.pending()[0].failing)
-    started.look()
+    started.run_once()
     assert world.store.sinks.oldest_needed_batch() == 0
     started.now_us = lambda: wall_clock_us() + round((deliverer.GIVE_UP_S + 60) * 1e6)
-    started.look()
+    started.run_once()
     assert world.store.sinks.pending() == ()
     assert world.store.sinks.oldest_needed_batch() is None
     assert "results given up that a former sink did not take: the receiver answered 503" in caplog.text

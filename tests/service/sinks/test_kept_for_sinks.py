@@ -39,7 +39,7 @@ def drop(world: World) -> int:
         interval_s=0,
         unlink_after_s=0,
     )
-    return kept.look(LATE_US) + kept.look(LATE_US + 1)
+    return kept.run_once(LATE_US) + kept.run_once(LATE_US + 1)
 
 
 def test_what_a_sink_lacks_is_kept(world: World) -> None:

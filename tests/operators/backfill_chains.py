@@ -48,7 +48,7 @@ UNIFORM = Manner(filters=(None,), columns=((),), batches=(6, 14), rows=(1, 3), s
 
 
 @st.composite
-def handovers(draw: st.DrawFn, strategies: Sequence[Strategy] = ALL_STRATEGIES) -> Case:
+def backfill_chains(draw: st.DrawFn, strategies: Sequence[Strategy] = ALL_STRATEGIES) -> Case:
     """Draw a case of one family in which queries and strategy change before almost every batch."""
     manner = draw(st.sampled_from((UNIFORM, VARIED)))
     few = draw(a_few(strategies))
