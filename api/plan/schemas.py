@@ -10,7 +10,7 @@ from api.queries.schemas import QueryIn
 from api.timestamps import timestamp
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Strategy
-from planner.explain.explain import CostModelName
+from planner.costs.cost import CostModelName
 from service.documents.statistics_document import ChainDocument, StatisticsDocument
 from service.planning.plan_record import record_in
 from service.planning.preview import NewQuery, PreviewRequest

@@ -19,6 +19,7 @@ from catalog.values.query import Query
 from operators.bucket.counters import slice_counters
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from tests.operators.cases import REPEATABLE
 from tests.operators.harness import Runner
 from tests.operators.oracle import passes, side_of
@@ -214,7 +215,7 @@ def test_steady_state_follows_the_papers_equations(
     plan = build_plan(
         [a_query(1, w_1_s * SECOND_US), a_query(2, w_2_s * SECOND_US, filter_a=EVEN)],
         STREAMS,
-        strategy=strategy,
+        objective=Objective(strategy, cost_model="paper"),
     )
     rate, w_1, w_2, s = lambda_per_s, w_1_s, w_2_s, SELECTIVITY
     rows, comparisons = {

@@ -34,12 +34,12 @@ from operators.bucket.bucket import BatchOutput
 from operators.bucket.bucket_state import encode_manifest
 from operators.bucket.counters import slice_counters
 from planner.bind.bind import bind
+from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.commit.pruning import Pruner
 from service.commit.retention import ResultRetention
 from service.commit.route_dictionary import RouteDictionary
 from service.inputs.sample import CatalogRows
-from service.planning.objective import Objective
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.operators.harness import Runner

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from catalog.values.query import UNBOUNDED_US
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
 from tests.planner.values import STREAMS, a_query
 
@@ -51,14 +52,16 @@ def test_the_document_is_json_with_null_for_unbounded() -> None:
 
 def test_joins_are_named_where_there_are_several() -> None:
     queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    assert render_text(build_plan(queries, STREAMS, strategy="pushdown")).splitlines() == [
+    assert render_text(build_plan(queries, STREAMS, objective=Objective("pushdown"))).splitlines() == [
         "family A.k = B.k  pushdown",
         "  join p1  rows of A for q1, not for q2",
         "    slice 1 [0s, 10s)  queries q1",
         "  join p2  rows of A for q2",
         "    slice 1 [0s, 30s)  queries q1 q2  keep A.v < 0.2",
     ]
-    assert render_text(build_plan([a_query(1, 10, 20)], STREAMS, strategy="unshared")).splitlines() == [
+    assert render_text(
+        build_plan([a_query(1, 10, 20)], STREAMS, objective=Objective("unshared"))
+    ).splitlines() == [
         "family A.k = B.k  unshared",
         "  chain of A",
         "    slice 1 [0s, 10s)  queries q1",
@@ -69,7 +72,7 @@ def test_joins_are_named_where_there_are_several() -> None:
 
 def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
     queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pushdown"))["families"]
+    (family,) = plan_document(build_plan(queries, STREAMS, objective=Objective("pushdown")))["families"]
     assert "chains" not in family
     assert [(j["id"], j["queries"], j["partition"]) for j in family["joins"]] == [
         ("p1", ["q1"], {"side": "a", "one_of": ["q1"], "none_of": ["q2"]}),
@@ -82,14 +85,14 @@ def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
             {"join": "p2", "slices": {"a": [1], "b": [1]}},
         ],
     }
-    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pullup"))["families"]
+    (family,) = plan_document(build_plan(queries, STREAMS, objective=Objective("pullup")))["families"]
     assert family["chains"] == family["joins"][0]["chains"]
     assert family["joins"][0]["selections_pulled_up"]
 
 
 def test_a_drawing_has_a_ladder_per_join() -> None:
     queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    lines = render_mermaid(build_plan(queries, STREAMS, strategy="pushdown")).splitlines()
+    lines = render_mermaid(build_plan(queries, STREAMS, objective=Objective("pushdown"))).splitlines()
     assert lines[4:] == [
         '    f1_p1_ab1["p1: slice 1 [0s, 10s)"]',
         '    f1_p2_ab1["p2: slice 1 [0s, 30s)"]',

@@ -14,6 +14,7 @@ from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, Key
 from catalog.values.plan import Plan
 from planner.build.build_plan import build_plan
 from service.commit.bucket_report import BucketReport
+from planner.build.objective import Objective
 from service.commit.commit import BatchCommitter
 from service.job.chain_processor import bucket_report
 from tests.operators.harness import Runner
@@ -31,7 +32,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def a_plan() -> Plan:
-    return build_plan([a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, strategy="unshared")
+    return build_plan(
+        [a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, objective=Objective("unshared")
+    )
 
 
 def committed(store: Store, reports: Sequence[BucketReport], directory: Path) -> BatchManifest:
