@@ -11,26 +11,39 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from catalog.values.batch import KeyCounters, SliceCounters
+from operators.join.chain import Chain
 from operators.join.family_joins import FamilyJoins
+from operators.join.sliced_join import count_per_slice
 from operators.kernels.keys import Bools, Int64s
+from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
 
-def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounters]:
+def slice_counters(
+    families: Mapping[str, FamilyJoins], watermarks: Mapping[int, int | None]
+) -> Iterator[SliceCounters]:
     """Yield what every slice of a bucket holds, and what it did in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
+        watermarks: Watermark per stream id at the end of the batch.
     """
     rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
+        plan = joins.family.plan
+        opposite = {"a": watermarks[plan.stream_b], "b": watermarks[plan.stream_a]}
+        rows = {
+            (join_id, side): _rows_per_slice(chain, side, opposite[side])
+            for join_id, chain in joins.chains.items()
+            for side in SIDES
+        }
         for join_id, side, index, state in joins.slices():
             counts = state.counts
             yield SliceCounters(
                 family=family_id,
                 side=side,
                 slice=index + 1,
-                rows=state.rows,
+                rows=rows[join_id, side][index],
                 bytes=_bytes(state.segments, rows_of),
                 segments=len(state.segments),
                 touched=counts.touched,
@@ -40,10 +53,28 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
                 filtered=counts.filtered,
                 purged=counts.purged,
                 results=counts.results,
-                candidates=counts.candidates,
+                candidates=counts.product,
                 join=join_id,
                 own_bytes=sum(segment.stored_bytes for segment in state.segments),
+                lying=state.rows,
+                made=counts.made,
+                lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
             )
+
+
+def _rows_per_slice(chain: Chain, side: str, watermark_us: int | None) -> list[int]:
+    """Count the rows of a side by how far the opposite watermark has passed them, wherever they lie."""
+    ends_us = chain.ends_us[side]
+    rows = [0] * len(ends_us)
+    for index, state in enumerate(chain.slices[side]):
+        for segment in state.segments:
+            if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
+                # Nothing lies in a slice before it belongs there.
+                rows[index] += len(segment)
+                continue
+            for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
+                rows[place] += count
+    return rows
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ cut. A chain of one slice that admits every row is selection pull-up (section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -23,7 +23,7 @@ from operators.join.candidates import Probing, Reach, gather
 from operators.join.compiled_family import Admission, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceCounts, SliceState, compact, purge
+from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.kernels.keys import Int64s
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
@@ -38,11 +38,16 @@ class Chain:
         join: What is compiled of the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
+        ends_us: Ends of the slices per side.
     """
 
     join: CompiledJoin
     slices: dict[str, list[SliceState]]
     classes: SegmentClasses
+    ends_us: dict[str, tuple[int, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends_us = {side: tuple(s.w_end_us for s in self.slices[side]) for side in SIDES}
 
     @classmethod
     def empty(cls, join: CompiledJoin, classes: SegmentClasses) -> Chain:
@@ -121,17 +126,16 @@ class Chain:
                     following.segments.append(kept)
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
-        """Return the end of the first slice, from one on, behind which rows of a segment meet fewer males.
+        """Return the end of the first slice, from one on, at which a segment is split.
 
-        Either they go there, or males do that they need not meet any more.
+        That is one that is not lazy, or where rows stay behind that no later slice may use although they pass
+        its filters: queries with a longer window came after them.
         """
         slices = self.slices[side]
-        males = self.classes.family.lineages["b" if side == "a" else "a"]
-        for state, following in zip(slices[index:], slices[index + 1 :], strict=False):
-            if not males.all_go_on(state.reach, following.reach):
-                return state.w_end_us
-            if not self._all_reach(side, segment, following.reach):
-                return state.w_end_us
+        lazy = self.join.lazy_ends[side]
+        for number in range(index, len(slices) - 1):
+            if not lazy[number] or not self._all_reach(side, segment, slices[number + 1].reach):
+                return slices[number].w_end_us
         return slices[-1].w_end_us
 
     def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
@@ -162,11 +166,33 @@ class Chain:
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
             chunk = build(a, b)
             if chunk is not None:
-                for number, results in found.per_slice(chunk.chosen):
-                    slices[number].counts.results += results
+                for number, made in found.per_slice(chunk.chosen):
+                    slices[number].counts.made += made
+                self._count_results(chunk.distance)
                 pairs.add(chunk)
         for state, count in zip(slices, touched.tolist(), strict=True):
             state.counts.touched += count
+
+    def _count_results(self, distance: Int64s) -> None:
+        """Count pairs in the slices in whose interval their rows are apart, wherever they were made.
+
+        Args:
+            distance: int64[n], T_b - T_a of each pair; those of no distance count on a's side.
+        """
+        nearest, farthest = int(distance.min()), int(distance.max())
+        behind = 0
+        if nearest < 0:
+            ends = self.ends_us["b"]
+            counted = count_per_slice(ends, -distance if farthest < 0 else -distance[distance < 0])
+            behind = sum(counted)
+            for state, results in zip(self.slices["b"], counted, strict=True):
+                state.counts.results += results
+        if farthest >= 0:
+            counted = count_per_slice(self.ends_us["a"], distance)
+            # Distances below 0 were taken for the nearest ones of a's side.
+            counted[0] -= behind
+            for state, results in zip(self.slices["a"], counted, strict=True):
+                state.counts.results += results
 
     def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
@@ -183,7 +209,7 @@ class Chain:
                 keys, times = males.key[reaching], males.ts[reaching]
                 oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
-            state.counts.candidates += len(keys) * state.rows
+            state.counts.product += len(keys) * state.rows
             probings += [
                 Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments

@@ -47,6 +47,8 @@ _SUMMED = (
     "results",
     "candidates",
     "own_bytes",
+    "lying",
+    "made",
 )
 
 
@@ -182,15 +184,20 @@ def _stream_counters(reports: Sequence[Report], batch: int) -> tuple[StreamCount
 
 def _slice_counters(reports: Sequence[Report]) -> tuple[SliceCounters, ...]:
     sums: dict[tuple[str, str, str, int], dict[str, int]] = {}
+    lazy: set[tuple[str, str, str, int]] = set()
     for report in reports:
         for facts in report["slices"]:
             name = (facts["family"], facts["join"], facts["side"], facts["slice"])
+            if facts["lazy_end"]:
+                lazy.add(name)
             total = sums.setdefault(name, dict.fromkeys(_SUMMED, 0))
             for counter in _SUMMED:
                 total[counter] += facts[counter]
     return tuple(
-        SliceCounters(family=family, join=join, side=side, slice=number, **total)
-        for (family, join, side, number), total in sorted(sums.items())
+        SliceCounters(
+            family=name[0], join=name[1], side=name[2], slice=name[3], lazy_end=name in lazy, **total
+        )
+        for name, total in sorted(sums.items())
     )
 
 

@@ -226,7 +226,7 @@ def batch_report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, A
             }
             for stream_id, s in bucket.streams.items()
         },
-        "slices": [_facts(counters) for counters in slice_counters(bucket.families)],
+        "slices": [_facts(counters) for counters in slice_counters(bucket.families, bucket.watermarks())],
         "filters": [_facts(counters) for counters in output.filters],
         "keys": [_facts(counters) for counters in output.keys],
         "routes": [reported(routes) for routes in output.routes.values()],
