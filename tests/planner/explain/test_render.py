@@ -64,7 +64,7 @@ def test_lazy_ends_show_in_text_and_graphs() -> None:
 
 
 def test_an_end_that_is_lazy_for_one_side_says_for_which() -> None:
-    """Whatever passes the short query's filter passes the long one's; males are looked at one filter by one."""
+    """Whatever passes the short query's filter passes the long one's; males are compared by filters alone."""
     queries = [a_query(1, 10, filter_a='"v" < 0.1'), a_query(2, 20, filter_a=LOW)]
     plan = build_plan(queries, STREAMS)
     assert render_text(plan).splitlines()[1].endswith("lazy end of A")
