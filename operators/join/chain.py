@@ -13,6 +13,7 @@ cut. A chain of one slice that admits every row is selection pull-up (section 3.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,7 @@ from operators.join.candidates import Probing, Reach, gather
 from operators.join.compiled_family import Admission, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
+from operators.join.sliced_join import SliceCounts, SliceState, compact, purge
 from operators.kernels.keys import Int64s
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
@@ -168,31 +169,26 @@ class Chain:
             if chunk is not None:
                 for number, made in found.per_slice(chunk.chosen):
                     slices[number].counts.made += made
-                self._count_results(chunk.distance)
+                self._count_results(chunk.apart)
                 pairs.add(chunk)
         for state, count in zip(slices, touched.tolist(), strict=True):
             state.counts.touched += count
 
-    def _count_results(self, distance: Int64s) -> None:
+    def _count_results(self, apart: Int64s) -> None:
         """Count pairs in the slices in whose interval their rows are apart, wherever they were made.
 
         Args:
-            distance: int64[n], T_b - T_a of each pair; those of no distance count on a's side.
+            apart: int64[classes], how many pairs are of each distance class; those of no distance count on
+                a's side.
         """
-        nearest, farthest = int(distance.min()), int(distance.max())
-        behind = 0
-        if nearest < 0:
-            ends = self.ends_us["b"]
-            counted = count_per_slice(ends, -distance if farthest < 0 else -distance[distance < 0])
-            behind = sum(counted)
-            for state, results in zip(self.slices["b"], counted, strict=True):
-                state.counts.results += results
-        if farthest >= 0:
-            counted = count_per_slice(self.ends_us["a"], distance)
-            # Distances below 0 were taken for the nearest ones of a's side.
-            counted[0] -= behind
-            for state, results in zip(self.slices["a"], counted, strict=True):
-                state.counts.results += results
+        bounds = self.join.builder.router
+        starts = [("a", 0), *(("a", us) for us in bounds.bounds_a.tolist())]
+        starts += [("b", 0), *(("b", us) for us in bounds.bounds_b.tolist())]
+        for place in np.flatnonzero(apart).tolist():
+            side, start_us = starts[place]
+            slices = self.slices[side]
+            number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
+            slices[number].counts.results += int(apart[place])
 
     def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""

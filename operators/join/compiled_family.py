@@ -150,7 +150,12 @@ def _compile_join(
             layouts["b"],
             family.carried("a"),
             family.carried("b"),
-            router(family, members, keys),
+            router(
+                family,
+                members,
+                keys,
+                ([s.w_end_us for s in join.chain_a], [s.w_end_us for s in join.chain_b]),
+            ),
             residual_sets(family, members),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
