@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from catalog.values.batch import KeyCounters, SliceCounters
-from operators.join.chain import Chain
 from operators.join.family_joins import FamilyJoins
-from operators.join.sliced_join import count_per_slice
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
@@ -33,7 +31,7 @@ def slice_counters(
         plan = joins.family.plan
         opposite = {"a": watermarks[plan.stream_b], "b": watermarks[plan.stream_a]}
         rows = {
-            (join_id, side): _rows_per_slice(chain, side, opposite[side])
+            (join_id, side): chain.rows_per_slice(side, opposite[side])
             for join_id, chain in joins.chains.items()
             for side in SIDES
         }
@@ -60,21 +58,6 @@ def slice_counters(
                 made=counts.made,
                 lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
             )
-
-
-def _rows_per_slice(chain: Chain, side: str, watermark_us: int | None) -> list[int]:
-    """Count the rows of a side by how far the opposite watermark has passed them, wherever they lie."""
-    ends_us = chain.ends_us[side]
-    rows = [0] * len(ends_us)
-    for index, state in enumerate(chain.slices[side]):
-        for segment in state.segments:
-            if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
-                # Nothing lies in a slice before it belongs there.
-                rows[index] += len(segment)
-                continue
-            for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
-                rows[place] += count
-    return rows
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

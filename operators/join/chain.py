@@ -24,7 +24,7 @@ from operators.join.candidates import Probing, Reach, gather
 from operators.join.compiled_family import Admission, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceCounts, SliceState, compact, purge
+from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.kernels.keys import Int64s
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
@@ -102,6 +102,20 @@ class Chain:
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, Admission(queries))
+
+    def rows_per_slice(self, side: str, watermark_us: int | None) -> list[int]:
+        """Count the rows of a side by how far the opposite watermark has passed them, wherever they lie."""
+        ends_us = self.ends_us[side]
+        rows = [0] * len(ends_us)
+        for index, state in enumerate(self.slices[side]):
+            for segment in state.segments:
+                if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
+                    # Nothing lies in a slice before it belongs there.
+                    rows[index] += len(segment)
+                    continue
+                for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
+                    rows[place] += count
+        return rows
 
     def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
         return None if rows is None else self.admitted(side, rows)
