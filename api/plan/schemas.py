@@ -34,7 +34,8 @@ class PlanOut(BaseModel):
     families: list[dict[str, Any]] = Field(
         description="Queries over one pair of streams and one key: `strategy`, `streams`, `key`, `filters`, "
         "`joins` (each with its `chains`: slices of each side with window, queries, the filter a row needs "
-        "to enter and `cost` by term), `chains` (those of the only join, if it is one), `queries`, "
+        "to enter, whether its end is lazy, and `cost` by term), "
+        "`chains` (those of the only join, if it is one), `queries`, "
         "`unions` (which slices feed which query), `cost` of the plan, `costs` of what every strategy would "
         "choose now "
         "(`memory_rows`, `memory_bytes`, `cpu_comparisons_per_s`, `cpu_s_per_s`, the `terms` of both) and "

@@ -47,7 +47,8 @@ class SliceCounters:
         family: Family id.
         side: ``a`` or ``b``: whose rows the slice holds.
         slice: 1-based number in the chain.
-        rows: Rows held at the end of the batch.
+        rows: Rows held at the end of the batch that are as far behind the opposite watermark as the slice
+            says; rows ahead of it count in the first slice, rows beyond the chain's end in the last.
         bytes: Its share of the stored values that its segments are made of at the end of the batch, rows in
             them that nobody needs any more included.
         segments: Number of segments.
@@ -57,15 +58,21 @@ class SliceCounters:
         moved_in: Rows that came from the slice before.
         filtered: Rows dropped by the slice's filter on their way in.
         purged: Rows that left for good because the chain ends here.
-        results: Pairs made here that serve at least one query.
-        candidates: Males times rows held when they probed: what nested loops would compare.
+        results: Pairs that serve at least one query and whose rows are as far apart as the slice says.
+        candidates: A product, males times rows lying here when they probed: what nested loops would compare.
+            No pair of them is looked at for it.
         join: Join of the family that the slice belongs to.
         own_bytes: What its rows took where they were written, in proportion to the rows: how wide they are. 0
             in batches from before it was counted.
+        lying: Rows of its segments at the end of the batch. At a lazy end, and within the slack at any other,
+            rows lie in a slice for longer than its interval says. 0 in older manifests.
+        made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
+            manifests.
+        lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
     """
 
     #: What tells the counters of one slice from those of another; all others add up over buckets.
-    KEY: ClassVar[tuple[str, ...]] = ("family", "join", "side", "slice")
+    KEY: ClassVar[tuple[str, ...]] = ("family", "join", "side", "slice", "lazy_end")
 
     family: str
     side: str
@@ -83,6 +90,9 @@ class SliceCounters:
     candidates: int = 0
     join: str = SHARED_JOIN
     own_bytes: int = 0
+    lying: int = 0
+    made: int = 0
+    lazy_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ class PairBuilder:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
-        codes, sets = self.router.masks(ts_b - ts_a, a.classes(), b.classes())
+        distances = self.router.distance_classes(ts_b - ts_a)
+        codes, sets = self.router.masks_of(distances, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b)
         chosen = np.arange(len(codes))
 
@@ -96,7 +97,8 @@ class PairBuilder:
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
         routes = RouteTable(numbers[taken], known.take(taken), counts[taken])
-        return PairChunk(arrays, chosen, routes)
+        apart = distances if len(chosen) == len(distances) else distances[chosen]
+        return PairChunk(arrays, chosen, np.bincount(apart, minlength=len(self.router.within)), routes)
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: Matched, b: Matched
@@ -122,11 +124,13 @@ class PairChunk:
     Attributes:
         arrays: Route, event time, positions, then columns of a and b; n values each.
         chosen: int64[n], ascending, which candidates these are.
+        apart: int64[classes], how many pairs are of each distance class of the router.
         routes: Their routes; one may come twice.
     """
 
     arrays: list[pa.Array]
     chosen: Int64s
+    apart: Int64s
     routes: RouteTable
 
 

@@ -226,7 +226,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
             )
             for stream_id, s in bucket.streams.items()
         ),
-        slices=tuple(slice_counters(bucket.families)),
+        slices=tuple(slice_counters(bucket.families, bucket.watermarks())),
         filters=tuple(output.filters),
         keys=tuple(output.keys),
         cpu=CpuCounters(pack_us=output.pack_us),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
@@ -37,6 +37,39 @@ def test_the_document_says_which_slices_of_which_side_feed_a_query() -> None:
     ]
     assert [s["keep"] for s in family["chains"]["a"]] == [None, "A.v < 0.2"]
     assert [s["keep_bits"] for s in family["chains"]["a"]] == [None, [0]]
+
+
+def lazy(*queries: Query) -> dict[str, list[bool]]:
+    (family,) = plan_document(build_plan(queries, STREAMS))["families"]
+    return {side: [piece["lazy_end"] for piece in chain] for side, chain in family["chains"].items()}
+
+
+def test_an_end_is_lazy_where_filters_stop_neither_rows_nor_males() -> None:
+    assert lazy(a_query(1, 10), a_query(2, 20)) == {"a": [True, False], "b": [True, False]}
+    same = lazy(a_query(1, 10, filter_a=LOW), a_query(2, 20, filter_a=LOW))
+    assert same == {"a": [True, False], "b": [True, False]}, "the same filter"
+    one_takes_all = lazy(a_query(1, 10, filter_a=LOW), a_query(2, 20))
+    assert one_takes_all == {"a": [True, False], "b": [True, False]}
+    all_and_some = lazy(a_query(1, 10), a_query(2, 20, filter_a=LOW))
+    assert all_and_some == {"a": [False, False], "b": [False, False]}, "rows of a stay behind, and its males"
+    apart = lazy(a_query(1, 10, filter_a='"v" > 0.5'), a_query(2, 20, filter_a=LOW))
+    assert apart == {"a": [False, False], "b": [False, False]}
+
+
+def test_lazy_ends_show_in_text_and_graphs() -> None:
+    plan = build_plan([a_query(1, 10), a_query(2, 20), a_query(3, 30, filter_a=LOW)], STREAMS)
+    assert [line.endswith("lazy end") for line in render_text(plan).splitlines()[1:]] == [True, False, False]
+    for graph in (render_mermaid(plan), render_dot(plan)):
+        assert "slice 1 [0s, 10s) lazy end" in graph
+        assert graph.count("lazy end") == 1
+
+
+def test_an_end_that_is_lazy_for_one_side_says_for_which() -> None:
+    """Whatever passes the short query's filter passes the long one's; males are compared by filters alone."""
+    queries = [a_query(1, 10, filter_a='"v" < 0.1'), a_query(2, 20, filter_a=LOW)]
+    plan = build_plan(queries, STREAMS)
+    assert render_text(plan).splitlines()[1].endswith("lazy end of A")
+    assert "slice 1 [0s, 10s) lazy end of A" in render_mermaid(plan)
 
 
 def test_the_document_is_json_with_null_for_unbounded() -> None:

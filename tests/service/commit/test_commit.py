@@ -13,8 +13,8 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters
 from catalog.values.plan import Plan
 from planner.build.build_plan import build_plan
-from service.commit.bucket_report import BucketReport
 from planner.build.objective import Objective
+from service.commit.bucket_report import BucketReport
 from service.commit.commit import BatchCommitter
 from service.job.chain_processor import bucket_report
 from tests.operators.harness import Runner
