@@ -1,4 +1,4 @@
-"""What routes take from a request besides its body: the workspace, paging, waiting and preconditions."""
+"""Dependencies of routes: the workspace, paging, waiting and preconditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pydantic and FastAPI find wrong with a request, in our words."""
+"""Validation errors of pydantic and FastAPI in the wording of Sluice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors of Sluice.
 
     SluiceError
-    * InvalidInput     what was asked for cannot be meant            HTTP 422, exit 2
+    * InvalidInput     the request is invalid                        HTTP 422, exit 2
     * NotFound         the path names nothing                         HTTP 404 (ResultsExpired: 410)
     * Conflict         it collides with what exists                   HTTP 409 (StalePlanVersion: 412)
     * Overloaded       come back later                                HTTP 429
@@ -20,7 +20,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where in a text an error is: 1-based line and column, and the text it stands in.
+    """Place of an error in a text: 1-based line and column, and the text it stands in.
 
     Attributes:
         line: 1-based line.
@@ -89,7 +89,7 @@ class SluiceError(Exception):
 
 
 class InvalidInput(SluiceError):
-    """What was asked for cannot be meant."""
+    """The request is invalid."""
 
     code = "invalid-input"
 

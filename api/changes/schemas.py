@@ -16,7 +16,7 @@ _KINDS = ("add", "update", "remove", "pause", "resume")
 
 
 class NamedPatch(QueryPatch):
-    """What is new about a query."""
+    """Changes to a query."""
 
     name: str
 
@@ -76,7 +76,7 @@ class ChangesIn(BaseModel):
 
 
 class ChangesOut(BaseModel):
-    """What a list of changes came to."""
+    """Outcome of a list of changes."""
 
     plan_version: int = Field(description="Plan version that brings all of it.")
     queries: list[QueryOut] = Field(description="The changed queries, in the order of the changes.")

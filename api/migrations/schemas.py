@@ -24,7 +24,7 @@ _SHORT = (
 
 
 class MigrationIn(MigrationDocument):
-    """What is to change: strategies, splits and merges, a clean-up or a way back; and `on_leave` with any."""
+    """Requested migration: strategies, splits and merges, a clean-up or a way back, with `on_leave`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -44,7 +44,7 @@ class MigrationIn(MigrationDocument):
 
 
 class SliceOut(BaseModel):
-    """What a slice held at the end of a batch."""
+    """Rows of a slice at the end of a batch."""
 
     family: str
     join: str
@@ -69,7 +69,7 @@ class SliceOut(BaseModel):
 
 
 class TookOut(BaseModel):
-    """What a migration really took."""
+    """Measured cost of a migration."""
 
     batch: int = Field(description="First batch under its plan version.")
     batch_plan_version: int = Field(
@@ -164,7 +164,7 @@ class MigrationPage(BaseModel):
 
 
 class CostOut(BaseModel):
-    """What a plan costs, by family and in all; both models price the same expectations."""
+    """Cost of a plan, by family and in total; both models price the same expectations."""
 
     memory_rows: float
     memory_bytes: float
@@ -184,14 +184,14 @@ class CostOut(BaseModel):
 
 
 class DryRunCostOut(BaseModel):
-    """What the plan costs now and would cost."""
+    """Cost of the plan before and after the migration."""
 
     before: CostOut
     after: CostOut
 
 
 class DryRunOut(BaseModel):
-    """What a migration would do."""
+    """Expected effect of a migration."""
 
     dry_run: Literal[True] = True
     plan_version: int = Field(description="Version that would be made.")
@@ -226,13 +226,13 @@ class DryRunOut(BaseModel):
 
 
 class AfterOut(BaseModel):
-    """How long chains keep what departed queries left."""
+    """Retention of boundaries that departed queries leave in a chain."""
 
     after_s: float
 
 
 class PolicyOut(BaseModel):
-    """What plans are chosen for now."""
+    """Objective in force."""
 
     strategy: Strategy = Field(description="Strategy of families that have none of their own.")
     family_strategies: dict[str, Strategy]

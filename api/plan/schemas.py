@@ -104,7 +104,7 @@ class PreviewIn(BaseModel):
 
 
 class PreviewOut(BaseModel):
-    """What a change would do."""
+    """Expected effect of a change."""
 
     plan: PlanOut = Field(
         description="The plan that would be built. With `chain` in the request its family has `chain`, too: "
@@ -125,7 +125,7 @@ class PreviewOut(BaseModel):
 
 
 class HistoryOut(BaseModel):
-    """Who made a plan version and why, and what it changed."""
+    """Entry of the plan history: who made a version, why, and the changes it brought."""
 
     created_at: str | None = Field(description="When it was made.")
     actor: str | None = Field(description="Who changed the plan: `X-Actor` of the request.")

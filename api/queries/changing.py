@@ -100,7 +100,7 @@ def etag(version: int) -> str:
 
 
 def _current(workspace: Workspace, status: QueryStatus) -> QueryStatus:
-    """What has become of a query; as it was if its name no longer leads to it."""
+    """Return a query's present state, or the former one if its name no longer leads to it."""
     try:
         found = workspace.queries.status(status.query.name)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Which representation of results a client wants: the ``Accept`` header (RFC 9110, section 12.5.1)."""
+"""Content negotiation for results by the ``Accept`` header (RFC 9110, section 12.5.1)."""
 
 from __future__ import annotations
 

@@ -223,6 +223,6 @@ async def _next_page(
 
 
 def _is_over(workspace: Workspace, series: int) -> bool:
-    """Whether the query was removed and the removal is in force, so that no batch adds results to it."""
+    """Tell whether the query was removed and the removal is in force, so that no batch adds results to it."""
     removed = workspace.queries.removed_with(series)
     return removed is not None and workspace.wait_for_version(removed, 0)

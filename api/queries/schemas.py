@@ -89,7 +89,7 @@ _PATCH_EXAMPLES: list[JsonValue] = [
 
 
 class QueryPatch(BaseModel):
-    """What is new about a query: the whole text or parts of it, the sink, or both."""
+    """Changes to a query: the whole text or parts of it, the sink, or both."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _PATCH_EXAMPLES})
 

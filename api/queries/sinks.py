@@ -69,7 +69,7 @@ def sink_document(sink: Sink | None) -> FilesSinkDocument | WebhookSinkDocument 
 
 
 class SinkProgress(BaseModel):
-    """How far a sink is."""
+    """Progress of a sink."""
 
     sink: SinkDocument
     state: Literal["pending", "current", "behind", "failing", "ended"] = Field(

@@ -1,4 +1,4 @@
-"""What the job counts, for programs and for Prometheus."""
+"""Counters of the job, for programs and for Prometheus."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is inside a write transaction."""
+        """Tell whether this thread is inside a write transaction."""
         return getattr(self._of_thread, "connection", None) is not None
 
     def use_wal(self) -> None:

@@ -99,7 +99,7 @@ _DROP_HISTORY = delete(tables.plan_history).where(
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many rows went.
+    """Numbers of rows that were pruned.
 
     Attributes:
         records: Of the control log.

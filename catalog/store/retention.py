@@ -88,7 +88,7 @@ _CUT_MANIFEST = update(tables.batches).where(_b.batch == bindparam("of")).values
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a step of retention dropped.
+    """Result of one step of retention.
 
     Attributes:
         batches: How many batches lost their results.
@@ -110,7 +110,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class DroppedOfSeries:
-    """What a series of queries lost.
+    """Results that a series of queries lost to retention.
 
     Attributes:
         results: How many results.

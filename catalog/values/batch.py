@@ -1,4 +1,4 @@
-"""What one committed micro-batch gave: result files, routes, late rows and counters, as one manifest."""
+"""Manifest of a committed micro-batch: result files, routes, late rows and counters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class SliceCounters:
-    """What one slice of one side did in a batch, summed over buckets.
+    """Counters of one slice of one side in a batch, summed over buckets.
 
     Attributes:
         family: Family id.
@@ -97,7 +97,7 @@ class SliceCounters:
 
 @dataclass(frozen=True, slots=True)
 class FilterCounters:
-    """How many rows of a batch passed a distinct filter, counted in PACK over all rows with an event time.
+    """Rows of a batch that passed a distinct filter, counted in PACK over all rows with an event time.
 
     Attributes:
         family: Family id.
@@ -156,7 +156,7 @@ class CpuCounters:
 
 @dataclass(frozen=True, slots=True)
 class BucketCounters:
-    """How evenly a batch's work lay on the buckets. On enough cores it takes as long as the hottest one.
+    """Distribution of a batch's work over the buckets. On enough cores it takes as long as the hottest one.
 
     Attributes:
         buckets: Number of buckets; 0 in older manifests.
@@ -173,7 +173,7 @@ class BucketCounters:
 
 @dataclass(frozen=True, slots=True)
 class StreamCounters:
-    """What one stream brought in a batch.
+    """Counters of one stream in a batch.
 
     Attributes:
         stream_id: The stream.
@@ -194,7 +194,7 @@ class StreamCounters:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How far a batch came.
+    """Progress of a batch: its plan version and watermarks.
 
     Attributes:
         batch: Batch number.
@@ -250,7 +250,7 @@ class BatchManifest:
 
     @property
     def progress(self) -> BatchProgress:
-        """How far the batch came."""
+        """Progress of the batch."""
         return BatchProgress(self.batch, self.plan_version, self.streams)
 
     @property
@@ -265,7 +265,7 @@ class BatchManifest:
 
 
 class Totals(NamedTuple):
-    """What all committed batches gave together.
+    """Totals over all committed batches.
 
     Attributes:
         input_rows: Rows read, late and rejected ones included.

@@ -1,4 +1,4 @@
-"""Where the slices of a family's two chains end."""
+"""Boundaries of the slices of a family's two chains."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class SliceRows:
-    """What one slice held at the end of a batch.
+    """Rows of one slice at the end of a batch.
 
     Attributes:
         family: What the family is called.
@@ -31,7 +31,7 @@ class SliceRows:
 
 @dataclass(frozen=True, slots=True)
 class MigrationOutcome:
-    """What a migration really took.
+    """Measured cost of a migration.
 
     Attributes:
         batch: First batch under its plan version, or under a later one that came at the same boundary.
@@ -134,5 +134,5 @@ class OnLeave:
 
     @property
     def keeps(self) -> bool:
-        """Whether anything stays beyond the version in which a query leaves."""
+        """Tell whether anything stays beyond the version in which a query leaves."""
         return self.policy != "auto"

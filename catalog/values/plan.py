@@ -42,7 +42,7 @@ class PlannedFilter:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """What the chain needs to know of a query.
+    """A query as the chain sees it.
 
     Attributes:
         id: Immutable query id.
@@ -93,7 +93,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Which rows of one side come to a join, where a stream is split among several (State-Slice §3.2).
+    """Part of one side's rows that comes to a join, where a stream is split among several (State-Slice §3.2).
 
     Attributes:
         side: The side that is split; the other side's rows go to every join that can use them.
@@ -134,7 +134,7 @@ class JoinPlan:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """Which keys' rows several buckets share (fragment-and-replicate; State-Slice §4.2).
+    """Keys whose rows several buckets share (fragment-and-replicate; State-Slice §4.2).
 
     The rows of a key of f fragments rest in f buckets, each row in one of them (its female copy), and probe
     all of them (its male copy). One fragment is hash partitioning; more fragments than buckets are as many.
@@ -160,7 +160,7 @@ class Replication:
 
     @property
     def replicates(self) -> bool:
-        """Whether any key has more than one fragment."""
+        """Tell whether any key has more than one fragment."""
         return self.every > 1 or bool(self.heavy)
 
     def grown(self, other: Replication) -> Replication:

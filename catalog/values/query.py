@@ -130,20 +130,20 @@ class QueryRecord:
 
     @property
     def running(self) -> bool:
-        """Whether the query is desired to run."""
+        """Tell whether the query is desired to run."""
         return self.removed_version is None
 
     @property
     def paused(self) -> bool:
-        """Whether the query is paused, if it is the newest of its series."""
+        """Tell whether the query is paused, if it is the newest of its series."""
         return self.left_by == "pause"
 
     @property
     def entered(self) -> bool:
-        """Whether a plan ever had, or has, the query: not if its text came and went while it was paused."""
+        """Tell whether a plan has or had the query: not if its text came and went while it was paused."""
         return self.removed_version != self.added_version
 
     @property
     def wanted(self) -> bool:
-        """Whether its name is taken, if it is the newest of its series."""
+        """Tell whether its name is taken, if it is the newest of its series."""
         return self.running or self.paused

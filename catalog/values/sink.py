@@ -30,7 +30,7 @@ class FilesSink:
 
     @property
     def place(self) -> str:
-        """Where results go, whatever their format."""
+        """Destination of results, whatever their format."""
         return f"files {self.path}"
 
 
@@ -47,7 +47,7 @@ class WebhookSink:
 
     @property
     def place(self) -> str:
-        """Where results go."""
+        """Destination of results."""
         return f"webhook {self.url}"
 
 
@@ -116,5 +116,5 @@ class SinkRecord:
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt failed."""
+        """Tell whether the last attempt failed."""
         return self.error_at_us is not None and self.error_at_us > (self.delivered_at_us or 0)

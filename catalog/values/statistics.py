@@ -1,4 +1,4 @@
-"""What is known of streams and families when a plan is chosen: the input of the cost models.
+"""Statistics of streams and families by which a plan is chosen: the input of the cost models.
 
 Every number says where it comes from, since a plan is only as good as they are:
 

@@ -54,7 +54,7 @@ class HttpSource:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedColumn:
-    """How the generator fills one column that is not the event time.
+    """Generator of one column that is not the event time.
 
     Attributes:
         name: Column of the stream.
@@ -85,7 +85,7 @@ class GeneratorSource:
         rate_per_s: Mean rows per second of event time.
         seed: Seed of every random choice.
         columns: How each column is filled; a column not named is uniform over its type's default.
-        rows: Stop after about so many rows; None runs for ever (in step with the wall clock).
+        rows: Stop after about so many rows; None runs forever (in step with the wall clock).
         start_us: Event time of the first row, µs UTC; None is the moment of registration.
     """
 

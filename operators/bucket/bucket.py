@@ -49,7 +49,7 @@ class StreamState:
 
 @dataclass(slots=True, eq=False)
 class BatchOutput:
-    """What a bucket gives out for one batch.
+    """Output of a bucket for one batch.
 
     Attributes:
         results: Joined pairs per family id.

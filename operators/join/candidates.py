@@ -139,7 +139,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probing:
-    """What males probe: one segment of a slice.
+    """Segment of a slice that males probe.
 
     Attributes:
         slice: Number of the slice.
@@ -160,7 +160,7 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far apart in time females and the males that probe them may be, µs.
+    """Largest distances in time between females and the males that probe them, µs.
 
     Attributes:
         behind_us: Largest window on the females' side.

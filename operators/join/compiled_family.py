@@ -33,7 +33,7 @@ Terms = Mapping[int, tuple[Term, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """Which rows of a side come to a join, by the queries that they can serve.
+    """Rows of a side that come to a join, by the queries that they can serve.
 
     Attributes:
         one_of: Set of queries; a row must serve one of them.

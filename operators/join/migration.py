@@ -212,7 +212,7 @@ def _held(
     marked = list(before.values())
     if marks:
         marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
-    # What is written anew anyhow forgets what only departed queries asked, or rows that stay for ever would
+    # What is written anew anyhow forgets what only departed queries asked, or rows that stay forever would
     # gather the filters of all who ever came.
     known = {
         id(segment): found if found is segment else found.slimmed(live)

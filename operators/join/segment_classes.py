@@ -16,7 +16,7 @@ from operators.segments.segment import Segment
 
 @dataclass(slots=True, eq=False)
 class SegmentClasses:
-    """What is known of the segments of one family in one bucket.
+    """Classes of the segments of one family in one bucket.
 
     Attributes:
         family: The family under the plan version in force.

@@ -40,7 +40,7 @@ MAX_MERGED_ROWS = 1_000_000
 
 @dataclass(slots=True)
 class SliceCounts:
-    """What a slice did in one batch; see ``catalog.values.batch.SliceCounters``."""
+    """Counts of a slice in one batch; see ``catalog.values.batch.SliceCounters``."""
 
     touched: int = 0
     product: int = 0

@@ -1,4 +1,4 @@
-"""Answers kept in a dict that must not grow for ever: a plan version may stay for weeks."""
+"""Answers kept in a dict that must not grow forever: a plan version may stay for weeks."""
 
 from __future__ import annotations
 

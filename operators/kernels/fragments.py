@@ -50,7 +50,7 @@ class Fragments:
 
     @property
     def replicates(self) -> bool:
-        """Whether any key has more than one fragment."""
+        """Tell whether any key has more than one fragment."""
         return self.every > 1 or len(self.heavy) > 0
 
     def of_rows(self, key: Int64s, buckets: int) -> Int64s:
@@ -114,7 +114,7 @@ class Fragments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """What the rows that came to a bucket are there.
+    """Role in a bucket of the rows that came to it.
 
     Attributes:
         female: bool[n], whether the row rests here; else it only probes. None: all do.

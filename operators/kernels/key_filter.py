@@ -1,4 +1,4 @@
-"""Which rows may have a partner at all: a Bloom filter with one hash function over the keys that probe.
+"""Bloom filter with one hash function over the keys that probe: rows that may have a partner.
 
     males' keys      3 8 8      ->   bits   ..1....1..
     females' keys    1 3 5 8    ->   rows     1   3       5 only if it fell on the bit of another key

@@ -1,4 +1,4 @@
-"""Which rows from before its activation a query may use (design: Activation).
+"""Rows from before its activation that a query may use (design: Activation).
 
 A query with ``backfill: none`` is entitled to the rows processed since its activation. With ``backfill:
 state`` it is entitled besides to rows *held* then: rows that some query of the plan before, itself entitled
@@ -68,7 +68,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class HolderQuery:
-    """What decides on one side whether a query of the plan before held a row."""
+    """Facts that decide on one side whether a query of the plan before held a row."""
 
     filter_bit: int | None
     since_version: int

@@ -64,7 +64,7 @@ class RowClasses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedFilters:
-    """Where the filters in force stand in segments that know the same filters.
+    """Places of the filters in force in segments that know the same filters.
 
     Attributes:
         places: Place of each filter that these rows know.
@@ -99,7 +99,7 @@ Group = tuple[int, tuple[Term, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochEntitlement:
-    """What rows that were processed under one plan version may serve.
+    """Queries that rows processed under one plan version may serve.
 
     Attributes:
         queries: Queries that came no later, and later ones that may use some of these rows.
@@ -112,7 +112,7 @@ class EpochEntitlement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """What rows of one plan version and of a range of event times may serve, whatever filters they pass.
+    """Queries that rows of one plan version and range of event times may serve, whatever filters they pass.
 
     Attributes:
         queries: Queries that may use some of them.

@@ -1,4 +1,4 @@
-"""What PACK is told of a stream: all that a plan version asks of its rows, and no more.
+"""Instructions to PACK for a stream: all that a plan version asks of its rows, and no more.
 
 Whoever hands out the input knows it without loading what packs (``operators.pack.pack``), and it is small:
 distinct filters, however many queries have them.
@@ -34,7 +34,7 @@ class SidePlan:
 
 @dataclass(frozen=True, slots=True)
 class PackPlan:
-    """What is asked of a stream.
+    """Instructions to PACK for one stream.
 
     Attributes:
         stream: The stream.

@@ -30,7 +30,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class StreamHeader:
-    """What one partition saw of a stream.
+    """Summary of a stream's rows in one partition.
 
     Attributes:
         stream_id: The stream.

@@ -1,4 +1,4 @@
-"""What is stored of a side's rows, and how its columns are read back.
+"""Stored columns of a side's rows, and how they are read back.
 
 The event-time column is the row's ``_ts`` and a single exact key column is its ``_key``; neither is stored
 twice. Keys that are hashed are stored beside the hash, for the verification of candidate pairs.
@@ -44,7 +44,7 @@ class SideLayout:
 
     @property
     def exact(self) -> bool:
-        """Whether equal int64 keys are equal keys."""
+        """Tell whether equal int64 keys are equal keys."""
         return is_exact(self.key_types)
 
     def kept(self, segment: Segment) -> frozenset[str]:

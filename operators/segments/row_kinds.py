@@ -26,7 +26,7 @@ Kind = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class RowKinds:
-    """What was found out last about which rows of a segment are alike.
+    """Kinds of a segment's rows, as found last.
 
     Attributes:
         lives: Live places of each lineage word; None before the first look.
@@ -39,7 +39,7 @@ class RowKinds:
     kinds: tuple[Kind, ...] = ()
 
     def tells(self, lives: tuple[int, ...]) -> bool:
-        """Whether rows are told apart by these live places already."""
+        """Tell whether rows are told apart by these live places already."""
         return self.lives is not None and not any(
             live & ~before for live, before in zip(lives, self.lives, strict=True)
         )

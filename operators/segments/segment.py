@@ -11,7 +11,7 @@ filter stands in which place:
 
     filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17, of all others nothing is known
 
-A filter's number (``PlannedFilter.bit``) is given once and grows for ever; places are given anew with every
+A filter's number (``PlannedFilter.bit``) is given once and grows forever; places are given anew with every
 plan version, densely, and mean nothing outside their segment. So the bits of filters that have gone are used
 again at once, and no row can pass a filter that it never met: neither resting, nor backfilled, nor replayed
 does a word part from the numbers it was written with. A row's words grow with the filters in force, not with
@@ -67,7 +67,7 @@ class ArrivedFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """Where the rows of a segment that is not stored come from.
+    """Origin of the rows of a segment that is not stored.
 
     Attributes:
         segment: A stored segment or a view.

@@ -240,7 +240,7 @@ def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPa
 
 
 def _joins(name: str, type_: str, other: Stream) -> bool:
-    """Whether a column of that name in the other stream could be its key."""
+    """Tell whether a column of that name in the other stream could be its key."""
     column = other.column(name)
     return column is not None and key_type(type_, column.type) is not None
 
@@ -268,7 +268,7 @@ def _windows(
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
             f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
-            detail="Without one, rows would have to be kept for ever.",
+            detail="Without one, rows would have to be kept forever.",
             hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
             f"sides: {_EXAMPLE_BOUNDS}.",
             location=missing[0].source.location,

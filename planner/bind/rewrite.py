@@ -78,7 +78,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         A text that means the same but for these parts.
 
     Raises:
-        InvalidInput: A part cannot be meant, or not by itself; ``path`` says which.
+        InvalidInput: A part is invalid, or not by itself; ``path`` says which.
     """
     before = bind(cql, streams)
     statement = parse(cql)

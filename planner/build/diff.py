@@ -1,4 +1,4 @@
-"""What has to be done to the joins of one plan version to make them those of the next (State-Slice §5.3).
+"""Migration primitives that turn the joins of one plan version into those of the next (State-Slice §5.3).
 
     v:    [0, 10) [10, 30)            q1 10s, q2 30s
           Extend 30 -> 60             q3 60s comes
@@ -270,7 +270,7 @@ def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPi
 
 
 def _drops(step: Primitive | None, split: Split) -> bool:
-    """Whether a step drops the later part of the slice that was split just before."""
+    """Tell whether a step drops the later part of the slice that was split just before."""
     place = (split.family, split.join, split.side, split.at_us)
     return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
 

@@ -1,4 +1,4 @@
-"""What a plan costs: terms that add up, and the loads that a cost model prices.
+"""Cost of a plan: terms that add up, and the loads that a cost model prices.
 
     Profile ── rates ── FamilyRates ── loads ── SliceLoad, JoinInput ── CostModel ── Terms ── Cost
 
@@ -47,7 +47,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class SliceLoad:
-    """What one slice of one side is expected to do; rates are per second of event time.
+    """Expected work of one slice of one side; rates are per second of event time.
 
     Everything in it follows from where the slice starts and ends, never from the slices beside it: that is
     what makes a chain's cost the length of a path. Hence the filter between two slices counts where rows
@@ -112,7 +112,7 @@ class SliceLoad:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """What comes to the joins of a family before any slice; once per family.
+    """Expected input of the joins of a family before any slice; once per family.
 
     Attributes:
         rows_per_s: Rows read of both sides.
@@ -151,7 +151,7 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a family costs under one strategy or chain.
+    """Cost of a family under one strategy or chain.
 
     Attributes:
         memory_rows: Rows held.

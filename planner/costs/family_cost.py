@@ -1,4 +1,4 @@
-"""What a family costs as it is joined: loads priced under both models, and their sum."""
+"""Cost of a family as it is joined: loads priced under both models, and their sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slices and joins are expected to do, from rates and selectivities alone: the loads that models price.
+"""Expected work of slices and joins, from rates and selectivities alone: the loads that models price.
 
     rows of a ── λ_a P(some query can use it) ──> [0, w1) ── those that pass cond'_2 ──> [w1, w2) ──> purged
                                                      ^                                      ^

@@ -1,4 +1,4 @@
-"""How many pairs of rows serve a query: what the filters of both sides let by together.
+"""Selectivity of pairs for a query: the share that passes the filters of both sides.
 
     P(some q: a passes σ_a(q) and b passes σ_b(q))
 
@@ -63,14 +63,14 @@ def pair_selectivities(
 
 
 class _Served:
-    """The pairs of filters that queries have so far, and how many pairs of rows they let by together."""
+    """The pairs of filters that queries have so far, and how many pairs of rows they let through together."""
 
     def __init__(
         self, first: RowClass, second: RowClass, kinds: Mapping[frozenset[int], float] | None
     ) -> None:
         self._first, self._second, self._kinds = first, second, kinds
         self._mates: dict[int | None, Bits] = {}
-        #: Fraction of pairs let by, by filter of the first side.
+        #: Fraction of pairs let through, by filter of the first side.
         self._shares: dict[int | None, float] = {}
 
     def add(self, pairs: Iterable[tuple[int | None, int | None]]) -> bool:

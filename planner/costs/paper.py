@@ -179,7 +179,7 @@ def state_slice_cost(setting: TwoQueries) -> PaperCost:
 
 @dataclass(frozen=True, slots=True)
 class JoinLoad:
-    """What one query asks of a join of its own.
+    """Load of one query that has a join of its own.
 
     Attributes:
         rate_a_per_s: Rows per second of a, before its filter.

@@ -1,4 +1,4 @@
-"""What slicing saves, in closed form: Equation 4, Figure 11, merge difference (State-Slice, VLDB 2006).
+"""Savings of slicing in closed form: Equation 4, Figure 11, merge difference (State-Slice, VLDB 2006).
 
 Equation 4 follows from Equations 1-3 with ρ = W1 / W2, terms linear in λ left out (purging, splitting,
 unions: they vanish beside those in λ² as rates or windows grow):
@@ -20,7 +20,7 @@ from planner.costs.cost import Terms
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """What the state-slice chain saves for the paper's two queries, as fractions of the alternative's cost.
+    """Savings of the state-slice chain for the paper's two queries, as fractions of the alternative's cost.
 
     Attributes:
         memory_over_pullup: (C_m of Eq. 1 - C_m of Eq. 3) / C_m of Eq. 1.

@@ -1,4 +1,4 @@
-"""What a family's streams bring, as far as it is known: the numbers that costs are computed from.
+"""Rates of a family's streams, as far as they are known: the numbers that costs are computed from.
 
     Profile (given > measured > sampled) ──┐
     assumptions, where it is silent ───────┴── FamilyRates ── loads
@@ -39,7 +39,7 @@ HORIZON_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class SideRates:
-    """What one side brings.
+    """Rates of one side.
 
     Attributes:
         rate: Rows per second of event time.
@@ -104,7 +104,7 @@ class SideRates:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRates:
-    """What is known of a family, or assumed; every number with its origin.
+    """Rates of a family, known or assumed; every number with its origin.
 
     Attributes:
         a: Side a.

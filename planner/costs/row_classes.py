@@ -1,4 +1,4 @@
-"""Which rows of a side come to a join: all of them, or one class of a stream that is split.
+"""Classes of a side's rows that come to a join: all of them, or one class of a stream that is split.
 
     all rows of the side ─┬─ pass a filter of the join's queries          state-slice chains, unshared joins
                           ├─ all                                          selection pull-up
@@ -46,7 +46,7 @@ class RowClass:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rows are neither split nor let in unjudged."""
+        """Tell whether the rows are neither split nor let in unjudged."""
         return not self.whole and not self.split
 
     def share(self, bits: Bits, *, whole: bool = True) -> float:

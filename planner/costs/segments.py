@@ -1,4 +1,4 @@
-"""How many segments the slices of a chain hold: what the engine's cost per batch rests on.
+"""Number of segments in the slices of a chain, on which the engine's cost per batch rests.
 
 A batch's rows come as one segment, and every segment is probed, looked after and named once per batch. How
 their number goes on depends on how much event time a batch covers, against the slack within which segments
@@ -41,7 +41,7 @@ _KEPT = 0.85
 
 @dataclass(frozen=True, slots=True)
 class SegmentRule:
-    """How one chain's segments come, are cut and are merged.
+    """Rules by which one chain's segments come, are cut and are merged.
 
     Attributes:
         batch_s: Event time that a batch covers, seconds.
@@ -82,7 +82,7 @@ class SegmentRule:
 
     @property
     def rewritten(self) -> float:
-        """How often a row is written again once it is stored: with each merge."""
+        """Expected number of times a stored row is written again: once with each merge."""
         return merging(self._batches)[1] if self._batches >= COMPACTION_FANIN else 0.0
 
     def cuts(self, boundaries_s: _Floats, takes: Sequence[bool] | None = None) -> _Ints:

@@ -34,7 +34,7 @@ PLANNED = "plan"
 
 @dataclass(frozen=True, slots=True)
 class SliceCost:
-    """What a slice is expected to hold and to cost.
+    """Expected rows and cost of a slice.
 
     Attributes:
         memory_rows: Rows held.
@@ -91,7 +91,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class FamilyReport:
-    """What a planned family costs, and what else it could cost.
+    """Cost of a planned family, beside the cost of its alternatives.
 
     Attributes:
         family: The family as planned.
@@ -228,7 +228,7 @@ def _decided_by(
 
 
 def _differ(one: float, other: float) -> bool:
-    """Whether two costs are more than rounding apart."""
+    """Tell whether two costs are more than rounding apart."""
     return abs(one - other) > 1e-9 * max(abs(one), abs(other))
 
 

@@ -29,7 +29,7 @@ class UnknownStatistic(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class StreamNumbers:
-    """What is given of a stream.
+    """Given statistics of a stream.
 
     Attributes:
         rate_per_s: Rows per second of event time, or None.
@@ -42,7 +42,7 @@ class StreamNumbers:
 
 @dataclass(frozen=True, slots=True)
 class GivenStatistics:
-    """What is given; what is not is taken from elsewhere.
+    """Given statistics; the rest is measured, sampled or assumed.
 
     Attributes:
         streams: By stream name.

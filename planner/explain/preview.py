@@ -1,4 +1,4 @@
-"""What a change would do: the plan it leads to, the steps to get there, and what every strategy would cost.
+"""Preview of a change: the plan it leads to, the steps to get there, and the cost of every strategy.
 
     queries ── build_plan ── Plan ──┬── diff(previous) ── primitives, rows moved
                profile, models ─────┴── explain_family ── costs by strategy, the term that decides
@@ -39,7 +39,7 @@ _NO_CHAINS: GivenChains = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a change would do.
+    """Expected effect of a change.
 
     Attributes:
         plan: The plan that would be built.

@@ -1,6 +1,6 @@
 """Primitives as JSON values and in words: for previews, for the answer to a migration, and for the history.
 
-The history keeps them for ever, with every version. So it has a short form: routes and filters as what comes
+The history keeps them forever, with every version. So it has a short form: routes and filters as what comes
 and what goes, slices of a chain whose filter changes in the same way as one, and no more than so many.
 """
 
@@ -83,7 +83,7 @@ def short_documents(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What families and queries of two versions are called."""
+    """Names of families and queries of two versions."""
 
     families: Mapping[str, FamilyText]
     queries: Mapping[int, str]
@@ -177,7 +177,7 @@ def _short_facts(run: Sequence[Primitive], names: _Names) -> dict[str, Any]:
 
 
 def _alike(one: Primitive, other: Primitive) -> bool:
-    """Whether two steps change the filters of neighbouring slices in the same way."""
+    """Tell whether two steps change the filters of neighbouring slices in the same way."""
     return (
         isinstance(one, SetFilter)
         and isinstance(other, SetFilter)

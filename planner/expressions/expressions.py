@@ -57,7 +57,7 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
 
 
 class Names(Protocol):
-    """What names in an expression mean: those of a query (``planner.sql.scope``), or of one stream."""
+    """Meaning of names in an expression: those of a query (``planner.sql.scope``), or of one stream."""
 
     text: str
 

@@ -47,7 +47,7 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
 
 
 def _casts(from_: str, to: str) -> bool:
-    """Whether DuckDB has a cast at all."""
+    """Tell whether DuckDB has a cast at all."""
     if from_ in (to, "null", "string") or to == "string":
         return True
     if ct.is_time(from_) or ct.is_time(to):

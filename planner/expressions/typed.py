@@ -52,7 +52,7 @@ class Typed:
 
 
 class Compiler(Protocol):
-    """What a handler of one kind of node may use."""
+    """Interface of the compiler to a handler of one kind of node."""
 
     column_sql: ColumnSql
 

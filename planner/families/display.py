@@ -1,4 +1,4 @@
-"""How a plan's values read to people: windows, predicates and families as text.
+"""Text of a plan's values for people: windows, predicates and families.
 
 For display only: nothing here is parsed again or compared.
 """
@@ -96,7 +96,7 @@ def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FamilyText:
-    """How a family's parts are named; made once per family, since many slices show the same filters.
+    """Names of a family's parts; made once per family, since many slices show the same filters.
 
     Attributes:
         title: Its key, and for a self-join what ``a`` and ``b`` are.

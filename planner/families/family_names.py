@@ -1,4 +1,4 @@
-"""How people name a family: by its id, or by its key as ``A.k = B.k``, in any order and case."""
+"""Names of families: the id, or the key as ``A.k = B.k``, in any order and case."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
 
 Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
-Invariant: a bit's number means one filter for ever, in every row, plan, stored segment and replayed batch.
+Invariant: a bit's number means one filter forever, in every row, plan, stored segment and replayed batch.
 Rows rest in the state with the lineage they got when they came, so a number given to another filter later
 would let old rows pass a filter that they never met. Numbers are therefore never taken back; *places* in the
 lineage words are, by each segment for itself (``segments.segment``), so a number costs nobody anything.

@@ -43,7 +43,7 @@ class Atom:
 
     @property
     def subject(self) -> Subject:
-        """What the condition is on: atoms of one subject combine to one."""
+        """Subject of the condition: atoms of one subject combine to one."""
         return self.text, self.other, self.domain == "double"
 
 
@@ -191,7 +191,7 @@ class _Text:
         return Atom(text if self._is_atom(start, end) else f"({text})", _truth(truth), "boolean")
 
     def _is_atom(self, start: int, end: int) -> bool:
-        """Whether an operand needs no parentheses: one token, a call, ``a."v"``, CASE."""
+        """Tell whether an operand needs no parentheses: one token, a call, ``a."v"``, CASE."""
         called = end - start > 1 and self.tokens[start + 1] == "("
         if end - start == 1 or self.closing.get(start + called) == end - 1:
             return True

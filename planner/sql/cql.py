@@ -36,7 +36,7 @@ EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far behind the other stream a stream's rows still match.
+    """Window of a stream: the distance behind the other stream at which its rows still match.
 
     Attributes:
         length_us: W of the half-open window [0, W), µs.

@@ -1,4 +1,4 @@
-"""Where in the CQL text a token or a parsed expression stands.
+"""Locations of tokens and parsed expressions in the CQL text.
 
 sqlglot keeps the source offsets of names and literals in ``Expr.meta``; an operator spans its operands.
 """

@@ -1,4 +1,4 @@
-"""Which column of which side a name in a query means."""
+"""Resolution of names in a query to columns of its sides."""
 
 from __future__ import annotations
 

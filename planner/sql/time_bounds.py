@@ -40,7 +40,7 @@ class Bounds:
 
     @property
     def empty(self) -> bool:
-        """Whether no distance is left."""
+        """Tell whether no distance is left."""
         return self.low_us is not None and self.high_us is not None and self.low_us > self.high_us
 
 

@@ -46,7 +46,7 @@ _TURN = 4
 
 @dataclass(slots=True)
 class Measured:
-    """What a plan cost on a workload, once its windows were full.
+    """Measured cost of a plan on a workload, once its windows were full.
 
     Attributes:
         batches: Batches measured.

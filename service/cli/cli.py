@@ -59,14 +59,14 @@ class WorkloadMissing(InvalidInput):
 
 
 class ResultsForm(StrEnum):
-    """How ``sluice run`` leaves its results."""
+    """Form of the results of ``sluice run``."""
 
     PER_QUERY = "per-query"
     SHARED = "shared"
 
 
 class PlanForm(StrEnum):
-    """How a plan is printed."""
+    """Form of a printed plan."""
 
     TEXT = "text"
     JSON = "json"
@@ -75,7 +75,7 @@ class PlanForm(StrEnum):
 
 
 class StrategyName(StrEnum):
-    """How queries are joined."""
+    """Strategy by which queries are joined."""
 
     UNSHARED = "unshared"
     PULLUP = "pullup"
@@ -85,7 +85,7 @@ class StrategyName(StrEnum):
 
 
 class CostModelOption(StrEnum):
-    """Which model's CPU cost decides."""
+    """Cost model whose CPU cost decides."""
 
     PAPER = "paper"
     CALIBRATED = "calibrated"

@@ -36,7 +36,7 @@ stream_commands = typer.Typer(help="Streams of the running service.", no_args_is
 
 
 class RowsForm(StrEnum):
-    """How result rows are printed."""
+    """Form of printed result rows."""
 
     NDJSON = "ndjson"
     CSV = "csv"

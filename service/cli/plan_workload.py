@@ -60,7 +60,7 @@ def plan_text(
         chain: Boundaries to be costed beside the strategies.
 
     Raises:
-        InvalidInput: A file, a query in it, or an option cannot be meant.
+        InvalidInput: A file, a query in it, or an option is invalid.
     """
     workload = load_workload(path)
     streams, bound = bind_workload(workload)

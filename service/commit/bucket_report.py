@@ -23,7 +23,7 @@ from catalog.values.batch import (
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """What one bucket did in one batch.
+    """Report of one bucket on one batch.
 
     Attributes:
         bucket: Number of the bucket.

@@ -1,4 +1,4 @@
-"""How a batch's reports get from the buckets to the engine: past Spark, over a socket of the engine's.
+"""Transport of a batch's reports from the buckets to the engine: past Spark, over a socket of the engine.
 
     bucket 1  ── report ──>  |        |
               <── taken ───  | engine |
@@ -46,7 +46,7 @@ class CommitFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Where the engine takes reports.
+    """Address at which the engine takes reports.
 
     Attributes:
         path: Name of a socket of this machine (Linux's abstract ones: no file), or None.

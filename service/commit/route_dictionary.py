@@ -1,6 +1,6 @@
 """The routes that the engine knows: a batch says only what it brings.
 
-A route is the same set of queries for ever, so almost all routes of a batch were there in the one before.
+A route is the same set of queries forever, so almost all routes of a batch were there in the one before.
 What is known is kept as bits over the queries of the plan that last had it, in which the buckets report it
 as well: comparing 20,000 routes takes 5 ms. Only what a generation (``routes``) does not know becomes
 ids.

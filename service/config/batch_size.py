@@ -64,7 +64,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """How many rows the next batch may take.
+    """Size of the next batch in rows.
 
     >>> size = BatchSize.first(ceiling=8_000_000, target_s=2.0)
     >>> [size.rows, size.after(1_000_000, 0.5).rows, size.after(1_000_000, 1.5).rows]
@@ -97,7 +97,7 @@ class BatchSize:
         if not 1 <= self.floor <= self.rows <= self.ceiling:
             raise ValueError(f"{self.rows} rows are not between {self.floor} and {self.ceiling}")
         if self.target_s < 0:
-            raise ValueError(f"a batch cannot be meant to take {self.target_s} s")
+            raise ValueError(f"a batch cannot take {self.target_s} s")
 
     @classmethod
     def first(cls, *, ceiling: int, target_s: float, shrinks: bool = True) -> BatchSize:
@@ -194,7 +194,7 @@ class BatchSizing:
 
     @property
     def grows(self) -> bool:
-        """Whether the next batch could be larger than the first, if there is room for it."""
+        """Tell whether the next batch could be larger than the first, if there is room for it."""
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:

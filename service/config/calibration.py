@@ -1,4 +1,4 @@
-"""Where the constants of the calibrated cost model are kept: a setting of the catalog, for its machine."""
+"""Storage of the calibrated cost model's constants: a setting of the catalog, for its machine."""
 
 from __future__ import annotations
 

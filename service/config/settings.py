@@ -29,13 +29,13 @@ FOREVER = "forever"
 
 
 class InvalidSetting(InvalidInput):
-    """A ``SLUICE_`` variable or option has a value that cannot be meant."""
+    """A ``SLUICE_`` variable or option has an invalid value."""
 
     code = "invalid-setting"
 
 
 class Settings(BaseSettings):
-    """Where this process keeps its data and how much of the machine it uses.
+    """Settings of a process: where it keeps its data, and how much of the machine it uses.
 
     Attributes:
         data_dir: Catalog, event log, checkpoint and results of this service.
@@ -125,7 +125,7 @@ class Settings(BaseSettings):
 
     @property
     def result_retention_us(self) -> int | None:
-        """How long results are kept, µs; None keeps all."""
+        """Retention of results, µs; None keeps all."""
         return _retention_us(self.result_retention)
 
     @property
@@ -145,7 +145,7 @@ class Settings(BaseSettings):
 
     @property
     def one_machine(self) -> bool:
-        """Whether Spark's workers are processes of this machine."""
+        """Tell whether Spark's workers are processes of this machine."""
         return self.master.startswith("local[")
 
     @property
@@ -159,7 +159,7 @@ class Settings(BaseSettings):
 
 
 def _retention_us(text: str) -> int | None:
-    """Return how long results are kept, µs, None for ever; pydantic turns a ValueError into its own."""
+    """Return how long results are kept, µs, None forever; pydantic turns a ValueError into its own."""
     if text.strip().lower() == FOREVER:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How far the demo's replay is, read from the committed batches alone."""
+"""Progress of the demo's replay, read from the committed batches alone."""
 
 from __future__ import annotations
 

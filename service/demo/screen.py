@@ -1,4 +1,4 @@
-"""What the demo shows: a progress bar, the numbers beside it, and a table of the queries."""
+"""Screen of the demo: a progress bar, the numbers beside it, and a table of the queries."""
 
 from __future__ import annotations
 

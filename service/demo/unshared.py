@@ -1,4 +1,4 @@
-"""What the demo's queries would hold and compare without sharing, by Equation 1 of the State-Slice paper.
+"""State and comparisons of the demo's queries without sharing, by Equation 1 of the State-Slice paper.
 
 Equation 1 is a join that keeps whole windows of both streams, λ W rows of each, and lets every arriving row
 look at the opposite window; filters come after the join. Without sharing each query has one such join. A
@@ -33,7 +33,7 @@ _BIN_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one join per query needs.
+    """State and comparisons of one join per query.
 
     Attributes:
         filters_last: With filters after the join, as in Equation 1.

@@ -27,7 +27,7 @@ class InvalidMigration(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """What is to change; just one of strategies, steps, clean-up and roll-back.
+    """Requested migration: just one of strategies, steps, clean-up and roll-back.
 
     Attributes:
         strategy: Strategy of families without one of their own; None leaves it.
@@ -69,7 +69,7 @@ class MigrationRequest:
 
     @property
     def cause(self) -> str:
-        """What is asked for, in words."""
+        """Request in words."""
         parts = [] if self.strategy is None else [f"strategy {self.strategy}"]
         parts += [f"{name}: {value or 'no own strategy'}" for name, value in self.family_strategies.items()]
         parts += [f"{step.kind} at {format_duration(step.at_us)}" for _, step in self.steps]
@@ -129,7 +129,7 @@ _LEAVE_SCHEMA = {
 
 
 class MigrationDocument(BaseModel):
-    """What is to change."""
+    """Requested migration as a document."""
 
     model_config = ConfigDict(
         extra="forbid",

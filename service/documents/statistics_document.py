@@ -1,4 +1,4 @@
-"""How statistics and an explicit chain are written down, in a request body, a file or an option.
+"""Documents of statistics and of an explicit chain, in a request body, a file or an option.
 
 {"streams": {"A": {"rate": 50.0, "row_bytes": 48}}, "filters": {"A.v < 0.2": 0.2},
  "join_selectivity": 0.025, "batch_s": 1.0}
@@ -35,7 +35,7 @@ _Boundary = Annotated[_Number, Field(gt=0)] | None
 
 
 class InvalidStatistics(InvalidInput):
-    """A file of statistics says something that cannot be meant."""
+    """A file of statistics says something invalid."""
 
     code = "invalid-statistics"
 
@@ -45,7 +45,7 @@ class _StatisticsDocument(BaseModel):
 
 
 class StreamNumbersDocument(_StatisticsDocument):
-    """What is known of a stream."""
+    """Statistics of a stream."""
 
     rate: Annotated[_Number, Field(ge=0)] | None = Field(
         default=None, description="Rows per second of event time."
@@ -86,7 +86,7 @@ def _by_stream(value: Any) -> Any:
 
 
 class ChainDocument(_StatisticsDocument):
-    """Where the slices of a chain end, to be costed beside the strategies."""
+    """Boundaries of a chain that is to be costed beside the strategies."""
 
     family: str | None = Field(
         default=None,
@@ -176,7 +176,7 @@ def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
 
     Raises:
         InvalidYaml: The file is missing or not YAML.
-        InvalidStatistics: It says something that cannot be meant.
+        InvalidStatistics: It says something invalid.
     """
     document = read_yaml(path)
     try:

@@ -1,4 +1,4 @@
-"""How a stream is written down, in a workload file or a request body, and how that becomes a `Stream`.
+"""Document of a stream, in a workload file or a request body, and its conversion to a `Stream`.
 
 name: A
 columns: {ts: timestamp, k: bigint, v: double}
@@ -65,7 +65,7 @@ class HttpDocument(_StreamDocument):
 
 
 class GeneratedColumnDocument(_StreamDocument):
-    """How the generator fills one column."""
+    """Generator of one column."""
 
     distribution: Literal["uniform", "normal", "zipf", "choice", "sequence"] = "uniform"
     low: float = 0.0

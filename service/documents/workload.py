@@ -46,7 +46,7 @@ from service.inputs.validate import resolve_source, validate_source
 
 
 class InvalidWorkload(InvalidInput):
-    """A workload file says something that cannot be meant."""
+    """A workload file says something invalid."""
 
     code = "invalid-workload"
 

@@ -70,7 +70,7 @@ class BucketsFixed(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """What the engine does.
+    """Status of the engine.
 
     Attributes:
         run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
@@ -281,7 +281,7 @@ class Engine:
 
         if not self._epoch:
             # What was loaded stays; the collector need not look at it while the API serves.
-            # Once: a later time would keep the garbage of the sessions before for ever.
+            # Once: a later time would keep the garbage of the sessions before forever.
             gc.freeze()
         self._epoch = self.store.epochs.begin(f"pid {os.getpid()}")
         checkpoint_id, keys, partitions = self._checkpoint()

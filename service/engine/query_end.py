@@ -1,4 +1,4 @@
-"""How a streaming query ends: stopped by us, done with everything, failed with a cause, or just gone.
+"""End of a streaming query: stopped by us, done with everything, failed with a cause, or just gone.
 
 Spark raises the cause of a query that failed, but not of every one that is dead. An error that the JVM calls
 fatal, a stack overflow for one, can strike again while Spark writes the first one down: then the query counts
@@ -26,7 +26,7 @@ class QueryDied(Exception):
 
 
 class RunningQuery(Protocol):
-    """What is asked of a streaming query."""
+    """Interface of a streaming query that the engine uses."""
 
     def wait(self, seconds: int) -> bool:
         """Wait for its end; return whether it came, or raise what it failed with."""

@@ -26,7 +26,7 @@ _LAST_PAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the next batch takes.
+    """Input of the next batch.
 
     Attributes:
         positions: Every stream's position after it, by stream id; the old one where nothing is admitted.

@@ -1,4 +1,4 @@
-"""What is there to read, for Spark's source process: pieces to admit, partitions to hand out.
+"""Available input, for Spark's source process: pieces to admit, partitions to hand out.
 
 Nothing here has side effects, and `Inputs.partitions` of ranges gives the same partitions whenever it is
 asked, also on replay: it reads only what the catalog and the event log hold durably.

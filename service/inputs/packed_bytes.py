@@ -1,4 +1,4 @@
-"""How large the rows of a batch are on their way from reading to joining.
+"""Size of the rows of a batch on their way from reading to joining.
 
 On a cluster they pass through the heap of Spark's JVM, and what a task needs of it grows with them. A batch
 that does not fit fails, and because its offsets are written down it fails again whenever it is replayed. So

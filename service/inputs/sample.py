@@ -67,7 +67,7 @@ class RowSample:
 
 
 class SampleSource(Protocol):
-    """Where samples come from."""
+    """Source of samples."""
 
     def amount(self, stream: Stream) -> int:
         """Return a number that grows with what is there to be read of a stream; cheap to ask for."""

@@ -1,4 +1,4 @@
-"""Sources that cannot be meant are refused before their stream is registered."""
+"""Invalid sources are refused before their stream is registered."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _validate_column(stream: Stream, spec: GeneratedColumn, column: Column) -> N
 
 
 def _column_problem(spec: GeneratedColumn, column_type: str) -> tuple[str, str] | None:
-    """What is wrong with a column's settings, and what to write; None if nothing is."""
+    """Return what is wrong with a column's settings, and what to write; None if nothing is."""
     kind = spec.distribution
     if kind == "choice":
         return _choice_problem(spec, column_type)

@@ -46,7 +46,7 @@ PLANS_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """What a processor needs to know.
+    """Options of a processor.
 
     Attributes:
         checkpoint_id: Id of the checkpoint; part of every segment id.
@@ -67,7 +67,7 @@ class ChainOptions:
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """What a worker process keeps between batches."""
+    """State that a worker process keeps between batches."""
 
     cache: SegmentCache
     plans: dict[tuple[str, int], tuple[Plan, dict[str, CompiledFamily]]]

@@ -29,7 +29,7 @@ SOURCE_NAME = "sluice"
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What one run of the job needs beside the settings.
+    """Options of one run of the job, beside the settings.
 
     Attributes:
         checkpoint: Directory of Spark's checkpoint.

@@ -32,7 +32,7 @@ PACKERS_KEPT = 16
 
 @dataclass(frozen=True, slots=True)
 class RowFiles:
-    """Where rows go in files, and which.
+    """Directory of rows that travel in files, and the size from which they do.
 
     Attributes:
         files: Files that whoever joins the rows can map.

@@ -1,4 +1,4 @@
-"""What a reader's task is given: a piece of a stream's input, or control records, and what to make of it.
+"""Tasks of readers: a piece of a stream's input, or control records, and what to make of it.
 
 The source hands it out without loading what does the work (``service.job.packing``).
 """

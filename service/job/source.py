@@ -67,7 +67,7 @@ class SluiceReader:
         self._news: CommitSignal | None = None
         # Whether there are streams that nobody writes: their rows come with the clock.
         self._by_clock = False
-        # None before the first look; False for ever in a bounded run.
+        # None before the first look; False forever in a bounded run.
         self._waits: bool | None = None
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None

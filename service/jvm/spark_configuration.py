@@ -1,4 +1,4 @@
-"""What Spark is told, beside its defaults; ``SLUICE_SPARK_CONF`` overrules it."""
+"""Spark's configuration, beside its defaults; ``SLUICE_SPARK_CONF`` overrules it."""
 
 from __future__ import annotations
 

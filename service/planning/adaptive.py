@@ -80,7 +80,7 @@ class AdaptivePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Replanning:
-    """Whether a chain should give way to another one, and the numbers that say so.
+    """Tell whether a chain should give way to another one, and the numbers that say so.
 
     Attributes:
         migrate: Whether it should.
@@ -151,7 +151,7 @@ def worth_migrating(
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What things cost.
+    """Prices that decide.
 
     Attributes:
         models: The two models, and which of them decides.

@@ -1,4 +1,4 @@
-"""What a query that comes with ``backfill: state`` cannot have: columns that earlier rows had not kept.
+"""Limits of ``backfill: state``: columns that earlier rows had not kept.
 
 A row is stored with the columns that the queries of its family needed when it was processed. Which those
 were, the lives of the family's queries tell, without any plan:

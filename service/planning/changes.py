@@ -68,7 +68,7 @@ class ChangedTwice(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a list of changes did.
+    """Result of a list of changes.
 
     Attributes:
         version: Plan version that brings it; the newest one if all of it was in effect already.
@@ -83,7 +83,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ChangeStep:
-    """What a change means for the catalog.
+    """One change as the catalog records it.
 
     Attributes:
         change: The change.
@@ -101,12 +101,12 @@ class ChangeStep:
 
     @property
     def runs(self) -> bool:
-        """Whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
+        """Tell whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
         return self.record is None or self.record.running or isinstance(self.change, ResumeQuery)
 
     @property
     def sink_move(self) -> SinkMove:
-        """What happens to the query's sink."""
+        """Change of the query's sink."""
         series = None if self.record is None else self.record.series
         return SinkMove(self.change.name, series, self.sink, isinstance(self.change, RemoveQuery))
 
@@ -135,7 +135,7 @@ class Resolver:
         Raises:
             QueryNotFound: It is of a query that neither runs nor is paused.
             NameTaken: It adds one that does.
-            InvalidInput: Its text, parts or sink cannot be meant.
+            InvalidInput: Its text, parts or sink is invalid.
         """
         if isinstance(change, AddQuery):
             return self._added(change)

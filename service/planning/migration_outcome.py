@@ -1,4 +1,4 @@
-"""What a migration took: the first batch under its version, measured against the batches before."""
+"""Outcome of a migration: the first batch under its version, measured against the batches before."""
 
 from __future__ import annotations
 

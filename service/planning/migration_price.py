@@ -1,4 +1,4 @@
-"""What a migration costs: how much would move, and the price of it in the unit of the model that decides."""
+"""Price of a migration: how much would move, in the unit of the model that decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from planner.families.families import SIDES
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a migration takes out of one slice and puts into another, at most.
+    """Rows that a migration takes out of one slice and puts into another, at most.
 
     Attributes:
         rows: Rows.

@@ -45,7 +45,7 @@ _LOOKED_AT = 100
 
 @dataclass(frozen=True, slots=True)
 class MigrationDryRun:
-    """What a migration would do.
+    """Expected effect of a migration.
 
     Attributes:
         preview: The plan, the steps to it, what moves, and what it costs.
@@ -71,7 +71,7 @@ class MigrationStatus:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What plans are chosen for now.
+    """Objective in force.
 
     Attributes:
         objective: Strategies, pinned chains, and when chains shrink.

@@ -1,4 +1,4 @@
-"""What a change of queries or of the objective would do: asked of a service or of a workload file.
+"""Previews of changes of queries or of the objective, for a service or a workload file.
 
 request ── queries that would run ── profile (given > measured > sampled) ── planner.explain.preview
 """
@@ -62,7 +62,7 @@ class NewQuery:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRequest:
-    """What would change, and for which statistics; what is left out stays as it is.
+    """Requested change, and the statistics to weigh it by; omitted parts stay as they are.
 
     Attributes:
         add: Queries that would come.
@@ -86,7 +86,7 @@ class PreviewRequest:
 
     @property
     def reprices(self) -> bool:
-        """Whether strategies are to weigh other prices or statistics than those of the service."""
+        """Tell whether strategies are to weigh other prices or statistics than those of the service."""
         priced = (self.cost_model, self.c_sys) != (None, None)
         return priced or self.statistics != GivenStatistics()
 
@@ -173,7 +173,7 @@ def preview_change(
         UnknownFamily: A strategy or chain is for a family that no query would be of.
         UnknownStatistic: Statistics are given of a stream or filter that is not there.
         InvalidChain: The boundaries make no chain.
-        InvalidInput: A query or filter cannot be meant. The ``path`` of errors is that of the request's body.
+        InvalidInput: A query or filter is invalid. The ``path`` of errors is that of the request's body.
     """
     streams = store.streams.all()
     queries = _queries_after(store, streams, request)

@@ -1,4 +1,4 @@
-"""What a migration that is asked for means: the objective that comes of it, and what departed queries left.
+"""Resolution of a migration request: the objective it leads to, and what departed queries left.
 
 strategies        other strategies; the families concerned give up pinned chains and what was left
 splits, merges    the family's boundaries, changed and pinned
@@ -35,7 +35,7 @@ class UnknownPlanVersion(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request means for the queries of now.
+    """A request resolved for the present queries.
 
     Attributes:
         objective: In force from the next version on.

@@ -1,4 +1,4 @@
-"""What a reader is told of results that are not kept any more.
+"""Expired results, as a reader is told of them.
 
     dropped                          kept
     ... 6.1 6.2 | 9.1 9.2 9.3 ...           a series whose last dropped result is the second one of batch 6

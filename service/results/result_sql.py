@@ -1,4 +1,4 @@
-"""How a query's results read out of the shared pairs, as DuckDB SQL.
+"""DuckDB SQL that reads a query's results out of the shared pairs.
 
     result files of the family          one row per joined pair: _route, order columns, a_<c>, b_<c>
       -> rows on the query's routes     _route IN (...)

@@ -1,4 +1,4 @@
-"""Sinks that cannot be meant are refused before anything is changed."""
+"""Invalid sinks are refused before anything is changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_URL = 2000
 
 
 def check_sink(sink: Sink) -> None:
-    """Refuse a sink that cannot be meant.
+    """Refuse an invalid sink.
 
     Raises:
         InvalidSink: Its path leaves the directory of exports or has strange characters, or its URL is none of

@@ -138,7 +138,7 @@ class Deliverer:
             self._wake.wait(INTERVAL_S)
 
     def _is_due(self) -> bool:
-        """Whether a sink that failed may be tried again."""
+        """Tell whether a sink that failed may be tried again."""
         now_s = self.clock_s()
         with self._lock:
             return any(
@@ -146,7 +146,7 @@ class Deliverer:
             )
 
     def _gives_up(self, record: SinkRecord) -> bool:
-        """Whether a sink has failed long enough after its end."""
+        """Tell whether a sink has failed long enough after its end."""
         if record.ended_at_us is None or not record.failing:
             return False
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
@@ -221,7 +221,7 @@ class Deliverer:
         self.store.sinks.failed(record.id, _in_words(error))
 
     def _has_moved(self, record: SinkRecord) -> bool:
-        """Whether a sink has got something since it was looked at."""
+        """Tell whether a sink has got something since it was looked at."""
         now = (record.next_batch, record.next_row)
         kept = self.store.sinks.of_series(record.series)
         return any(r.id == record.id and (r.next_batch, r.next_row) != now for r in kept)

@@ -1,4 +1,4 @@
-"""What can be wrong with a sink."""
+"""Errors of sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from catalog.errors import Conflict, InvalidInput, Unavailable
 
 
 class InvalidSink(InvalidInput):
-    """A sink cannot be meant."""
+    """A sink is invalid."""
 
     code = "invalid-sink"
 

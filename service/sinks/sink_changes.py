@@ -1,4 +1,4 @@
-"""Which sinks queries are to have: whether that is anything new, and whether two would share a place."""
+"""Changes of sinks: whether a requested one is new, and whether two would share a place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SinkMove:
-    """What a change does to the sink of a query.
+    """Change of a query's sink.
 
     Attributes:
         name: Name of the query.
@@ -40,7 +40,7 @@ def sink_to_set(store: Store, series: int | None, wanted: SetSink | None) -> Set
         wanted: What is asked for; None for nothing.
 
     Raises:
-        InvalidSink: The sink cannot be meant.
+        InvalidSink: The sink is invalid.
     """
     if wanted is None:
         return None

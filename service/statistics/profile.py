@@ -72,7 +72,7 @@ def recent_manifests(store: Store) -> tuple[BatchManifest, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FamilyNames:
-    """What a family's counters refer to.
+    """Names to which a family's counters refer.
 
     Attributes:
         streams: Stream id by side.

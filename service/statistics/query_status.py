@@ -1,4 +1,4 @@
-"""What is wanted of a query and what is so, from its series in the catalog and the committed batches."""
+"""Desired and observed state of a query, from its series in the catalog and the committed batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Observed = Literal["pending", "running", "paused", "removed"]
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """What is wanted of a query and what is.
+    """Desired and observed state of a query.
 
     Attributes:
         query: The bound query, the newest of its series.

@@ -92,7 +92,7 @@ _Question = _Rates | _SampledFilter | _Key | _Width
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Answer:
-    """What a sample says.
+    """Estimates from a sample.
 
     Attributes:
         value: Rate, selectivity or width; NaN where the sample does not tell.

@@ -116,7 +116,7 @@ class FamilyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the job does.
+    """Statistics of the job.
 
     Attributes:
         plan_version: Version of the last batch.

@@ -51,7 +51,7 @@ class OtherWorkload(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run gave.
+    """Summary of a run.
 
     Attributes:
         input_rows: Rows read, late ones included.
@@ -103,7 +103,7 @@ def run_workload(
         Counts and rates.
 
     Raises:
-        InvalidInput: The workload cannot be meant, or ``out`` belongs to another one.
+        InvalidInput: The workload is invalid, or ``out`` belongs to another one.
         EngineFailed: The Spark job failed; what was committed stays.
     """
     started = time.monotonic()

@@ -85,7 +85,7 @@ def test_a_problem_carries_place_detail_and_hint() -> None:
     assert problem(error, "/here").model_dump(exclude_none=True) == {
         "type": "urn:sluice:problem:invalid-input",
         "code": "invalid-input",
-        "title": "What was asked for cannot be meant",
+        "title": "The request is invalid",
         "status": 422,
         "detail": "no x",
         "explanation": "There is none.",

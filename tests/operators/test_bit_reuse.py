@@ -149,7 +149,7 @@ def test_rows_pass_only_the_filters_that_they_met(data: st.DataObject, slack_us:
 
 
 def test_numbers_grow_and_places_do_not() -> None:
-    """One query with a filter is replaced by the next a hundred times over, under rows that rest for ever."""
+    """One query with a filter is replaced by the next a hundred times over, under rows that rest forever."""
     world = World(1, 0)
     plan: Plan | None = None
     widest = 0

@@ -1,4 +1,4 @@
-"""What is kept of results: totals of what was dropped, and where what is kept begins."""
+"""Retention: totals of dropped results, and the first batch that is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the input of a batch ends that went on after Spark had logged its offset."""
+"""Ends of input of batches that went on after Spark had logged their offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the listing records of a file, and how it is found from parsed columns."""
+"""Facts that the listing records of a file, and how they are found from parsed columns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Listing of files: a file is judged once and recorded durably before any offset names it.
 
-A listed file keeps its position and its verdict for ever. A corrupt one, or one of another schema, is set
+A listed file keeps its position and its verdict forever. A corrupt one, or one of another schema, is set
 aside with the reason and never read; one whose bytes change later fails loudly when it is read.
 """
 
@@ -98,7 +98,7 @@ def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
 
 @contextmanager
 def _inspecting(stream: Stream, source: FilesSource) -> Iterator[_Inspect]:
-    """What finds the facts of a file in the source's format, or raises UnusableFile."""
+    """Return the inspector of the source's format: it gives the facts of a file, or raises UnusableFile."""
     match source.format:
         case "parquet":
             with duckdb.connect(config={"threads": 1}) as connection:

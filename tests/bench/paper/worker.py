@@ -1,4 +1,4 @@
-"""Workers end when the process that started them is killed; else they would wait for work for ever.
+"""Workers end when the process that started them is killed; else they would wait for work forever.
 
 A module of its own: the waiting thread keeps what its module knows until the very end, and libraries complain
 of what outlives them.

@@ -162,5 +162,5 @@ def _progress(done: list[tuple[float, int]], began_s: float) -> list[Batch]:
 
 if __name__ == "__main__":
     answer(run(read_job(sys.argv[1])))
-    # The engine's threads would poll their files for ever.
+    # The engine's threads would poll their files forever.
     os._exit(0)

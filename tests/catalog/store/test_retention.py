@@ -118,7 +118,7 @@ def test_batches_younger_than_the_retention_stay_and_all_behind_them(job: Job, f
     assert not job.drop(4)
     assert job.store.batches.of_query(q) == tuple((n, 2) for n in range(4, 10))
     assert job.store.retention.dropped(q) == DroppedOfSeries(results=8, batch=3, of_batch=2)
-    assert job.store.batches.query_totals() == {q: 20}, "how many there were is known for ever"
+    assert job.store.batches.query_totals() == {q: 20}, "how many there were is known forever"
     # A clock that was set back: batch 5 counts as young, so what follows it stays.
     with sqlite3.connect(str(job.store._database.file)) as connection:
         connection.execute(f"UPDATE batches SET committed_at_us = {100 * SECOND_US} WHERE batch = 5")

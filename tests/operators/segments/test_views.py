@@ -210,7 +210,7 @@ def test_few_rows_of_a_segment_are_written_anew() -> None:
 
 
 def test_a_selection_lets_go_of_what_departed_queries_needed() -> None:
-    """Under an unbounded window it would hold on to it for ever."""
+    """Under an unbounded window it would hold on to it forever."""
     stored = Stored()
     stored.slices[0].segments.append(rows(0, 40))
     (whole,) = stored.store()

@@ -179,7 +179,7 @@ some_queries = st.lists(a_query_of_any_kind, max_size=6, unique_by=lambda q: q.i
 def test_primitives_lead_from_any_plan_to_any_other(
     before: list[Query], after: list[Query], one: Strategy, other: Strategy
 ) -> None:
-    # An id means one query for ever.
+    # An id means one query forever.
     kept = {q.id: q for q in before}
     after = [kept.get(q.id, q) for q in after]
     old = plan(before, strategy=one)
