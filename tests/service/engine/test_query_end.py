@@ -111,7 +111,7 @@ def awaited(what: str, found: Callable[[], Any]) -> Any:
 
 
 def _stopped(query: StreamingQuery) -> None:
-    with suppress(Py4JError):
+    with suppress(Py4JError, OSError):
         query.stop()
 
 
