@@ -98,7 +98,7 @@ def pullup_cost(setting: TwoQueries) -> PaperCost:
     Returns:
         The cost by term; its sum is C_p.
 
-    Source: State-Slice §3, Equation 1.
+    Source: State-Slice §3.1, Equation 1.
     """
     rate, w2 = setting.rate_per_s, setting.w2_s
     results = 2 * rate**2 * w2 * setting.join_selectivity
@@ -131,7 +131,7 @@ def pushdown_cost(setting: TwoQueries) -> PaperCost:
     Returns:
         The cost by term (the split counts as ``filter_per_s``); its sum is C_p.
 
-    Source: State-Slice §3, Equation 2, derived from its terms since copies of the formula are often garbled;
+    Source: State-Slice §3.2, Equation 2, derived from its terms (the formula is missing in the text we have);
     the tests hold it against Equation 4, which follows from it and Equation 3.
     """
     rate, w1, w2 = setting.rate_per_s, setting.w1_s, setting.w2_s
@@ -164,7 +164,7 @@ def state_slice_cost(setting: TwoQueries) -> PaperCost:
     Returns:
         The cost by term; its sum is C_p.
 
-    Source: State-Slice §4, Equation 3.
+    Source: State-Slice §4.3, Equation 3.
     """
     rate, w1, beyond = setting.rate_per_s, setting.w1_s, setting.w2_s - setting.w1_s
     sigma = setting.filter_selectivity

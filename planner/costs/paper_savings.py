@@ -49,7 +49,8 @@ def savings(window_ratio: float, filter_selectivity: float, join_selectivity: fl
     Raises:
         ValueError: An argument is no fraction.
 
-    Source: State-Slice §4.3, Equation 4; from memory of the paper, and checked against its Equations 1-3.
+    Source: State-Slice §4.3, Equation 4 (its third line prints C_m where C_p is meant); it follows from
+        Equations 1-3, as the tests check.
 
     >>> savings(0.5, 0.5, 0.1).memory_over_pullup
     0.125
@@ -138,7 +139,8 @@ def merge_difference(
     Returns:
         Cost of the merged slice minus cost of the slices, by term.
 
-    Source: State-Slice §5.2; terms from memory of the paper, held against ``PaperModel`` by the tests.
+    Source: State-Slice §5.2, the difference of Figure 13 (a) and (b), with the sign turned. For slices i to j
+        the paper multiplies C_sys by j-i+1, the operators before; one of them stays, so here it is j-i.
     """
     inner = len(widths_s) - 1
     return Terms(

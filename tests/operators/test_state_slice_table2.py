@@ -8,11 +8,12 @@ Where the table and we differ:
 - The table runs one operator per second, so that J2 purges and probes seconds after J1 and males wait in a
   queue between them. We run a batch through the whole chain at once: after each row the queue is empty, and
   the states and outputs of J1 and J2 are those that the table reaches once J2 has caught up.
-- The table cross-purges where T_b - T_a > w (Figure 6), so a row at a distance of exactly w still counts as
-  inside; Definition 1 (w_start <= T_b - T_a < w_end) and the design say outside. Windows of w + 1 µs give the
-  table's rows, windows of w those of Definition 1; both are replayed.
-- The table's rows stand here from memory, not from a printed copy; the purge rule and
-  Definition 1 were checked against the author's text.
+- In the table a row at a distance of exactly w still counts as inside (b1 at 4 s joins a2 of 2 s in J1), as
+  in the purge of Figure 9 (T_b - T_a > W_end); Definition 1 (w_start <= T_b - T_a < w_end), the sentence
+  below the table and the design say outside. Windows of w + 1 µs give the table's rows, windows of w those
+  of Definition 1; both are replayed.
+- In the table a3 has left J1 in the 9th second, though no b has come since b2 at 5 s, at a distance of 2 s;
+  we keep it, as the purge rule of Figure 6 does, which b alone sets off.
 - a4 meets no later male, so the second in which it comes decides nothing but its own insertion.
 """
 

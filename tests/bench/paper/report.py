@@ -85,8 +85,8 @@ def _setting(rows: Sequence[Measurement]) -> str:
     return f"""## How it was measured
 
 - **Queries.** Q1 = A[W1] ⋈ B[W1], Q2 = σ(A)[W2] ⋈ B[W2], Q3 = σ(A)[W3] ⋈ B[W3]; windows 5/10/30 s (mostly
-  small), 10/20/30 s (uniform), 20/25/30 s (mostly large); S_σ 0.2, 0.5, 0.8; S₁ 0.025, 0.1, 0.4. Tables 3
-  and 4 are quoted from memory.
+  small), 10/20/30 s (uniform), 20/25/30 s (mostly large); S_σ 0.2, 0.5, 0.8; S₁ 0.025, 0.1, 0.4. the
+  numbers of Tables 3 and 4.
 - **Input.** Poisson arrivals, {seconds:g} s of event time, one seed. P(equal keys) is S₁ exactly:
   {keys}.
 - **Rates.** The paper's 20, 40, 60, 80 rows/s per stream, **times {factors}**.

@@ -2,9 +2,10 @@
 
     Q1: A[W1] join B[W1]     Q2: σ(A)[W2] join B[W2]     Q3: σ(A)[W3] join B[W3]      (Figures 17 and 18)
 
-The tables stand here from memory, not from a printed copy. Where 12 queries have a window, 24 and 36 have two
-and three: the window itself and one or two that split the smallest gap below it, so that the shape of a
-distribution stays.
+Both tables are the paper's, number by number. Of 24 and 36 queries it says only that their windows are "set
+accordingly": where 12 queries have a window, 24 and 36 have two and three here, the window itself and one or
+two that split the smallest gap below it, so that the shape of a distribution stays. S_1 is the paper's join
+selectivity (S with the sign of a join).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TWELVE_WINDOWS_S = {
 QUERY_COUNTS = (12, 24, 36)
 #: S_1 of Figure 19.
 MANY_QUERIES_JOIN_SELECTIVITY = 0.025
-#: S_σ of Figure 19 where its queries have a selection.
+#: S_σ where the queries of Figure 19 have a selection: an experiment of ours, the paper's have none (§7.3).
 MANY_QUERIES_FILTER_SELECTIVITY = 0.5
 
 #: The paper's rates times this. Pairs come at 2 λ² W S_1 per second, so a factor for each S_1 gives every S_1
