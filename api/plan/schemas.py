@@ -10,7 +10,7 @@ from api.queries.schemas import QueryIn
 from api.timestamps import timestamp
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Strategy
-from planner.explain.explain import CostModelName
+from planner.costs.cost import CostModelName
 from service.documents.statistics_document import ChainDocument, StatisticsDocument
 from service.planning.plan_record import record_in
 from service.planning.preview import NewQuery, PreviewRequest
@@ -34,7 +34,8 @@ class PlanOut(BaseModel):
     families: list[dict[str, Any]] = Field(
         description="Queries over one pair of streams and one key: `strategy`, `streams`, `key`, `filters`, "
         "`joins` (each with its `chains`: slices of each side with window, queries, the filter a row needs "
-        "to enter and `cost` by term), `chains` (those of the only join, if it is one), `queries`, "
+        "to enter, whether its end is lazy, and `cost` by term), "
+        "`chains` (those of the only join, if it is one), `queries`, "
         "`unions` (which slices feed which query), `cost` of the plan, `costs` of what every strategy would "
         "choose now "
         "(`memory_rows`, `memory_bytes`, `cpu_comparisons_per_s`, `cpu_s_per_s`, the `terms` of both) and "

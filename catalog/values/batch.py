@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from catalog.values.plan import SHARED_JOIN
 
@@ -46,7 +47,8 @@ class SliceCounters:
         family: Family id.
         side: ``a`` or ``b``: whose rows the slice holds.
         slice: 1-based number in the chain.
-        rows: Rows held at the end of the batch.
+        rows: Rows held at the end of the batch that are as far behind the opposite watermark as the slice
+            says; rows ahead of it count in the first slice, rows beyond the chain's end in the last.
         bytes: Its share of the stored values that its segments are made of at the end of the batch, rows in
             them that nobody needs any more included.
         segments: Number of segments.
@@ -56,12 +58,21 @@ class SliceCounters:
         moved_in: Rows that came from the slice before.
         filtered: Rows dropped by the slice's filter on their way in.
         purged: Rows that left for good because the chain ends here.
-        results: Pairs made here that serve at least one query.
-        candidates: Males times rows held when they probed: what nested loops would compare.
+        results: Pairs that serve at least one query and whose rows are as far apart as the slice says.
+        candidates: A product, males times rows lying here when they probed: what nested loops would compare.
+            No pair of them is looked at for it.
         join: Join of the family that the slice belongs to.
         own_bytes: What its rows took where they were written, in proportion to the rows: how wide they are. 0
             in batches from before it was counted.
+        lying: Rows of its segments at the end of the batch. At a lazy end, and within the slack at any other,
+            rows lie in a slice for longer than its interval says. 0 in older manifests.
+        made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
+            manifests.
+        lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
     """
+
+    #: What tells the counters of one slice from those of another; all others add up over buckets.
+    KEY: ClassVar[tuple[str, ...]] = ("family", "join", "side", "slice", "lazy_end")
 
     family: str
     side: str
@@ -79,6 +90,9 @@ class SliceCounters:
     candidates: int = 0
     join: str = SHARED_JOIN
     own_bytes: int = 0
+    lying: int = 0
+    made: int = 0
+    lazy_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,8 @@ class FilterCounters:
         rows: Rows judged.
         passed: Rows that passed.
     """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side", "bit")
 
     family: str
     side: str
@@ -113,6 +129,8 @@ class KeyCounters:
         squares: Sum of the squared rows per key (the batch's self-join size).
         copies: Male copies of the rows, one for each bucket that they came to; 0 in older manifests.
     """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
 
     family: str
     side: str
@@ -262,3 +280,27 @@ class Totals(NamedTuple):
     state_rows_peak: int
     state_bytes_peak: int
     batches: int
+
+
+Counters = TypeVar("Counters", SliceCounters, FilterCounters, KeyCounters)
+
+
+def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters, ...]:
+    """Return counters of several buckets as one per key, ascending, all other fields added up.
+
+    >>> add_up([FilterCounters("f", "a", 0, 2, 1), FilterCounters("f", "a", 0, 3, 0)], FilterCounters.KEY)
+    (FilterCounters(family='f', side='a', bit=0, rows=5, passed=1),)
+
+    Args:
+        counters: Values of one class.
+        key: Names of the fields that tell them apart.
+    """
+    groups: dict[tuple[Any, ...], list[Counters]] = {}
+    for each in counters:
+        groups.setdefault(tuple(getattr(each, name) for name in key), []).append(each)
+    return tuple(_sum(group, key) for _, group in sorted(groups.items()))
+
+
+def _sum(group: list[Counters], key: tuple[str, ...]) -> Counters:
+    added = [field.name for field in fields(group[0]) if field.name not in key]
+    return replace(group[0], **{name: sum(getattr(each, name) for each in group) for name in added})

@@ -218,6 +218,25 @@ class FamilyPlan:
     result_columns_a: tuple[str, ...] | None = None
     result_columns_b: tuple[str, ...] | None = None
 
+    def lazy_ends(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[bool, ...]:
+        """Tell which slices of a side have a lazy end: by the filters no row stays behind there, and no male.
+
+        Rows may then lie in the slice for longer than its interval says, since to cut them apart would save
+        nothing. The end of a chain is never lazy: rows leave there.
+
+        Args:
+            join: One of the family's joins.
+            side: Side of the chain.
+        """
+        chain = join.chain_a if side == "a" else join.chain_b
+        males = {q.id: q.filter_b if side == "a" else q.filter_a for q in self.queries}
+        filters = [{males[i] for i in piece.queries} for piece in chain]
+        lazy = [
+            piece.keep == following.keep and (None in further or some <= further)
+            for (piece, following), (some, further) in zip(pairwise(chain), pairwise(filters), strict=True)
+        ]
+        return (*lazy, False)
+
     def carried(self, side: Literal["a", "b"]) -> tuple[str, ...]:
         """Return the columns of a side that joined pairs carry."""
         stored, carried = (

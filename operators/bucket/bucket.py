@@ -21,7 +21,7 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
-from operators.lineage.route_counts import RouteCounts
+from operators.lineage.route_table import RouteTable
 from operators.pack.payload import Payload, arrivals
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import TS
@@ -62,7 +62,7 @@ class BatchOutput:
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
-    routes: dict[str, RouteCounts] = field(default_factory=dict)
+    routes: dict[str, RouteTable] = field(default_factory=dict)
     late: dict[int, pa.RecordBatch] = field(default_factory=dict)
     filters: list[FilterCounters] = field(default_factory=list)
     keys: list[KeyCounters] = field(default_factory=list)
@@ -105,11 +105,11 @@ class Bucket:
         batch = ordered[0].batch
         self.plan_changed = False
         heartbeats = self._apply_control([text for p in ordered for text in p.control])
-        start = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
+        start = self.watermarks()
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
-        end = {stream_id: s.watermark.value_us for stream_id, s in self.streams.items()}
+        end = self.watermarks()
         output = BatchOutput(
             late=self._late_rows(ordered, start),
             filters=[counters for p in ordered for counters in p.filters],
@@ -138,6 +138,10 @@ class Bucket:
                 output.routes[family_id] = pairs.routes()
         self.next_batch = batch + 1
         return output
+
+    def watermarks(self) -> dict[int, int | None]:
+        """Return the watermark of each stream by its id."""
+        return {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""

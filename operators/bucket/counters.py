@@ -13,24 +13,35 @@ import numpy as np
 from catalog.values.batch import KeyCounters, SliceCounters
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
+from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
 
-def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounters]:
+def slice_counters(
+    families: Mapping[str, FamilyJoins], watermarks: Mapping[int, int | None]
+) -> Iterator[SliceCounters]:
     """Yield what every slice of a bucket holds, and what it did in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
+        watermarks: Watermark per stream id at the end of the batch.
     """
     rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
+        plan = joins.family.plan
+        opposite = {"a": watermarks[plan.stream_b], "b": watermarks[plan.stream_a]}
+        rows = {
+            (join_id, side): chain.rows_per_slice(side, opposite[side])
+            for join_id, chain in joins.chains.items()
+            for side in SIDES
+        }
         for join_id, side, index, state in joins.slices():
             counts = state.counts
             yield SliceCounters(
                 family=family_id,
                 side=side,
                 slice=index + 1,
-                rows=state.rows,
+                rows=rows[join_id, side][index],
                 bytes=_bytes(state.segments, rows_of),
                 segments=len(state.segments),
                 touched=counts.touched,
@@ -40,9 +51,12 @@ def slice_counters(families: Mapping[str, FamilyJoins]) -> Iterator[SliceCounter
                 filtered=counts.filtered,
                 purged=counts.purged,
                 results=counts.results,
-                candidates=counts.candidates,
+                candidates=counts.product,
                 join=join_id,
                 own_bytes=sum(segment.stored_bytes for segment in state.segments),
+                lying=state.rows,
+                made=counts.made,
+                lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
             )
 
 

@@ -13,8 +13,9 @@ cut. A chain of one slice that admits every row is selection pull-up (section 3.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -23,7 +24,7 @@ from operators.join.candidates import Probing, Reach, gather
 from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceCounts, SliceState, compact, purge
+from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.kernels.keys import Int64s
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
@@ -38,11 +39,16 @@ class Chain:
         join: What is compiled of the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
+        ends_us: Ends of the slices per side.
     """
 
     join: CompiledJoin
     slices: dict[str, list[SliceState]]
     classes: SegmentClasses
+    ends_us: dict[str, tuple[int, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends_us = {side: tuple(s.w_end_us for s in self.slices[side]) for side in SIDES}
 
     @classmethod
     def empty(cls, join: CompiledJoin, classes: SegmentClasses) -> Chain:
@@ -97,6 +103,20 @@ class Chain:
             return rows
         return self.classes.serving(side, rows, Admissible(queries))
 
+    def rows_per_slice(self, side: str, watermark_us: int | None) -> list[int]:
+        """Count the rows of a side by how far the opposite watermark has passed them, wherever they lie."""
+        ends_us = self.ends_us[side]
+        rows = [0] * len(ends_us)
+        for index, state in enumerate(self.slices[side]):
+            for segment in state.segments:
+                if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
+                    # Nothing lies in a slice before it belongs there.
+                    rows[index] += len(segment)
+                    continue
+                for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
+                    rows[place] += count
+        return rows
+
     def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
         return None if rows is None else self.admitted(side, rows)
 
@@ -121,17 +141,16 @@ class Chain:
                     following.segments.append(kept)
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
-        """Return the end of the first slice, from one on, behind which rows of a segment meet fewer males.
+        """Return the end of the first slice, from one on, at which a segment is split.
 
-        Either they go there, or males do that they need not meet any more.
+        That is one that is not lazy, or where rows stay behind that no later slice may use although they pass
+        its filters: queries with a longer window came after them.
         """
         slices = self.slices[side]
-        males = self.classes.family.lineages["b" if side == "a" else "a"]
-        for state, following in zip(slices[index:], slices[index + 1 :], strict=False):
-            if not males.all_go_on(state.reach, following.reach):
-                return state.w_end_us
-            if not self._all_reach(side, segment, following.reach):
-                return state.w_end_us
+        lazy = self.join.lazy_ends[side]
+        for number in range(index, len(slices) - 1):
+            if not lazy[number] or not self._all_reach(side, segment, slices[number + 1].reach):
+                return slices[number].w_end_us
         return slices[-1].w_end_us
 
     def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
@@ -162,11 +181,28 @@ class Chain:
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
             chunk = build(a, b)
             if chunk is not None:
-                for number, results in found.per_slice(chunk.chosen):
-                    slices[number].counts.results += results
+                for number, made in found.per_slice(chunk.chosen):
+                    slices[number].counts.made += made
+                self._count_results(chunk.apart)
                 pairs.add(chunk)
         for state, count in zip(slices, touched.tolist(), strict=True):
             state.counts.touched += count
+
+    def _count_results(self, apart: Int64s) -> None:
+        """Count pairs in the slices in whose interval their rows are apart, wherever they were made.
+
+        Args:
+            apart: int64[classes], how many pairs are of each distance class; those of no distance count on
+                a's side.
+        """
+        bounds = self.join.builder.router
+        starts = [("a", 0), *(("a", us) for us in bounds.bounds_a.tolist())]
+        starts += [("b", 0), *(("b", us) for us in bounds.bounds_b.tolist())]
+        for place in np.flatnonzero(apart).tolist():
+            side, start_us = starts[place]
+            slices = self.slices[side]
+            number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
+            slices[number].counts.results += int(apart[place])
 
     def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
@@ -183,7 +219,7 @@ class Chain:
                 keys, times = males.key[reaching], males.ts[reaching]
                 oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
-            state.counts.candidates += len(keys) * state.rows
+            state.counts.product += len(keys) * state.rows
             probings += [
                 Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments

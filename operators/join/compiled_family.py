@@ -54,6 +54,7 @@ class CompiledJoin:
         reaches: Per side and slice the set of the queries that reach it.
         builder: Builds the joined pairs, for the join's queries alone.
         slack_us: Span below which a segment is never split.
+        lazy_ends: Per side and slice whether segments are not split at its end.
     """
 
     plan: JoinPlan
@@ -61,6 +62,7 @@ class CompiledJoin:
     reaches: Mapping[str, tuple[int, ...]]
     builder: PairBuilder
     slack_us: int
+    lazy_ends: Mapping[str, tuple[bool, ...]]
 
     def slices(self, side: str) -> list[SliceState]:
         """Return the empty slices of a side."""
@@ -148,12 +150,18 @@ def _compile_join(
             layouts["b"],
             family.carried("a"),
             family.carried("b"),
-            router(family, members, keys),
+            router(
+                family,
+                members,
+                keys,
+                ([s.w_end_us for s in join.chain_a], [s.w_end_us for s in join.chain_b]),
+            ),
             residual_sets(family, members),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
         ),
         slack_us=_slack_us(queries) if slack_us is None else slack_us,
+        lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
     )
 
 

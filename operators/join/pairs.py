@@ -13,7 +13,7 @@ from operators.join.candidates import Matched
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
-from operators.lineage.route_counts import RouteCounts, add_up
+from operators.lineage.route_table import RouteTable, add_up
 from operators.lineage.routes import Router
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
@@ -56,7 +56,8 @@ class PairBuilder:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
-        codes, sets = self.router.masks(ts_b - ts_a, a.classes(), b.classes())
+        distances = self.router.distance_classes(ts_b - ts_a)
+        codes, sets = self.router.masks_of(distances, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b)
         chosen = np.arange(len(codes))
 
@@ -95,8 +96,9 @@ class PairBuilder:
         ]
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
-        routes = RouteCounts(numbers[taken], known.take(taken), counts[taken])
-        return PairChunk(arrays, chosen, routes)
+        routes = RouteTable(numbers[taken], known.take(taken), counts[taken])
+        apart = distances if len(chosen) == len(distances) else distances[chosen]
+        return PairChunk(arrays, chosen, np.bincount(apart, minlength=len(self.router.within)), routes)
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: Matched, b: Matched
@@ -122,12 +124,14 @@ class PairChunk:
     Attributes:
         arrays: Route, event time, positions, then columns of a and b; n values each.
         chosen: int64[n], ascending, which candidates these are.
+        apart: int64[classes], how many pairs are of each distance class of the router.
         routes: Their routes; one may come twice.
     """
 
     arrays: list[pa.Array]
     chosen: Int64s
-    routes: RouteCounts
+    apart: Int64s
+    routes: RouteTable
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +150,7 @@ class PairTable:
         """Take in the pairs of one probe."""
         self.chunks.append(chunk)
 
-    def routes(self) -> RouteCounts:
+    def routes(self) -> RouteTable:
         """Return the routes of all pairs, each once."""
         return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 

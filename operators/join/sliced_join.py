@@ -13,21 +13,27 @@ passed by w_(i-1). That bound, not an answer, is what the slice's filter rests o
 
 Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
 Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack
-moves as a whole, a wider one is split where some of its rows have become useless, or males go no further. A
-boundary that takes neither is not worth a split: it is passed when all of it may.
+moves as a whole, a wider one is split. A *lazy* boundary (``FamilyPlan.lazy_ends``) is one at which the
+filters stop neither a row nor a male: a segment is not split there, but passes when all of it may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from catalog.values.query import UNBOUNDED_US
+from operators.kernels.keys import Int64s
 from operators.segments.segment import Segment, concat, mergeable
 
 #: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
 #: that every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
+#: Distances are compared with so many boundaries one after the other; a binary search pays beyond that.
+FEW_BOUNDARIES = 16
 #: A segment of so many rows is merged no more: it is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
 
@@ -37,12 +43,13 @@ class SliceCounts:
     """What a slice did in one batch; see ``catalog.values.batch.SliceCounters``."""
 
     touched: int = 0
-    candidates: int = 0
+    product: int = 0
     males: int = 0
     inserted: int = 0
     moved_in: int = 0
     filtered: int = 0
     purged: int = 0
+    made: int = 0
     results: int = 0
 
 
@@ -66,7 +73,7 @@ class SliceState:
 
     @property
     def rows(self) -> int:
-        """Rows held."""
+        """Rows lying here, by definition its own or not."""
         return sum(len(segment) for segment in self.segments)
 
 
@@ -108,6 +115,33 @@ def purge(
         staying.append(segment)
     state.segments = staying
     return [] if drop else leaving
+
+
+def count_per_slice(ends_us: Sequence[int], distance: Int64s) -> list[int]:
+    """Count distances by the slices in whose interval they lie; those beyond the last one count there.
+
+    Args:
+        ends_us: Ends of the slices, ascending.
+        distance: int64[n], n > 0; one below 0 counts in the first slice.
+
+    >>> count_per_slice([10, 30], np.array([-5, 9, 10, 29, 30]))
+    [2, 3]
+    """
+    counts = [0] * len(ends_us)
+    if len(ends_us) == 1:
+        return [len(distance)]
+    inner = ends_us[:-1]
+    first, last = bisect_right(inner, int(distance.min())), bisect_right(inner, int(distance.max()))
+    if last - first > FEW_BOUNDARIES:
+        places = np.searchsorted(np.array(inner), distance, side="right")
+        return [int(count) for count in np.bincount(places, minlength=len(ends_us))]
+    below = 0
+    for number in range(first, last):
+        nearer = int(np.count_nonzero(distance < inner[number]))
+        counts[number] = nearer - below
+        below = nearer
+    counts[last] = len(distance) - below
+    return counts
 
 
 def compact(state: SliceState, slack_us: int, live: Collection[int] | None = None) -> None:

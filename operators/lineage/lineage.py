@@ -177,7 +177,6 @@ class SideLineage:
     # Most segments have the same kinds: the classes of a version are found for all of them at once.
     _settled: dict[tuple[object, ...], Settled] = field(default_factory=dict)
     _found: dict[tuple[object, ...], Found] = field(default_factory=dict)
-    _going_on: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         held = {bit for terms in self.terms.values() for term in terms for bit in term.bits}
@@ -191,22 +190,6 @@ class SideLineage:
     def all_queries(self) -> int:
         """The set of all queries."""
         return (1 << len(self.queries)) - 1
-
-    def all_go_on(self, queries: int, further: int) -> bool:
-        """Tell by the filters alone whether each row of one of some queries is of one of others, too.
-
-        Args:
-            queries: Set of queries.
-            further: The others.
-        """
-        known = self._going_on.get((queries, further))
-        if known is None:
-            some, others = (
-                {bit for place, bit in enumerate(self.bits) if members >> place & 1}
-                for members in (queries, further)
-            )
-            known = self._going_on[queries, further] = None in others or some <= others
-        return known
 
     def classify(self, segment: Segment, kept: frozenset[str]) -> RowClasses:
         """Find the classes of a segment's rows.

@@ -29,7 +29,8 @@ class Router:
     Attributes:
         query_ids: Query ids of the family in plan order.
         keys: Their keys (``operators.lineage.query_sets.query_keys``).
-        bounds_a: Distinct windows of the join's queries on a, ascending, int64.
+        bounds_a: Distinct windows of the join's queries on a, and ends of slices below the largest,
+            ascending, int64.
         bounds_b: The same for b.
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
@@ -58,7 +59,11 @@ class Router:
             codes: int64[n], index into the sets.
             sets: The set of queries of each code.
         """
-        codes, sets = self._distance_codes(distance)
+        return self.masks_of(self.distance_classes(distance), a, b)
+
+    def masks_of(self, distances: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
+        """Find the queries of n candidate pairs by their distance classes; see ``masks``."""
+        codes, sets = distances, list(self.within)
         for classes in (a, b):
             if classes.codes is not None:
                 codes, sets = _compact(codes * len(classes.masks) + classes.codes, sets, classes.masks)
@@ -66,26 +71,33 @@ class Router:
                 sets = [s & classes.masks[0] for s in sets]
         return codes, sets
 
-    def _distance_codes(self, distance: Int64s) -> tuple[Int64s, list[int]]:
+    def distance_classes(self, distance: Int64s) -> Int64s:
+        """Return the distance class of pairs, int64[n]: the place in ``within``."""
         ahead = np.searchsorted(self.bounds_a, distance, side="right")
         if len(distance) and distance.min() < 0:
             behind = np.searchsorted(self.bounds_b, -distance, side="right") + len(self.bounds_a) + 1
             ahead = np.where(distance < 0, behind, ahead)
-        return ahead.astype(np.int64), list(self.within)
+        return ahead.astype(np.int64)
 
 
-def router(family: FamilyPlan, members: Sequence[int], keys: Int64s | None = None) -> Router:
+def router(
+    family: FamilyPlan,
+    members: Sequence[int],
+    keys: Int64s | None = None,
+    ends_us: tuple[Sequence[int], Sequence[int]] = ((), ()),
+) -> Router:
     """Compile the routes of one join of a family.
 
     Args:
         family: The family.
         members: Numbers of the join's queries: its pairs go to none of the others, whoever else they serve.
         keys: Keys of the family's queries where they are known, as of another join.
+        ends_us: Ends of the slices of a and of b, so that each distance class lies in one slice.
     """
     query_ids = tuple(q.id for q in family.queries)
     queries = [(number, family.queries[number]) for number in members]
-    bounds_a = sorted({q.w_a_us for _, q in queries})
-    bounds_b = sorted({q.w_b_us for _, q in queries})
+    bounds_a = _bounds([q.w_a_us for _, q in queries], ends_us[0])
+    bounds_b = _bounds([q.w_b_us for _, q in queries], ends_us[1])
     within = [
         *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
         *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
@@ -97,6 +109,16 @@ def router(family: FamilyPlan, members: Sequence[int], keys: Int64s | None = Non
         bounds_b=np.array(bounds_b, dtype=np.int64),
         within=tuple(within),
     )
+
+
+def _bounds(windows_us: Sequence[int], ends_us: Sequence[int]) -> list[int]:
+    """Return windows and those ends of slices that are below the largest, ascending, each once.
+
+    >>> _bounds([30, 10], [10, 20, 40])
+    [10, 20, 30]
+    """
+    largest = max(windows_us)
+    return sorted({*windows_us, *(end for end in ends_us if end < largest)})
 
 
 def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -> list[int]:

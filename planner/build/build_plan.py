@@ -14,10 +14,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from catalog.values.boundaries import Boundaries
+from catalog.values.calibration import Calibration
 from catalog.values.plan import (
     FamilyPlan,
     JoinPlan,
-    Partitioning,
     Plan,
     PlannedFilter,
     PlannedQuery,
@@ -29,11 +29,12 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from catalog.wording import listed
 from planner.build.check_plan import check_plan
+from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
-from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates, family_rates
+from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.families import Family, families, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
@@ -57,8 +58,7 @@ STRATEGIES: Mapping[Strategy, Callable[[Family, FamilyRates, CostModel], tuple[J
 )
 
 _NOTHING_KNOWN = Profile()
-_PAPER = PaperModel()
-_NO_OWN: Mapping[str, Strategy] = MappingProxyType({})
+_MEM_OPT = Objective()
 
 
 def build_plan(
@@ -66,14 +66,11 @@ def build_plan(
     streams: Mapping[int, Stream],
     previous: Plan | None = None,
     *,
-    strategy: Strategy = "mem-opt",
-    family_strategies: Mapping[str, Strategy] = _NO_OWN,
+    objective: Objective = _MEM_OPT,
+    calibration: Calibration = SHIPPED,
     profile: Profile = _NOTHING_KNOWN,
-    model: CostModel = _PAPER,
-    pinned: ByFamily = NO_BOUNDARIES,
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
-    partitioning: Partitioning = "auto",
 ) -> Plan:
     """Plan all queries together, as the successor of the previous version.
 
@@ -81,16 +78,14 @@ def build_plan(
         queries: All running queries, bound; any order.
         streams: Streams by id; at least those that the queries use.
         previous: Plan version in force until now; None for the first one.
-        strategy: Objective that chooses the joins of every family that has none of its own.
-        family_strategies: Objectives of single families by family id; ids of no family are allowed, since a
-            family's queries may all be gone.
+        objective: Strategies, pinned chains, cost model and partitioning. Names of no family are allowed,
+            since a family's queries may all be gone; a pinned family has one shared chain, whatever its
+            strategy.
+        calibration: Constants of the calibrated cost model.
         profile: Statistics that ``cpu-opt`` weighs; what it does not say is assumed (``costs.rates``).
-        model: What ``cpu-opt`` minimises.
-        pinned: Boundaries of the families whose chain is cut by hand, by family id; it is one shared chain
-            then, whatever the strategy.
-        left: Boundaries that stay in the chains of the others although no query has such a window any more.
+        left: Boundaries that stay in the chains of families that are not pinned, although no query has such a
+            window any more.
         keep: Ids of families whose joins are not chosen anew while their queries are the same.
-        partitioning: Who chooses over how many buckets the rows of a key spread.
 
     Returns:
         The next plan version, checked.
@@ -99,7 +94,7 @@ def build_plan(
         UnknownStrategy: There is no strategy of that name.
         InvalidPlan: A query names a stream that is not given, or an invariant is broken.
     """
-    for name in (strategy, *family_strategies.values()):
+    for name in (objective.strategy, *objective.family_strategies.values()):
         if name not in STRATEGIES:
             raise UnknownStrategy(
                 f'strategy "{name}" does not exist', hint=f"Strategies: {listed(STRATEGIES)}."
@@ -109,31 +104,34 @@ def build_plan(
     before = {} if previous is None else {f.id: f for f in previous.families}
     since = {q.id: q.since_version for f in before.values() for q in f.queries}
     replications = former_replications(previous)
+    own, model = objective.by_family(queries), objective.models(calibration).deciding
 
     planned = []
     for family_id, members in families(queries).items():
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)
         rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
-        objective = family_strategies.get(family_id, strategy)
+        strategy = own.get(family_id, objective.strategy)
         old = before.get(family_id)
-        asked = asked_replication(partitioning, family, rates, choose=old is None or family_id not in keep)
+        asked = asked_replication(
+            objective.partitioning, family, rates, choose=old is None or family_id not in keep
+        )
         replication = replications.get(family_id, HASHED).grown(asked)
         if (
             old is not None
             and family_id in keep
-            and (old.queries, old.strategy) == (family.queries, objective)
+            and (old.queries, old.strategy) == (family.queries, strategy)
         ):
             planned.append(old if replication == old.replication else replace(old, replication=replication))
             continue
-        chosen = STRATEGIES[objective](family, rates, model)
-        joins = _kept(family, chosen, pinned.get(family_id), left.get(family_id, Boundaries()))
-        built = _family_plan(family, members[0], objective, joins, replication, given=joins != chosen)
+        chosen = STRATEGIES[strategy](family, rates, model)
+        joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
+        built = _family_plan(family, members[0], strategy, joins, replication, given=joins != chosen)
         planned.append(built)
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
         version=version,
-        strategy=strategy,
+        strategy=objective.strategy,
         streams=flowing,
         families=tuple(planned),
         next_bit=kept_counts(next_bit, present),

@@ -9,9 +9,11 @@ model gives each event its price: comparisons in the paper's model, CPU seconds 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from planner.families.families import SideName
+
+CostModelName = Literal["paper", "calibrated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +164,23 @@ class Cost:
     memory_bytes: float
     comparisons: Terms
     cpu_s: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class CostModels:
+    """The models that price a plan.
+
+    Attributes:
+        paper: Comparisons per second.
+        calibrated: CPU seconds per second on this machine.
+        objective: The one that decides.
+    """
+
+    paper: CostModel
+    calibrated: CostModel
+    objective: CostModelName = "paper"
+
+    @property
+    def deciding(self) -> CostModel:
+        """The model that decides."""
+        return self.paper if self.objective == "paper" else self.calibrated

@@ -15,13 +15,11 @@ from catalog.values.plan import FamilyPlan, JoinPlan, Strategy
 from catalog.values.statistics import Profile
 from planner.build.build_plan import STRATEGIES
 from planner.build.replication import HASHED, predicted_imbalance
-from planner.costs.cost import Cost, CostModel, SliceLoad, Terms
+from planner.costs.cost import Cost, CostModelName, CostModels, SliceLoad, Terms
 from planner.costs.family_cost import family_cost
 from planner.costs.loads import slice_loads
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, Family, SideName, side_chain
-
-CostModelName = Literal["paper", "calibrated"]
 
 Unit = Literal["rows", "comparisons/s", "cpu s/s"]
 
@@ -32,26 +30,6 @@ UNITS: Mapping[CostModelName, Unit] = {"paper": "comparisons/s", "calibrated": "
 GIVEN_CHAIN = "chain"
 #: Name of the plan where it is not what its strategy would choose now.
 PLANNED = "plan"
-
-
-@dataclass(frozen=True, slots=True)
-class CostModels:
-    """The models that price a plan.
-
-    Attributes:
-        paper: Comparisons per second.
-        calibrated: CPU seconds per second on this machine.
-        objective: The one that decides.
-    """
-
-    paper: CostModel
-    calibrated: CostModel
-    objective: CostModelName = "paper"
-
-    @property
-    def deciding(self) -> CostModel:
-        """The model that decides."""
-        return self.paper if self.objective == "paper" else self.calibrated
 
 
 @dataclass(frozen=True, slots=True)

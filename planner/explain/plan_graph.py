@@ -97,6 +97,24 @@ def one_chain(join: JoinPlan) -> bool:
     return [(s.w_end_us, s.queries) for s in join.chain_a] == [(s.w_end_us, s.queries) for s in join.chain_b]
 
 
+def lazy_notes(
+    family: FamilyPlan, join: JoinPlan, sides: Sequence[SideName], text: FamilyText
+) -> tuple[str, ...]:
+    """Return for each slice of a chain a note if its end is lazy (``FamilyPlan.lazy_ends``), otherwise "".
+
+    Args:
+        family: The family.
+        join: One of its joins.
+        sides: Side of the chain, or both where one chain stands for both.
+        text: How the family's parts are named.
+    """
+    notes = []
+    for lazy in zip(*(family.lazy_ends(join, side) for side in sides), strict=True):
+        of = "" if all(lazy) else f" of {text.labels[sides[lazy.index(True)]]}" if any(lazy) else None
+        notes.append("" if of is None else f"lazy end{of}")
+    return tuple(notes)
+
+
 def feeding_slices(chain: Sequence[Slice], window: int) -> tuple[int, ...]:
     """Return the numbers of the slices whose union is the answer for a window, from 1.
 
@@ -132,16 +150,22 @@ class _FamilyDrawing:
         if one_chain(join):
             return [
                 self._node(
-                    self._slice(join, "ab", n), "slice", f"{before}slice {n} {display_interval(piece)}"
+                    self._slice(join, "ab", n),
+                    "slice",
+                    " ".join(filter(None, [f"{before}slice {n} {display_interval(piece)}", note])),
                 )
-                for n, piece in enumerate(join.chain_a, start=1)
+                for n, (piece, note) in enumerate(
+                    zip(join.chain_a, lazy_notes(self.family, join, SIDES, self.text), strict=True), start=1
+                )
             ]
         nodes = []
         for side in SIDES:
             label = self.text.labels[side]
-            for n, piece in enumerate(side_chain(join, side), start=1):
+            notes = lazy_notes(self.family, join, (side,), self.text)
+            for n, (piece, note) in enumerate(zip(side_chain(join, side), notes, strict=True), start=1):
                 text = f"{before}slice {n} of {label} {display_interval(piece)}"
-                nodes.append(self._node(self._slice(join, side, n), "slice", text))
+                node = self._slice(join, side, n)
+                nodes.append(self._node(node, "slice", " ".join(filter(None, [text, note]))))
         return nodes
 
     def _moves(self, join: JoinPlan) -> list[Edge]:

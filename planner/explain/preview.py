@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from catalog.values.plan import JoinPlan, Partitioning, Plan, Strategy
+from catalog.values.calibration import Calibration
+from catalog.values.plan import JoinPlan, Plan
 from catalog.values.primitive import Primitive
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
@@ -20,8 +21,10 @@ from catalog.values.stream import Stream
 from planner.build.build_plan import build_plan
 from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
 from planner.build.explicit_chain import explicit_chain
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
-from planner.explain.explain import CostModels, FamilyReport, explain_family
+from planner.costs.cost import CostModels
+from planner.explain.explain import FamilyReport, explain_family
 from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
 
@@ -31,7 +34,6 @@ GivenChains = Mapping[str, Mapping[SideName, Sequence[int]]]
 #: Rows held by family id, join id, side and number of the slice, from 1.
 HeldRows = Mapping[tuple[str, str, SideName, int], float]
 
-_NO_OWN: Mapping[str, Strategy] = MappingProxyType({})
 _NO_CHAINS: GivenChains = MappingProxyType({})
 
 
@@ -63,17 +65,14 @@ def preview(
     streams: Mapping[int, Stream],
     previous: Plan | None = None,
     *,
-    models: CostModels,
+    objective: Objective,
+    calibration: Calibration,
     profile: Profile,
-    strategy: Strategy = "mem-opt",
-    family_strategies: Mapping[str, Strategy] = _NO_OWN,
     chains: GivenChains = _NO_CHAINS,
     held: HeldRows | None = None,
     held_bytes: HeldRows | None = None,
-    pinned: ByFamily = NO_BOUNDARIES,
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
-    partitioning: Partitioning = "auto",
 ) -> Preview:
     """Plan queries and say what would come of it.
 
@@ -81,17 +80,14 @@ def preview(
         queries: All queries that would run.
         streams: Streams by id.
         previous: Plan version in force; None if there is none.
-        models: Prices, and which of them decides.
+        objective: Strategies, pinned chains, cost model and partitioning.
+        calibration: Constants of the calibrated cost model.
         profile: Statistics.
-        strategy: Objective of families that have none of their own.
-        family_strategies: Objectives by family id.
         chains: Boundaries to be costed beside the strategies, by family id.
         held: Rows that the slices of ``previous`` hold; None where nobody has counted them.
         held_bytes: The same in encoded bytes.
-        pinned: Boundaries of families whose chain is cut by hand, by family id.
         left: Boundaries that departed queries left, by family id.
         keep: Ids of families whose joins stay as they are while their queries do.
-        partitioning: Who chooses over how many buckets the rows of a key spread.
 
     Returns:
         The preview.
@@ -103,16 +99,13 @@ def preview(
         queries,
         streams,
         previous,
-        strategy=strategy,
-        family_strategies=family_strategies,
+        objective=objective,
+        calibration=calibration,
         profile=profile,
-        model=models.deciding,
-        pinned=pinned,
         left=left,
         keep=keep,
-        partitioning=partitioning,
     )
-    reports = []
+    models, reports = objective.models(calibration), []
     for family in plan.families:
         given: tuple[JoinPlan, ...] = ()
         if family.id in chains:

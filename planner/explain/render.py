@@ -9,7 +9,7 @@ from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, Planned
 from catalog.values.query import UNBOUNDED_US
 from planner.explain.cost_document import family_costs, slice_costs
 from planner.explain.explain import FamilyReport
-from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, one_chain, plan_graph
+from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, lazy_notes, one_chain, plan_graph
 from planner.families.display import (
     FamilyText,
     display_interval,
@@ -82,36 +82,44 @@ def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, st
     yield "  ".join(filter(None, [f"family {text.title}", strategy, replication_text(family.replication)]))
     for join in family.joins:
         if len(family.joins) == 1:
-            yield from _text_of_join(join, text, names, "  ")
+            yield from _text_of_join(family, join, text, names, "  ")
             continue
         head = f"  join {join.id}"
         if join.partition is not None:
             label = text.labels[join.partition.side]
             head += f"  rows of {label} {partition_text(join.partition, names)}"
         yield head
-        yield from _text_of_join(join, text, names, "    ")
+        yield from _text_of_join(family, join, text, names, "    ")
 
 
-def _text_of_join(join: JoinPlan, text: FamilyText, names: Mapping[int, str], indent: str) -> Iterator[str]:
+def _text_of_join(
+    family: FamilyPlan, join: JoinPlan, text: FamilyText, names: Mapping[int, str], indent: str
+) -> Iterator[str]:
     keeps = {side: [_keep(text, side, s) for s in side_chain(join, side)] for side in SIDES}
     if one_chain(join):
-        both = [[k for k in pair if k] for pair in zip(keeps["a"], keeps["b"], strict=True)]
-        yield from _text_of_chain(join.chain_a, both, names, indent)
+        both = [[f"keep {k}" for k in pair if k] for pair in zip(keeps["a"], keeps["b"], strict=True)]
+        notes = lazy_notes(family, join, SIDES, text)
+        yield from _text_of_chain(join.chain_a, _with_notes(both, notes), names, indent)
         return
     for side in SIDES:
         yield f"{indent}chain of {text.labels[side]}"
-        own = [[k] if k else [] for k in keeps[side]]
-        yield from _text_of_chain(side_chain(join, side), own, names, f"{indent}  ")
+        own = [[f"keep {k}"] if k else [] for k in keeps[side]]
+        notes = lazy_notes(family, join, (side,), text)
+        yield from _text_of_chain(side_chain(join, side), _with_notes(own, notes), names, f"{indent}  ")
+
+
+def _with_notes(remarks: list[list[str]], notes: tuple[str, ...]) -> list[list[str]]:
+    return [[*own, note] if note else own for own, note in zip(remarks, notes, strict=True)]
 
 
 def _text_of_chain(
-    chain: tuple[Slice, ...], keeps: list[list[str]], names: Mapping[int, str], indent: str
+    chain: tuple[Slice, ...], remarks: list[list[str]], names: Mapping[int, str], indent: str
 ) -> Iterator[str]:
     heads = [f"slice {n} {display_interval(s)}" for n, s in enumerate(chain, start=1)]
     width = max(map(len, heads))
-    for head, piece, keep in zip(heads, chain, keeps, strict=True):
+    for head, piece, own in zip(heads, chain, remarks, strict=True):
         queries = "queries " + (" ".join(names[i] for i in piece.queries) or "none")
-        yield indent + "  ".join([head.ljust(width), queries, *(f"keep {k}" for k in keep)])
+        yield indent + "  ".join([head.ljust(width), queries, *own])
 
 
 def render_mermaid(plan: Plan) -> str:
@@ -284,12 +292,17 @@ def join_document(
             "none_of": [names[i] for i in partition.none_of],
         },
         "selections_pulled_up": join.pulled_up,
-        "chains": {side: _chain_document(join, side, text, names, report) for side in SIDES},
+        "chains": {side: _chain_document(family, join, side, text, names, report) for side in SIDES},
     }
 
 
 def _chain_document(
-    join: JoinPlan, side: SideName, text: FamilyText, names: Mapping[int, str], report: FamilyReport | None
+    family: FamilyPlan,
+    join: JoinPlan,
+    side: SideName,
+    text: FamilyText,
+    names: Mapping[int, str],
+    report: FamilyReport | None,
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -300,9 +313,12 @@ def _chain_document(
             "queries": [names[i] for i in s.queries],
             "keep": _keep(text, side, s),
             "keep_bits": None if s.keep is None else list(s.keep),
+            "lazy_end": lazy,
         }
         | ({} if report is None else {"cost": slice_costs(report, join, side, s)})
-        for n, s in enumerate(side_chain(join, side), start=1)
+        for n, (s, lazy) in enumerate(
+            zip(side_chain(join, side), family.lazy_ends(join, side), strict=True), start=1
+        )
     ]
 
 

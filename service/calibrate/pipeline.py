@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -31,6 +30,7 @@ from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles
 from service.calibrate.memory_state import MemoryHandle
 from service.calibrate.workload import Batch, SyntheticWorkload
+from service.commit.bucket_report import BucketReport
 from service.job import packing
 from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
 from service.job.chain_state import open_state
@@ -85,11 +85,10 @@ class Measured:
         self.pack_turns_s.append(0.0)
         self.chain_turns_s.append(0.0)
 
-    def count(self, reports: list[dict[str, Any]]) -> None:
+    def count(self, reports: list[BucketReport]) -> None:
         """Add the counters of a batch's reports."""
         for report in reports:
-            for facts in report["slices"]:
-                counters = SliceCounters(**facts)
+            for counters in report.slices:
                 key = counters.join, counters.side, counters.slice
                 known = self.slices.get(key)
                 self.slices[key] = counters if known is None else _sum(known, counters)
@@ -214,8 +213,8 @@ class _Pipeline:
             into.stored_bytes += sum(written)
             into.count(reports)
         for report in reports:
-            for file in report["files"]:
-                (self.directory / file["path"]).unlink()
+            for file in report.files:
+                (self.directory / file.path).unlink()
 
     def close(self) -> None:
         """Let go of what the worker's cache holds."""
@@ -230,7 +229,7 @@ class _Pipeline:
                     packets[bucket].append(packet)
         return packets
 
-    def _joined(self, bucket: int, packets: list[bytes]) -> dict[str, Any]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> BucketReport:
         """Join, store and write: what the stateful operator's task does for a bucket."""
         state = open_state(self.handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
         return ChainProcessor(self.options, state).process(bucket, iter([pd.DataFrame({"packet": packets})]))

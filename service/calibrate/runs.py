@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from catalog.values.plan import Plan, Strategy
 from planner.build.build_plan import build_plan
-from planner.costs.cost import CostModel
-from planner.costs.paper_model import PaperModel
+from planner.build.objective import Objective
 from service.calibrate.counted_work import counted_work
 from service.calibrate.designs import Design, designs
 from service.calibrate.fit import MeasuredRun
@@ -53,24 +52,20 @@ def runs_of(design: Design, batches: int) -> list[MeasuredRun]:
     ]
 
 
-def plans(
-    workload: SyntheticWorkload, strategies: Sequence[Strategy], model: CostModel | None = None
-) -> dict[Strategy, Plan]:
-    """Plan a workload under each of several strategies.
+def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[Strategy, Plan]:
+    """Plan a workload under each of several strategies; CPU-Opt goes by the paper's model.
 
     Args:
         workload: Streams and queries.
         strategies: The strategies.
-        model: Cost model that CPU-Opt goes by; the paper's without one.
     """
     streams = {stream.id: stream for stream in workload.streams.values()}
     return {
         strategy: build_plan(
             workload.bound_queries,
             streams,
-            strategy=strategy,
+            objective=Objective(strategy, cost_model="paper"),
             profile=workload.profile,
-            model=PaperModel() if model is None else model,
         )
         for strategy in strategies
     }

@@ -1,4 +1,4 @@
-"""The command line: what works on files (``run``, ``plan``, ``calibrate``), and a client of the REST API.
+"""The command line, a client of the REST API, and bounded runs.
 
 Doors: cli.
 """

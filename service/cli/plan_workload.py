@@ -14,9 +14,9 @@ from catalog.errors import InvalidInput
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.statistics import Profile
+from planner.costs.cost import CostModelName
 from planner.errors import InvalidChain
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
-from planner.explain.explain import CostModelName
 from planner.explain.preview import Preview
 from planner.explain.preview_document import statistics_document
 from planner.explain.render import plan_document, render_dot, render_family, render_mermaid
@@ -26,7 +26,7 @@ from service.documents.document_errors import locating
 from service.documents.statistics_document import ChainDocument, read_statistics_file
 from service.documents.workload import bind_workload, load_workload
 from service.inputs.sample import WorkloadRows
-from service.planning.objective import Objective
+from service.planning.objective import objective_of
 from service.planning.preview import PreviewRequest, bounded_batches, preview_queries
 from service.statistics.profile import merge_profiles
 from service.statistics.sampling import sample_profile
@@ -65,7 +65,7 @@ def plan_text(
     workload = load_workload(path)
     streams, bound = bind_workload(workload)
     queries = [bound[query.path] for query in workload.queries]
-    objective = Objective.of_settings(settings).changed(
+    objective = objective_of(settings).changed(
         strategy=workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,

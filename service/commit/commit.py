@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from catalog.clock import wall_clock_us
@@ -25,29 +25,15 @@ from catalog.values.batch import (
     ResultFile,
     SliceCounters,
     StreamCounters,
+    add_up,
 )
-from service.commit.reported_routes import ReportedRoutes, read_routes
-from service.commit.reports import Report
-from service.commit.route_dictionary import KnownRoutes
+from operators.lineage.route_table import RouteTable
+from service.commit.bucket_report import BucketReport
+from service.commit.route_dictionary import RouteDictionary
 from service.commit.sweep import sweep
 from service.config.failpoints import reached
 
 log = logging.getLogger(__name__)
-
-_SUMMED = (
-    "rows",
-    "bytes",
-    "segments",
-    "touched",
-    "males",
-    "inserted",
-    "moved_in",
-    "filtered",
-    "purged",
-    "results",
-    "candidates",
-    "own_bytes",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +55,9 @@ class BatchCommitter:
     epoch: int
     engine_lock: str
     tell: Callable[[], None]
-    _routes: KnownRoutes = field(default_factory=KnownRoutes)
+    _routes: RouteDictionary = field(default_factory=RouteDictionary)
 
-    def __call__(self, reports: Sequence[Report]) -> None:
+    def __call__(self, reports: Sequence[BucketReport]) -> None:
         """Commit one batch.
 
         Args:
@@ -105,133 +91,89 @@ class BatchCommitter:
                 if file.path not in named:
                     (directory / file.path).unlink(missing_ok=True)
 
-    def _manifest(self, reports: Sequence[Report]) -> BatchManifest:
-        numbers = {report["batch"] for report in reports}
+    def _manifest(self, reports: Sequence[BucketReport]) -> BatchManifest:
+        numbers = {report.batch for report in reports}
         if len(numbers) != 1:
             raise InvariantBroken(f"buckets disagree about the batch: {sorted(numbers)}")
         batch = numbers.pop()
-        versions = {report["plan_version"] for report in reports}
+        versions = {report.plan_version for report in reports}
         if len(versions) != 1:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
         version = versions.pop()
-        routes = [facts for report in reports for facts in report["routes"]]
-        began_us = min(report["began_us"] for report in reports if report["began_us"] is not None)
+        began_us = min(report.began_us for report in reports if report.began_us is not None)
         now_us = wall_clock_us()
         manifest = BatchManifest(
             batch=batch,
             epoch=self.epoch,
             plan_version=version,
-            files=_files(reports, "files"),
+            files=_by_place(file for report in reports for file in report.files),
             late_files=self._late_files(reports),
             routes=(),
             streams=_stream_counters(reports, batch),
-            slices=_slice_counters(reports),
-            query_rows=_query_rows(routes),
+            slices=add_up((c for report in reports for c in report.slices), SliceCounters.KEY),
+            query_rows=_query_rows(reports),
             started_at_us=min(began_us, now_us),  # clocks of workers elsewhere may be ahead
             committed_at_us=now_us,
-            filters=_filter_counters(reports),
+            filters=add_up((c for report in reports for c in report.filters), FilterCounters.KEY),
             keys=_key_counters(reports),
             cpu=CpuCounters(
-                pack_us=sum(report["cpu"]["pack_us"] for report in reports),
-                chain_us=sum(report["cpu"]["chain_us"] for report in reports),
+                pack_us=sum(report.cpu.pack_us for report in reports),
+                chain_us=sum(report.cpu.chain_us for report in reports),
             ),
             buckets=_bucket_counters(reports),
         )
-        return self._routes.with_routes(manifest, map(read_routes, routes), self.store.control_log.plan)
+        tables = (RouteTable.decode(data) for report in reports for data in report.routes)
+        return self._routes.with_routes(manifest, tables, self.store.control_log.plan)
 
-    def _late_files(self, reports: Sequence[Report]) -> tuple[ResultFile, ...]:
-        files = _files(reports, "late_files")
+    def _late_files(self, reports: Sequence[BucketReport]) -> tuple[ResultFile, ...]:
         return tuple(
-            ResultFile(file.path, self.store.streams.by_id(int(file.family)).name, file.rows)
-            for file in files
+            replace(file, family=self.store.streams.by_id(int(file.family)).name)
+            for file in _by_place(file for report in reports for file in report.late_files)
         )
 
 
-def _query_rows(routes: Iterable[ReportedRoutes]) -> tuple[tuple[int, int], ...]:
+def _by_place(files: Iterable[ResultFile]) -> tuple[ResultFile, ...]:
+    return tuple(sorted(files, key=lambda file: (file.family, file.path)))
+
+
+def _query_rows(reports: Sequence[BucketReport]) -> tuple[tuple[int, int], ...]:
     """Add up the pairs of each query that has any."""
     sums: dict[int, int] = defaultdict(int)
-    for facts in routes:
-        for query_id, rows in zip(facts["queries"], facts["rows"], strict=True):
+    for report in reports:
+        for query_id, rows in report.query_rows:
             sums[query_id] += rows
-    return tuple(sorted((query_id, rows) for query_id, rows in sums.items() if rows))
+    return tuple(sorted(sums.items()))
 
 
-def _files(reports: Sequence[Report], kind: str) -> tuple[ResultFile, ...]:
-    found = [ResultFile(**facts) for report in reports for facts in report[kind]]
-    return tuple(sorted(found, key=lambda file: (file.family, file.path)))
-
-
-def _stream_counters(reports: Sequence[Report], batch: int) -> tuple[StreamCounters, ...]:
-    """Every bucket saw every header, so they must agree; late rows were counted in one bucket each."""
+def _stream_counters(reports: Sequence[BucketReport], batch: int) -> tuple[StreamCounters, ...]:
+    """Check that the buckets agree, and add up late rows, which are counted in one bucket each."""
     counters = []
-    for stream_id in sorted(reports[0]["streams"], key=int):
-        facts = [report["streams"][stream_id] for report in reports]
-        if len({(f["rows"], f["watermark_us"]) for f in facts}) != 1:
-            raise InvariantBroken(f"buckets disagree about stream {stream_id} in batch {batch}")
-        counters.append(
-            StreamCounters(
-                stream_id=int(stream_id),
-                rows=facts[0]["rows"],
-                late_rows=sum(f["late_rows"] for f in facts),
-                rejected_rows=facts[0]["rejected_rows"],
-                watermark_us=facts[0]["watermark_us"],
-                max_event_time_us=facts[0]["max_event_time_us"],
-            )
-        )
+    for alike in zip(*(sorted(report.streams, key=_stream_id) for report in reports), strict=True):
+        if len({replace(found, late_rows=0) for found in alike}) != 1:
+            raise InvariantBroken(f"buckets disagree about stream {alike[0].stream_id} in batch {batch}")
+        counters.append(replace(alike[0], late_rows=sum(found.late_rows for found in alike)))
     return tuple(counters)
 
 
-def _slice_counters(reports: Sequence[Report]) -> tuple[SliceCounters, ...]:
-    sums: dict[tuple[str, str, str, int], dict[str, int]] = {}
-    for report in reports:
-        for facts in report["slices"]:
-            name = (facts["family"], facts["join"], facts["side"], facts["slice"])
-            total = sums.setdefault(name, dict.fromkeys(_SUMMED, 0))
-            for counter in _SUMMED:
-                total[counter] += facts[counter]
-    return tuple(
-        SliceCounters(family=family, join=join, side=side, slice=number, **total)
-        for (family, join, side, number), total in sorted(sums.items())
-    )
+def _stream_id(counters: StreamCounters) -> int:
+    return counters.stream_id
 
 
-def _filter_counters(reports: Sequence[Report]) -> tuple[FilterCounters, ...]:
-    """Each partition of the input told one bucket."""
-    sums: dict[tuple[str, str, int], list[int]] = {}
-    for report in reports:
-        for facts in report["filters"]:
-            total = sums.setdefault((facts["family"], facts["side"], facts["bit"]), [0, 0])
-            total[0] += facts["rows"]
-            total[1] += facts["passed"]
-    return tuple(FilterCounters(*name, *total) for name, total in sorted(sums.items()))
-
-
-def _bucket_counters(reports: Sequence[Report]) -> BucketCounters:
+def _bucket_counters(reports: Sequence[BucketReport]) -> BucketCounters:
     work = [
-        sum(keys["copies"] for keys in report["keys"]) + sum(piece["results"] for piece in report["slices"])
+        sum(keys.copies for keys in report.keys) + sum(piece.results for piece in report.slices)
         for report in reports
     ]
-    hottest_us = max(report["cpu"]["chain_us"] for report in reports)
+    hottest_us = max(report.cpu.chain_us for report in reports)
     return BucketCounters(len(reports), sum(work), max(work), hottest_us)
 
 
-def _key_counters(reports: Sequence[Report]) -> tuple[KeyCounters, ...]:
+def _key_counters(reports: Sequence[BucketReport]) -> tuple[KeyCounters, ...]:
     """A key is counted in one bucket, so all but the largest add up."""
-    sums: dict[tuple[str, str], KeyCounters] = {}
-    for report in reports:
-        for facts in report["keys"]:
-            found = KeyCounters(**facts)
-            name = (found.family, found.side)
-            if name in sums:
-                known = sums[name]
-                found = KeyCounters(
-                    family=found.family,
-                    side=found.side,
-                    rows=known.rows + found.rows,
-                    keys=known.keys + found.keys,
-                    largest=max(known.largest, found.largest),
-                    squares=known.squares + found.squares,
-                    copies=known.copies + found.copies,
-                )
-            sums[name] = found
-    return tuple(counters for _, counters in sorted(sums.items()))
+    found = [counters for report in reports for counters in report.keys]
+    return tuple(
+        replace(
+            total, largest=max(c.largest for c in found if (c.family, c.side) == (total.family, total.side))
+        )
+        for total in add_up(found, KeyCounters.KEY)
+    )

@@ -15,12 +15,11 @@ and scheduled on its own: 20 of 145 ms of a batch of 2,000 rows (docs/bench/hist
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
@@ -29,10 +28,9 @@ from threading import Lock, Thread
 from typing import Any
 
 from catalog.errors import InvariantBroken
+from service.commit.bucket_report import BucketReport, decode_report, encode_report
 
 log = logging.getLogger(__name__)
-
-Report = Mapping[str, Any]
 
 #: Answer to a report that was taken; any other is what went wrong, as text.
 _TAKEN = b""
@@ -78,12 +76,12 @@ class ReportAddress:
 _open: tuple[ReportAddress, Connection] | None = None
 
 
-def send_report(address: ReportAddress, report: Report) -> None:
+def send_report(address: ReportAddress, report: BucketReport) -> None:
     """Report what a bucket did in a batch, and return once the engine has taken it.
 
     Args:
         address: Where the engine takes reports.
-        report: With ``bucket`` and ``batch``; the rest is between the chain and the commit.
+        report: The report.
 
     Raises:
         CommitFailed: It was the last report of the batch, and the batch could not be committed.
@@ -100,8 +98,8 @@ def send_report(address: ReportAddress, report: Report) -> None:
         raise
 
 
-def _sent(connection: Connection, report: Report) -> None:
-    connection.send_bytes(json.dumps(report).encode())
+def _sent(connection: Connection, report: BucketReport) -> None:
+    connection.send_bytes(encode_report(report))
     if (answer := connection.recv_bytes()) != _TAKEN:
         raise CommitFailed(answer.decode())
 
@@ -119,7 +117,7 @@ class Reports:
     def __init__(
         self,
         buckets: int,
-        commit: Callable[[Sequence[Report]], None],
+        commit: Callable[[Sequence[BucketReport]], None],
         *,
         host: str | None = None,
         bind: tuple[str, int] = ("127.0.0.1", 0),
@@ -139,7 +137,7 @@ class Reports:
         self._lock = Lock()
         self._closed = False
         self._batch = -1
-        self._found: dict[int, Report] = {}
+        self._found: dict[int, BucketReport] = {}
         self._thread = Thread(target=self._accept, name="reports", daemon=True)
         self._thread.start()
 
@@ -181,9 +179,9 @@ class Reports:
             while True:
                 connection.send_bytes(self._answer(connection.recv_bytes()))
 
-    def _answer(self, text: bytes) -> bytes:
+    def _answer(self, data: bytes) -> bytes:
         try:
-            self._take(json.loads(text))
+            self._take(decode_report(data))
         except CommitFailed as refused:
             log.warning("a report was refused: %s", refused)
             return str(refused).encode()
@@ -192,8 +190,8 @@ class Reports:
             return str(error).encode() or type(error).__name__.encode()
         return _TAKEN
 
-    def _take(self, report: Report) -> None:
-        batch, bucket = int(report["batch"]), int(report["bucket"])
+    def _take(self, report: BucketReport) -> None:
+        batch, bucket = report.batch, report.bucket
         with self._lock:
             if self._closed:
                 raise CommitFailed("the engine has been stopped")

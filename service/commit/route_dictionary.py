@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from catalog.errors import InvariantBroken
 from catalog.values.batch import BatchManifest, Route
 from catalog.values.plan import Plan
-from operators.kernels.keys import Int64s
 from operators.lineage.query_sets import QuerySets
+from operators.lineage.route_table import RouteTable
 
 #: Sets of queries as bytes (``QuerySets.bytes_of_each``) by number, under the queries that they are bits of.
 _Sets = dict[tuple[int, ...], dict[int, bytes]]
 
 
 @dataclass(slots=True)
-class KnownRoutes:
+class RouteDictionary:
     """The generation of routes that committed batches have brought (``catalog.store.repositories.routes``).
 
     Attributes:
@@ -44,14 +44,14 @@ class KnownRoutes:
     def with_routes(
         self,
         manifest: BatchManifest,
-        routes: Iterable[tuple[Int64s, QuerySets]],
+        routes: Iterable[RouteTable],
         plan_version: Callable[[int], Plan],
     ) -> BatchManifest:
         """Return a batch's manifest with those of its routes that its generation does not know.
 
         Args:
             manifest: The manifest without routes.
-            routes: Numbers of the routes that occur in the batch, with their sets; one may come again.
+            routes: Routes that occur in the batch; one may come again.
             plan_version: Gives a plan by its version. A generation begins with all known routes that the
                 queries of the plan in force can still have, and ends when it has twice as many: what is
                 written is in proportion to what is new.
@@ -120,14 +120,15 @@ class KnownRoutes:
             del self._sets[former]
 
 
-def _by_queries(routes: Iterable[tuple[Int64s, QuerySets]]) -> _Sets:
+def _by_queries(routes: Iterable[RouteTable]) -> _Sets:
     """Gather the routes of all buckets."""
     gathered: _Sets = {}
-    for numbers, sets in routes:
-        found = gathered.setdefault(sets.queries, {})
-        for number, bits in zip(numbers.tolist(), sets.bytes_of_each(), strict=True):
+    for table in routes:
+        queries = table.sets.queries
+        found = gathered.setdefault(queries, {})
+        for number, bits in zip(table.numbers.tolist(), table.sets.bytes_of_each(), strict=True):
             if found.setdefault(number, bits) != bits:
-                raise _two_sets(number, _ids(sets.queries, found[number]), _ids(sets.queries, bits))
+                raise _two_sets(number, _ids(queries, found[number]), _ids(queries, bits))
     return gathered
 
 

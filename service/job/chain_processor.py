@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import ValueState
 
-from catalog.values.batch import FilterCounters, KeyCounters, SliceCounters
+from catalog.values.batch import CpuCounters, ResultFile, StreamCounters
 from catalog.values.plan import Plan
 from operators.bucket.bucket import BatchOutput, Bucket
 from operators.bucket.bucket_state import (
@@ -36,7 +35,7 @@ from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import SegmentFiles
-from service.commit.reported_routes import reported
+from service.commit.bucket_report import BucketReport
 from service.config.failpoints import reached
 from service.job.packets import joined
 from service.results.result_files import ResultWriter
@@ -95,8 +94,8 @@ class ChainProcessor:
         self._files = SegmentFiles(Path(options.segments_dir))
         self._manifest = manifest
 
-    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> dict[str, Any]:
-        """Process the payloads of one batch for one bucket and return a report (``service.commit.reports``).
+    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> BucketReport:
+        """Process the payloads of one batch for one bucket and return its report.
 
         Args:
             key: Spark's key of the bucket.
@@ -119,23 +118,20 @@ class ChainProcessor:
         arrived = {file.name for payload in payloads for file in payload.files.values()}
         self._save(worker, bucket, ids, manifest, arrived)
         reached("before-state-commit", batch, self._options.engine_lock)
-        report = batch_report(bucket, output, batch) | self._write(output, batch)
+        files, late_files = self._write(output, batch)
+        report = bucket_report(bucket, output, number=number, batch=batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
-        return report | {
-            "bucket": number,
-            "began_us": output.began_us,
-            "cpu": {"pack_us": output.pack_us, "chain_us": chain_us},
-        }
+        cpu = CpuCounters(pack_us=output.pack_us, chain_us=chain_us)
+        return replace(report, files=files, late_files=late_files, cpu=cpu)
 
-    def _write(self, output: BatchOutput, batch: int) -> dict[str, list[dict[str, Any]]]:
-        """Write results and late rows and return what the report says of the files."""
+    def _write(
+        self, output: BatchOutput, batch: int
+    ) -> tuple[tuple[ResultFile, ...], tuple[ResultFile, ...]]:
+        """Write results and late rows and return their files."""
         writer = self._options.writer
-        files = [writer.write_pairs(batch, family, rows) for family, rows in output.results.items()]
-        late = [writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items()]
-        return {
-            "files": [asdict(file) for file in files],
-            "late_files": [asdict(file) for file in late if file is not None],
-        }
+        files = (writer.write_pairs(batch, family, rows) for family, rows in output.results.items())
+        late = (writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items())
+        return tuple(files), tuple(file for file in late if file is not None)
 
     def _worker(self) -> _Worker:
         checkpoint = self._options.checkpoint_id
@@ -211,28 +207,29 @@ class ChainProcessor:
                 entry.version, entry.classes = version, joins.known_classes(segment)
 
 
-def batch_report(bucket: Bucket, output: BatchOutput, batch: int) -> dict[str, Any]:
-    """Return the counters of one bucket and batch."""
-    return {
-        "batch": batch,
-        "plan_version": bucket.plan.version if bucket.plan is not None else 0,
-        "streams": {
-            str(stream_id): {
-                "rows": s.rows,
-                "rejected_rows": s.rejected_rows,
-                "late_rows": s.late_rows,
-                "watermark_us": s.watermark.value_us,
-                "max_event_time_us": s.watermark.max_event_time_us,
-            }
+def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: int) -> BucketReport:
+    """Return the counters of one bucket and batch, without files and the chain's CPU time."""
+    tables = tuple(output.routes.values())
+    return BucketReport(
+        bucket=number,
+        batch=batch,
+        plan_version=bucket.plan.version if bucket.plan is not None else 0,
+        began_us=output.began_us,
+        streams=tuple(
+            StreamCounters(
+                stream_id=stream_id,
+                rows=s.rows,
+                late_rows=s.late_rows,
+                rejected_rows=s.rejected_rows,
+                watermark_us=s.watermark.value_us,
+                max_event_time_us=s.watermark.max_event_time_us,
+            )
             for stream_id, s in bucket.streams.items()
-        },
-        "slices": [_facts(counters) for counters in slice_counters(bucket.families)],
-        "filters": [_facts(counters) for counters in output.filters],
-        "keys": [_facts(counters) for counters in output.keys],
-        "routes": [reported(routes) for routes in output.routes.values()],
-    }
-
-
-def _facts(counters: SliceCounters | FilterCounters | KeyCounters) -> dict[str, object]:
-    """Return counters by name; ``asdict`` also copies every number, 2 ms for a hundred slices."""
-    return {name: getattr(counters, name) for name in counters.__slots__}
+        ),
+        slices=tuple(slice_counters(bucket.families, bucket.watermarks())),
+        filters=tuple(output.filters),
+        keys=tuple(output.keys),
+        cpu=CpuCounters(pack_us=output.pack_us),
+        query_rows=tuple(rows for table in tables for rows in table.query_rows().items()),
+        routes=tuple(table.encode() for table in tables),
+    )

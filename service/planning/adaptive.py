@@ -27,9 +27,10 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.statistics import Profile
 from planner.build.build_plan import STRATEGIES
+from planner.costs.cost import CostModelName, CostModels
 from planner.costs.family_cost import family_cost
 from planner.costs.rates import FamilyRates, family_rates
-from planner.explain.explain import CostModelName, CostModels, terms
+from planner.explain.explain import terms
 from planner.families.families import Family
 from service.config.calibration import calibration_of
 from service.config.settings import Settings

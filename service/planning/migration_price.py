@@ -9,7 +9,7 @@ from catalog.values.batch import SliceCounters
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, Plan
 from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
-from planner.explain.explain import CostModelName
+from planner.costs.cost import CostModelName
 from planner.families.families import SIDES
 
 

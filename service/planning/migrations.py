@@ -21,8 +21,9 @@ from catalog.values.migration import Migration, MigrationRecord
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.build.diff import diff
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, given_families, kept_families
-from planner.explain.explain import CostModels, FamilyReport
+from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview, explain_plan, moved, preview
 from planner.explain.primitive_document import short_documents
 from planner.families.family_names import by_family
@@ -30,7 +31,6 @@ from service.config.calibration import calibration_of
 from service.documents.migration_document import MigrationRequest
 from service.planning.changes import expect
 from service.planning.migration_outcome import outcome_of
-from service.planning.objective import Objective
 from service.planning.preview import held_bytes, held_rows
 from service.planning.resolve_migration import Wanted, resolve_migration
 from service.planning.versions import LEFT_AT_SETTING, PlanRefused, Versions
@@ -111,7 +111,7 @@ class Migrations:
         self.versions.try_version(previous, found.plan)
         before: Mapping[str, FamilyReport] = {}
         if previous is not None:
-            before = explain_plan(previous, found.profile, _models(wanted, calibration))
+            before = explain_plan(previous, found.profile, wanted.objective.models(calibration))
         return MigrationDryRun(found, tuple(before.values()))
 
     def migrate(
@@ -272,18 +272,15 @@ class Migrations:
             queries,
             {s.id: s for s in store.streams.all()},
             previous,
-            models=_models(wanted, calibration),
+            objective=wanted.objective,
+            calibration=calibration,
             profile=self.versions.statistician.profile(
                 queries, keys=wanted.objective.weighs_keys(previous, queries, wanted.anew)
             ),
-            strategy=wanted.objective.strategy,
-            family_strategies=wanted.objective.by_family(queries),
             held=held_rows(store, previous),
             held_bytes=held_bytes(store, previous),
-            pinned=wanted.objective.pinned,
             left=wanted.left,
             keep=kept_families(previous, wanted.anew),
-            partitioning=wanted.objective.partitioning,
         )
 
     def _status(self, record: MigrationRecord) -> MigrationStatus:
@@ -315,7 +312,3 @@ class Migrations:
             return None
         left_at = self.versions.store.settings.get(LEFT_AT_SETTING)
         return left_at + objective.on_leave.after_us if isinstance(left_at, int) else None
-
-
-def _models(wanted: Wanted, calibration: Calibration) -> CostModels:
-    return wanted.objective.models(calibration)

@@ -1,4 +1,4 @@
-"""What plans are chosen for: strategies, pinned chains, and the cost model that decides.
+"""The objective in force: from the settings, changed by migrations, stored in the catalog.
 
 settings (per service)  <  workload file  <  migration  <  request or option        the later one rules
 a family's own strategy rules over the general one, wherever it comes from
@@ -11,9 +11,7 @@ Cost model, C_sys and partitioning are always those of the settings, or of the w
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -21,169 +19,12 @@ from pydantic import JsonValue
 from catalog.store.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
-from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import Partitioning, Plan, Strategy
-from catalog.values.query import Query
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
-from planner.costs.calibrated import CalibratedModel
-from planner.costs.paper_model import PaperModel
-from planner.explain.explain import CostModelName, CostModels
-from planner.families.families import families
-from planner.families.family_names import by_family
+from catalog.values.plan import Strategy
+from planner.build.objective import Objective
 from service.config.settings import Settings
 
 OBJECTIVE_SETTING = "objective"
-
-_NO_OWN: Mapping[str, Strategy | None] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What plans are chosen for.
-
-    Attributes:
-        strategy: Strategy of families that have none of their own.
-        family_strategies: Strategies by family id or key (``A.k = B.k``).
-        cost_model: Model whose CPU cost decides.
-        c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
-        pinned: Boundaries of the families whose chain is cut by hand, by family id.
-        on_leave: When chains give up what departed queries left.
-        partitioning: Who chooses over how many buckets the rows of a key spread.
-    """
-
-    strategy: Strategy = "mem-opt"
-    family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    cost_model: CostModelName = "calibrated"
-    c_sys: float = 0.0
-    pinned: Mapping[str, Boundaries] = field(default_factory=dict)
-    on_leave: OnLeave = field(default_factory=OnLeave)
-    partitioning: Partitioning = "auto"
-
-    @classmethod
-    def of_settings(cls, settings: Settings) -> Objective:
-        """Return the objective of a service."""
-        return cls(
-            settings.strategy,
-            settings.family_strategies,
-            settings.cost_model,
-            settings.c_sys,
-            partitioning=settings.partitioning,
-        )
-
-    def changed(
-        self,
-        *,
-        strategy: Strategy | None = None,
-        family_strategies: Mapping[str, Strategy] | None = None,
-        cost_model: CostModelName | None = None,
-        c_sys: float | None = None,
-        partitioning: Partitioning | None = None,
-    ) -> Objective:
-        """Return the objective with what is not None put over it; pinned chains stay."""
-        return replace(
-            self,
-            strategy=self.strategy if strategy is None else strategy,
-            family_strategies={**self.family_strategies, **(family_strategies or {})},
-            cost_model=self.cost_model if cost_model is None else cost_model,
-            c_sys=self.c_sys if c_sys is None else c_sys,
-            partitioning=self.partitioning if partitioning is None else partitioning,
-        )
-
-    def with_strategies(
-        self,
-        queries: Iterable[Query],
-        *,
-        strategy: Strategy | None = None,
-        family_strategies: Mapping[str, Strategy | None] = _NO_OWN,
-    ) -> tuple[Objective, frozenset[str]]:
-        """Set strategies: families that get one give up their pinned chains and what departed queries left.
-
-        Args:
-            queries: Queries that run.
-            strategy: Of families without one of their own; None leaves it.
-            family_strategies: Of single families by name; None takes a family's own one away.
-
-        Returns:
-            The objective, and the ids of the families that got a strategy.
-        """
-        known = tuple(queries)
-        named = by_family(family_strategies, known, strict=False)
-        # The same family may go by another name, which would rule on.
-        own = {
-            name: kept
-            for name, kept in self.family_strategies.items()
-            if name not in family_strategies
-            and not by_family({name: kept}, known, strict=False).keys() & named.keys()
-        }
-        own |= {name: value for name, value in family_strategies.items() if value is not None}
-        changed = replace(
-            self, strategy=self.strategy if strategy is None else strategy, family_strategies=own
-        )
-        concerned = set(named)
-        if strategy is not None:
-            concerned |= families(known).keys() - changed.by_family(known).keys()
-        pinned = {family: ends for family, ends in self.pinned.items() if family not in concerned}
-        return replace(changed, pinned=pinned), frozenset(concerned)
-
-    def by_family(self, queries: Iterable[Query]) -> dict[str, Strategy]:
-        """Return the families' own strategies by id; names that no family of the queries has wait for one."""
-        return by_family(self.family_strategies, queries, strict=False)
-
-    def is_of(self, plan: Plan, queries: Iterable[Query]) -> bool:
-        """Return whether a plan was chosen for these strategies.
-
-        Args:
-            plan: A plan of the queries.
-            queries: Bound queries that run.
-        """
-        own = self.by_family(queries)
-        return plan.strategy == self.strategy and all(
-            f.strategy == own.get(f.id, self.strategy) for f in plan.families
-        )
-
-    def left(self, previous: Plan | None, queries: Iterable[Query], clean: Collection[str] = ()) -> ByFamily:
-        """Return the boundaries that departed queries left and that stay.
-
-        Args:
-            previous: Plan in force.
-            queries: Queries that run in the version to come.
-            clean: Ids of families that give them up now.
-        """
-        if not self.on_leave.keeps:
-            return NO_BOUNDARIES
-        found = retained_boundaries(previous, queries)
-        return {family: ends for family, ends in found.items() if family not in clean}
-
-    def weighs_costs(self) -> bool:
-        """Return whether any plan can depend on statistics of costs."""
-        return "cpu-opt" in (self.strategy, *self.family_strategies.values())
-
-    def weighs_keys(
-        self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()
-    ) -> bool:
-        """Return whether the next plan depends on the keys of a family, which comes or is planned anew.
-
-        Args:
-            previous: Plan in force.
-            queries: Queries that run in the version to come.
-            anew: Ids of families that are planned anew.
-        """
-        if self.partitioning != "auto":
-            return False
-        kept = kept_families(previous, anew)
-        plan = () if previous is None else previous.families
-        # Who is in a kept family already asks for no other one; and there may be a thousand of them.
-        known = {q.id for f in plan if f.id in kept for q in f.queries}
-        return not families(q for q in queries if q.id not in known).keys() <= kept
-
-    def models(self, calibration: Calibration) -> CostModels:
-        """Return the cost models.
-
-        Args:
-            calibration: Constants of this machine.
-        """
-        return CostModels(PaperModel(self.c_sys), CalibratedModel(calibration), self.cost_model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +37,17 @@ class _Stored:
     on_leave: OnLeave
     settings_strategy: Strategy
     settings_family_strategies: dict[str, Strategy]
+
+
+def objective_of(settings: Settings) -> Objective:
+    """Return the objective of a service."""
+    return Objective(
+        settings.strategy,
+        settings.family_strategies,
+        settings.cost_model,
+        settings.c_sys,
+        partitioning=settings.partitioning,
+    )
 
 
 def stored_objective(store: Store, base: Objective) -> Objective:

@@ -14,9 +14,9 @@ from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.boundaries import Boundaries
 from catalog.values.plan import Plan, Strategy
 from planner.build.diff import diff
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import boundaries_of
 from planner.explain.primitive_document import short_documents
-from service.planning.objective import Objective
 
 
 @dataclass(frozen=True, slots=True)

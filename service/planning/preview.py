@@ -21,8 +21,10 @@ from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.bind import bind
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import kept_families
-from planner.explain.explain import CostModelName, FamilyReport
+from planner.costs.cost import CostModelName
+from planner.explain.explain import FamilyReport
 from planner.explain.given_statistics import GivenStatistics, given_profile
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview
 from planner.families.families import families
@@ -31,7 +33,6 @@ from service.config.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument
 from service.documents.stream_document import check_name
 from service.inputs.sample import SampleSource
-from service.planning.objective import Objective
 from service.statistics.profile import merge_profiles, profile_of
 
 if TYPE_CHECKING:
@@ -230,18 +231,15 @@ def preview_queries(
             queries,
             {s.id: s for s in known},
             previous,
-            models=wanted.models(calibration),
+            objective=wanted,
+            calibration=calibration,
             profile=profile(given),
-            strategy=wanted.strategy,
-            family_strategies=wanted.by_family(queries),
             chains=chains,
             held=held,
-            pinned=wanted.pinned,
             left=wanted.left(previous, queries, anew),
             # A change leaves the families alone that it does not touch; another price or number asks for
             # what the strategies would do then.
             keep=() if request.reprices else kept_families(previous, anew),
-            partitioning=wanted.partitioning,
         )
 
 

@@ -18,12 +18,12 @@ from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.build.explicit_steps import stepped_boundaries
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
 from planner.families.display import family_text
 from planner.families.families import families
 from planner.families.family_names import UnknownFamily, family_named, family_titles
 from service.documents.migration_document import MigrationRequest
-from service.planning.objective import Objective
 from service.planning.plan_record import record_in
 
 

@@ -20,9 +20,10 @@ from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily, kept_families
 from service.config.calibration import calibration_of
-from service.planning.objective import Objective, store_objective, stored_objective
+from service.planning.objective import store_objective, stored_objective
 from service.planning.plan_record import record_of
 from service.planning.preview import Statistician
 
@@ -126,14 +127,11 @@ class Versions:
             queries,
             {s.id: s for s in self.store.streams.all()},
             previous,
-            strategy=objective.strategy,
-            family_strategies=objective.by_family(queries),
+            objective=objective,
+            calibration=calibration,
             profile=profile,
-            model=objective.models(calibration).deciding,
-            pinned=objective.pinned,
             left=left,
             keep=kept_families(previous, anew),
-            partitioning=objective.partitioning,
         )
         self.try_version(previous, plan)
         seq = self.store.control_log.append(plan=plan, at_batch=at_batch).seq

@@ -1,1 +1,1 @@
-"""Python processes of Spark: a fork server and the daemon of its workers."""
+"""The daemon that Spark's Python workers are forked from."""

@@ -21,6 +21,7 @@ from catalog.values.change import AddQuery, Change
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
 from catalog.values.stream import FilesSource
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily
 from service.config.calibration import data_dir_calibration
 from service.config.data_dir import DataDir, ResultsForm, run_data_dir
@@ -32,7 +33,7 @@ from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import list_files
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
-from service.planning.objective import Objective
+from service.planning.objective import objective_of
 from service.planning.preview import Statistician
 from service.planning.resolve_migration import resolve_migration
 from service.planning.versions import Versions
@@ -107,7 +108,7 @@ def run_workload(
     """
     started = time.monotonic()
     calibration = data_dir_calibration(settings)
-    objective = Objective.of_settings(settings).changed(
+    objective = objective_of(settings).changed(
         strategy=strategy or workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,

@@ -29,7 +29,7 @@ from service.inputs.sources.http_log import EventLog
 from service.jvm.jvm import Jvm
 from service.planning.adaptive import Adaptive, AdaptivePolicy
 from service.planning.migrations import Migrations
-from service.planning.objective import Objective, take_settings
+from service.planning.objective import objective_of, take_settings
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.results.results import ResultReader
@@ -88,7 +88,7 @@ class Workspace:
         events = self._events = EventLog(self.data_dir.events_db)
         self._engine = Engine(self.settings, self.data_dir, store, jvm=self.jvm, commits=self.commits)
         statistician = Statistician(store, CatalogRows(store, events), self.settings.bucket_count)
-        versions = self._versions = Versions(store, statistician, Objective.of_settings(self.settings))
+        versions = self._versions = Versions(store, statistician, objective_of(self.settings))
         self.streams = WorkspaceStreams(store, events, versions, self._list_interval_s)
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)

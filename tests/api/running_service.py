@@ -101,9 +101,10 @@ class RunningService:
 
 def serve_command(data_dir: Path, port: int) -> list[str]:
     """Command line of a service."""
-    sluice = str(Path(sys.executable).parent / "sluice")
     return [
-        sluice,
+        sys.executable,
+        "-m",
+        "api.main",
         "serve",
         "--data-dir",
         str(data_dir),

@@ -32,6 +32,7 @@ from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from service.inputs.sample import RowSample
 from service.results.result_files import ResultWriter
 from service.statistics.sampling import sample_profile
@@ -165,7 +166,9 @@ def costs(workload: Workload, buckets: int, batches: int) -> Iterator[tuple[Part
     found: set[int] = set()
     with tempfile.TemporaryDirectory(prefix="sluice-replication-") as directory:
         for way in get_args(Partitioning):
-            plan = build_plan(queries, {s.id: s for s in streams}, profile=profile, partitioning=way)
+            plan = build_plan(
+                queries, {s.id: s for s in streams}, profile=profile, objective=Objective(partitioning=way)
+            )
             cost = measure(rows, plan, buckets, batches, Path(directory))
             found.add(cost.results)
             yield way, cost

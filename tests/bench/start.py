@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from service.jvm.spark_home import packaged_home
 from tests.api.running_service import free_port, serve_command
 from tests.bench.peers.measure import machine
 
@@ -50,8 +51,8 @@ QUERIES = 100
 ROWS, KEYS = 1000, 1000
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
 
-#: Overrules the archive of Spark's classes, so that the JVM starts as where there is none.
-WITHOUT_ARCHIVE = {"SLUICE_SPARK_CONF": json.dumps({"spark.driver.defaultJavaOptions": "-Xshare:auto"})}
+#: Starts from PySpark's own directory, as where ``make setup`` could prepare no home.
+NOT_PREPARED = {"SPARK_HOME": str(packaged_home())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +221,7 @@ def kind_of(process: psutil.Process) -> str:
     command = process.cmdline()
     if "-m" in command:
         module = command[command.index("-m") + 1]
-        if any(part.endswith("python_launcher.py") for part in command):
-            return "launcher"
-        # What was forked from it has its command line, and a name of its own.
-        return process.name() if module == "service.workers.fork_server" else module
+        return "service" if module == "api.main" else module
     return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 
@@ -307,7 +305,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
 ) -> None:
     """Measure starts and idling and write the tables and their JSON."""
-    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
+    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the prepared Spark home": []}
     idles: dict[int, Idle] = {}
     with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
         for run in range(runs):
@@ -315,8 +313,8 @@ def main(
             takes: dict[str, Callable[[], Start]] = {
                 "cold": partial(start_cold, cold, {}),
                 "second": partial(start_again, cold),
-                "cold, without the archive of classes": partial(
-                    start_cold, Path(scratch) / f"bare-{run}", WITHOUT_ARCHIVE
+                "cold, without the prepared Spark home": partial(
+                    start_cold, Path(scratch) / f"bare-{run}", NOT_PREPARED
                 ),
             }
             for name, take in takes.items():

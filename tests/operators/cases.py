@@ -22,8 +22,8 @@ from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
 from operators.bucket.bucket import BatchOutput
 from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.objective import Objective
 from planner.build.replication import HASHED
-from planner.costs.paper_model import PaperModel
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
@@ -64,7 +64,7 @@ SPREADS: tuple[Replication, ...] = (
     Replication(2, ((-5, 8), (0, 3), (2, 4))),
 )
 #: Dear enough that CPU-Opt merges slices of the assumed rates, so that it is not Mem-Opt in disguise.
-MODEL = PaperModel(c_sys=1.0)
+C_SYS = 1.0
 
 # Fields of a drawn row and how many values each has.
 _FIELDS = {"cut": 8, "advance": 5, "back": 12, "stream": 3, "k": 4, "m": 3, "v": 9, "w": 4}
@@ -192,7 +192,12 @@ def plan_versions(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
     plans: list[Plan] = []
     for queries in (step.between, step.queries):
         if queries is not None:
-            plan = build_plan(queries, case.streams, previous, strategy=step.strategy, model=MODEL)
+            plan = build_plan(
+                queries,
+                case.streams,
+                previous,
+                objective=Objective(step.strategy, cost_model="paper", c_sys=C_SYS),
+            )
             previous = replicated(plan, step.spread)
             plans.append(previous)
     return plans

@@ -89,7 +89,7 @@ class Runner:
         if plans:
             self.done = {}
         for bucket in self.state:
-            for counters in slice_counters(bucket.families):
+            for counters in slice_counters(bucket.families, bucket.watermarks()):
                 name = (counters.family, counters.join, counters.side, counters.slice)
                 self.done.setdefault(name, Counter()).update(_deeds(counters))
         if self.stored:
@@ -224,7 +224,7 @@ class Runner:
 
 def _deeds(counters: SliceCounters) -> dict[str, int]:
     """Return what a slice did, without what it holds."""
-    holds = {"family", "join", "side", "slice", "rows", "bytes", "segments", "own_bytes"}
+    holds = {"family", "join", "side", "slice", "rows", "bytes", "segments", "own_bytes", "lying", "lazy_end"}
     return {name: count for name, count in asdict(counters).items() if name not in holds}
 
 

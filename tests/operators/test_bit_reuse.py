@@ -21,8 +21,9 @@ from operators.bucket.bucket import Bucket
 from operators.segments.segment import WORD_BITS
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
+from planner.build.objective import Objective
 from planner.errors import InvalidPlan
-from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE
+from tests.operators.cases import ALL_STRATEGIES, C_SYS, REPEATABLE
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.oracle import NestedLoops, Result
 from tests.operators.queries import Key, Row, a_query, a_stream, a_table
@@ -121,7 +122,12 @@ class Life:
                 )
             )
         strategy = self.draw(st.sampled_from(ALL_STRATEGIES))
-        self.plan = build_plan(self.running, STREAMS, self.plan, strategy=strategy, model=MODEL)
+        self.plan = build_plan(
+            self.running,
+            STREAMS,
+            self.plan,
+            objective=Objective(strategy, cost_model="paper", c_sys=C_SYS),
+        )
         self.numbers = max([self.numbers, *(bit for _, bit in self.plan.next_bit)])
         return self.plan
 

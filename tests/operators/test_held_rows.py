@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, REPEATABLE, Case, cases, plan_versions
 from tests.operators.chains import rechained
@@ -57,7 +58,7 @@ def a_world(before: Sequence[Query], strategy: Strategy, slack_us: int | None) -
     world = World(STREAMS, slack_us=slack_us)
     world.batch(
         {1: [_row(n, 10 * n, n) for n in range(7)]},
-        [build_plan(before, STREAMS, strategy=strategy)],
+        [build_plan(before, STREAMS, objective=Objective(strategy, cost_model="paper"))],
         before,
     )
     world.batch({2: [_row(0, 60, 0)]})
@@ -66,7 +67,7 @@ def a_world(before: Sequence[Query], strategy: Strategy, slack_us: int | None) -
 
 def changed(world: World, queries: Sequence[Query], strategy: Strategy, probe_us: int) -> dict[int, set[int]]:
     """Change the plan, let b's row at ``probe_us`` probe, and return the rows that each query got."""
-    plan = build_plan(queries, STREAMS, world.plan, strategy=strategy)
+    plan = build_plan(queries, STREAMS, world.plan, objective=Objective(strategy, cost_model="paper"))
     position = probe_us
     world.batch({2: [_row(position, probe_us, 0)]}, [plan], queries)
     found: dict[int, set[int]] = {}

@@ -14,6 +14,7 @@ from catalog.values.plan import Strategy
 from catalog.values.query import Query
 from operators.lineage.entitlement import MOST_TERMS, SETTLED_BITS, Term
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.durable import Crash
 from tests.operators.queries import UPPER_BOUNDS, Row, a_query, a_stream
@@ -34,7 +35,7 @@ def generations(world: World, count: int, strategy: Strategy, crash: Crash = "ne
             n + 1, LONG_US - n, filter_a=UPPER_BOUNDS[n], filter_b=None, columns_a=("v",), backfill="state"
         )
         running = [*running[-1:], new]
-        plan = build_plan(running, STREAMS, world.plan, strategy=strategy)
+        plan = build_plan(running, STREAMS, world.plan, objective=Objective(strategy, cost_model="paper"))
         rows = {i: [_row(next(positions), 10 * n + i, n + 3 * i)] for i in (1, 2)}
         world.batch(rows, [plan], running, crash=crash)
         most = max([most, *(len(t) for t in terms_of_a(world).values())])

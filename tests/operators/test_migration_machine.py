@@ -25,10 +25,11 @@ from catalog.values.boundaries import Boundaries
 from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, Query
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
-from tests.operators.cases import ALL_STRATEGIES, MODEL, REPEATABLE, SPREADS, replicated
+from tests.operators.cases import ALL_STRATEGIES, C_SYS, REPEATABLE, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
 from tests.operators.queries import Key, Row, a_query, a_stream
@@ -242,9 +243,14 @@ class Lifecycle(RuleBasedStateMachine):
             queries,
             self.world.streams,
             self.latest,
-            strategy=self.strategy,
-            model=MODEL,
-            pinned=NO_BOUNDARIES if self.pinned is None else dict.fromkeys(families(queries), self.pinned),
+            objective=Objective(
+                strategy=self.strategy,
+                pinned=NO_BOUNDARIES
+                if self.pinned is None
+                else dict.fromkeys(families(queries), self.pinned),
+                cost_model="paper",
+                c_sys=C_SYS,
+            ),
             left=retained_boundaries(self.latest, queries) if self.leaves else NO_BOUNDARIES,
         )
         self.latest = replicated(plan, self.spread)

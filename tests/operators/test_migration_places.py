@@ -16,6 +16,7 @@ from catalog.values.query import Query
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.diff import MovedPiece, Shape, apply_primitives, diff, shapes
+from planner.build.objective import Objective
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
 
@@ -35,7 +36,9 @@ pins = st.one_of(st.just(Boundaries()), st.builds(Boundaries, ends, ends))
 
 
 def planned(queries: list[Query], pinned: Boundaries, previous: Plan | None = None) -> Plan:
-    return build_plan(queries, STREAMS, previous, pinned={FAMILY: pinned} if pinned else {})
+    return build_plan(
+        queries, STREAMS, previous, objective=Objective(pinned={FAMILY: pinned} if pinned else {})
+    )
 
 
 def filled(plan: Plan) -> Runner:
@@ -113,9 +116,9 @@ def test_operators_migrate_as_the_primitives_say(
 @pytest.mark.parametrize("strategy", ["pullup", "mem-opt"])
 def test_a_chain_that_is_cut_shorter_drops_the_rows_beyond(strategy: Strategy) -> None:
     short, long = a_query(1, 10), a_query(2, 60)
-    old = build_plan([short, long], STREAMS, strategy=strategy)
+    old = build_plan([short, long], STREAMS, objective=Objective(strategy, cost_model="paper"))
     runner = filled(old)
-    new = build_plan([short], STREAMS, old, strategy=strategy)
+    new = build_plan([short], STREAMS, old, objective=Objective(strategy, cost_model="paper"))
     runner.step({}, [new])
     assert rows_per_slice(runner, "a") == [10]
     left = build_plan([short], STREAMS, old, left={FAMILY: Boundaries((60,), (60,))})

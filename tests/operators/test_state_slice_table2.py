@@ -54,18 +54,19 @@ PRINTED_J1 = {"a2b1", "a3b1", "a3b2"}
 HALF_OPEN_J1 = {"a3b1"}
 
 
+@pytest.mark.parametrize("slack_us", [None, 0], ids=["default slack", "no slack"])
 @pytest.mark.parametrize(
     ("closed_us", "expected", "of_j1"),
     [(1, PRINTED, PRINTED_J1), (0, HALF_OPEN, HALF_OPEN_J1)],
     ids=["as printed: distance w is inside", "Definition 1: distance w is outside"],
 )
 def test_table_2_execution_of_the_chain(
-    closed_us: int, expected: tuple[tuple[str, str, str], ...], of_j1: set[str]
+    closed_us: int, expected: tuple[tuple[str, str, str], ...], of_j1: set[str], slack_us: int | None
 ) -> None:
     windows = [w * SECOND_US + closed_us for w in (2, 4)]
     # The other direction is [NOW]: no two rows of the table share a second, so the chain is one-way.
     plan = build_plan([a_query(q, w, 1) for q, w in enumerate(windows, 1)], STREAMS)
-    runner = Runner(STREAMS, slack_us=0)
+    runner = Runner(STREAMS, slack_us=slack_us)
     runner.step({}, [plan])
     j1: set[str] = set()
     for (second, stream, name), (state_1, state_2, output) in zip(ARRIVALS, expected, strict=True):

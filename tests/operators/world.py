@@ -192,17 +192,18 @@ class World:
     def _check_counters(self, outputs: Sequence[BatchOutput], before: Mapping[SliceName, int] | None) -> None:
         counted: dict[SliceName, Counter[str]] = {}
         for bucket in self.runner.state:
-            for c in slice_counters(bucket.families):
+            for c in slice_counters(bucket.families, bucket.watermarks()):
                 counted.setdefault(_name(c), Counter()).update(
                     {
                         name: getattr(c, name)
-                        for name in ("inserted", "moved_in", "filtered", "purged", "results")
+                        for name in ("inserted", "moved_in", "filtered", "purged", "results", "made")
                     }
                 )
         if self.runner.crash != "never":
             return  # what slices did is not stored: it went into the batch's report
         results = sum(table.num_rows for output in outputs for table in output.results.values())
         assert sum(c["results"] for c in counted.values()) == results
+        assert sum(c["made"] for c in counted.values()) == results
         if before is None:
             return
         now = _held_counts(self.runner)
@@ -222,6 +223,6 @@ def _held_counts(runner: DurableRunner) -> dict[SliceName, int]:
     """Return the rows that each slice holds over all buckets."""
     held: Counter[SliceName] = Counter()
     for bucket in runner.state:
-        for c in slice_counters(bucket.families):
-            held[_name(c)] += c.rows
+        for c in slice_counters(bucket.families, bucket.watermarks()):
+            held[_name(c)] += c.lying
     return dict(held)

@@ -20,7 +20,7 @@ from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
-from planner.costs.paper_model import PaperModel
+from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
 from tests.planner.goldens import check_golden
 from tests.planner.values import STREAMS
@@ -48,18 +48,20 @@ def _plan(question: list[str]) -> Plan:
     options = _options(question[0])
     rate = Measure(float(options.get("rate", "1000")))
     profile = Profile(streams=tuple(StreamProfile(i, rate) for i in BY_ID))
-    model = PaperModel(float(options.get("c_sys", "0")))
+    c_sys = float(options.get("c_sys", "0"))
+    partitioning = cast(Partitioning, options.get("partitioning", "auto"))
     running: dict[str, Query] = {}
 
     def next_plan(previous: Plan | None) -> Plan:
+        objective = Objective(
+            cast(Strategy, strategy), cost_model="paper", c_sys=c_sys, partitioning=partitioning
+        )
         return build_plan(
             [*running.values()],
             BY_ID,
             previous,
-            strategy=cast(Strategy, strategy),
+            objective=objective,
             profile=profile,
-            model=model,
-            partitioning=cast(Partitioning, options.get("partitioning", "auto")),
         )
 
     for line in question:

@@ -34,12 +34,12 @@ from operators.bucket.bucket import BatchOutput
 from operators.bucket.bucket_state import encode_manifest
 from operators.bucket.counters import slice_counters
 from planner.bind.bind import bind
+from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.commit.pruning import Pruner
 from service.commit.retention import ResultRetention
-from service.commit.route_dictionary import KnownRoutes
+from service.commit.route_dictionary import RouteDictionary
 from service.inputs.sample import CatalogRows
-from service.planning.objective import Objective
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.operators.harness import Runner
@@ -121,7 +121,7 @@ class ChurningService:
     control: int = 0
     epoch: int = 0
     results: Counter[int] = field(default_factory=Counter)
-    routes: KnownRoutes = field(default_factory=KnownRoutes)
+    routes: RouteDictionary = field(default_factory=RouteDictionary)
 
     def __post_init__(self) -> None:
         self.store = Store.open(f"sqlite:///{self.directory / 'catalog.db'}")
@@ -239,7 +239,9 @@ class ChurningService:
             StreamCounters(i, s.rows, 0, 0, s.watermark.value_us, s.watermark.max_event_time_us)
             for i, s in sorted(self.runner.state[0].streams.items())
         )
-        slices = [c for bucket in self.runner.state for c in slice_counters(bucket.families)]
+        slices = [
+            c for bucket in self.runner.state for c in slice_counters(bucket.families, bucket.watermarks())
+        ]
         manifest = BatchManifest(
             batch=number,
             epoch=self.epoch,

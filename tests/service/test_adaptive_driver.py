@@ -14,12 +14,12 @@ from catalog.values.batch import BatchManifest, FilterCounters, SliceCounters, S
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.bind.bind import bind
+from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.http_log import EventLog
 from service.planning.adaptive import LOOKS, Adaptive, AdaptivePolicy
-from service.planning.objective import Objective
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.service.pairs import open_store

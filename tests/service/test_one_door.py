@@ -33,9 +33,9 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 def reached_behind(tree: ast.AST) -> Iterator[str]:
     """Yield private attributes of a workspace."""
-    for node in ast.walk(tree):
-        private = isinstance(node, ast.Attribute) and node.attr.startswith("_")
-        if private and ast.unparse(node.value).endswith("workspace"):
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    for node in attributes:
+        if node.attr.startswith("_") and ast.unparse(node.value).endswith("workspace"):
             yield ast.unparse(node)
 
 

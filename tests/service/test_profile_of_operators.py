@@ -14,6 +14,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from operators.bucket.bucket import BatchOutput
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from service.statistics.profile import FamilyNames, measured_profile
 from tests.operators.cases import replicated
@@ -57,7 +58,9 @@ def run(
     replication: Replication = HASHED,
 ) -> Profile:
     """Run twenty seconds in so many batches and measure them all."""
-    plan = replicated(build_plan(queries, STREAMS, strategy=strategy), replication)
+    plan = replicated(
+        build_plan(queries, STREAMS, objective=Objective(strategy, cost_model="paper")), replication
+    )
     (family,) = plan.families
     rng = np.random.default_rng(11)
     tables = {stream_id: drawn(rng, stream_id, 20) for stream_id in STREAMS}

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.errors import InvalidInput
+from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.config.settings import Settings
 from service.documents.workload import load_workload
-from service.planning.objective import Objective
 from service.statistics.sampling import SampleCache
 from service.workspace.bounded_run import rehearse, run_workload
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Plan
+from planner.build.objective import Objective
 from planner.explain.given_statistics import GivenStatistics
 from planner.families.families import side_chain
 from service.config.calibration import calibration_of
-from service.planning.objective import Objective
 from service.planning.preview import NewQuery, PreviewRequest, preview_change
 from tests.service.migrating import SECOND_US, Desk, desk, request
 

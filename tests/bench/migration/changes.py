@@ -11,8 +11,7 @@ from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Pro
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.check_plan import check_plan
 from planner.build.explicit_chain import explicit_chain
-from planner.costs.calibrated import CalibratedModel
-from planner.costs.shipped import SHIPPED
+from planner.build.objective import Objective
 from planner.families.families import side_chain
 from tests.bench.migration.load import Load
 
@@ -52,9 +51,7 @@ def steps(load: Load, batches: int | None = None) -> Iterator[Step]:
     yield Step("first", plan, queries, strategy)
 
     def after(kind: str) -> Step:
-        planned = build_plan(
-            queries, streams, plan, strategy=strategy, profile=profile, model=CalibratedModel(SHIPPED)
-        )
+        planned = build_plan(queries, streams, plan, objective=Objective(strategy), profile=profile)
         return Step(kind, planned, queries, strategy)
 
     def entering(kind: str, text: str, backfill: str) -> Step:

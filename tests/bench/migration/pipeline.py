@@ -27,6 +27,7 @@ from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles
 from service.calibrate.memory_state import MemoryHandle
+from service.commit.bucket_report import BucketReport
 from service.inputs.partitions import ChunksPartition
 from service.inputs.sources.generator import chunk_us, generator_pieces
 from service.job import packing
@@ -133,18 +134,18 @@ class Pipeline:
             reports = [self._joined(bucket, packets[bucket]) for bucket in range(self.buckets)]
         joined_s = time.process_time()
         self.batch += 1
-        self._watermark_us = min(s["watermark_us"] for s in reports[0]["streams"].values())
-        files = [file for report in reports for file in report["files"]]
+        self._watermark_us = min(s.watermark_us for s in reports[0].streams if s.watermark_us is not None)
+        files = [file for report in reports for file in report.files]
         for file in files:
-            (self.directory / file["path"]).unlink()
-        slices = [s for report in reports for s in report["slices"]]
+            (self.directory / file.path).unlink()
+        slices = [s for report in reports for s in report.slices]
         return Phases(
             driver_s=driven_s - started_s,
             pack_s=packed_s - driven_s,
             chain_s=joined_s - packed_s,
-            state_rows=sum(s["rows"] for s in slices),
-            segments=sum(s["segments"] for s in slices),
-            results=sum(file["rows"] for file in files),
+            state_rows=sum(s.rows for s in slices),
+            segments=sum(s.segments for s in slices),
+            results=sum(file.rows for file in files),
         )
 
     def close(self) -> None:
@@ -161,7 +162,7 @@ class Pipeline:
         rows = sum(p.rows for p in pieces)
         return ChunksPartition(stream.id, start << 32, max(times, default=None), rows, start, end)
 
-    def _joined(self, bucket: int, packets: list[bytes]) -> dict[str, Any]:
+    def _joined(self, bucket: int, packets: list[bytes]) -> BucketReport:
         state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
         frame = pd.DataFrame({"packet": packets})
         return ChainProcessor(self._options, state).process(bucket, iter([frame]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.costs.calibrated import CalibratedModel
-from planner.costs.paper_model import PaperModel
 from planner.costs.shipped import SHIPPED
 from tests.bench.paper.measure import Measurement, Shape, measure
 from tests.bench.paper.plans import plan_of
@@ -53,7 +52,7 @@ def measure_many_queries(setting: Setting, shape: Shape, calibrated: CalibratedM
     """Measure Mem-Opt, and CPU-Opt by the paper's model and by the calibrated one."""
     plans = {
         MEM_OPT: plan_of(setting, "mem-opt", shape.batch_s),
-        CPU_OPT_PAPER: plan_of(setting, "cpu-opt", shape.batch_s, PaperModel(C_SYS)),
-        CPU_OPT_CALIBRATED: plan_of(setting, "cpu-opt", shape.batch_s, calibrated),
+        CPU_OPT_PAPER: plan_of(setting, "cpu-opt", shape.batch_s, C_SYS),
+        CPU_OPT_CALIBRATED: plan_of(setting, "cpu-opt", shape.batch_s, cost_model="calibrated"),
     }
     return measure(setting, plans, shape)

@@ -8,8 +8,8 @@ from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Pro
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
-from planner.costs.cost import CostModel
-from planner.costs.paper_model import PaperModel
+from planner.build.objective import Objective
+from planner.costs.cost import CostModelName
 from planner.families.families import families
 from tests.bench.paper.arrivals import STREAMS
 from tests.bench.paper.setting import Setting
@@ -46,12 +46,17 @@ def profile_of(setting: Setting, batch_s: float) -> Profile:
     )
 
 
-def plan_of(setting: Setting, strategy: Strategy, batch_s: float, model: CostModel | None = None) -> Plan:
-    """Return the plan of a strategy; ``model`` is what ``cpu-opt`` minimises, by default the paper's."""
+def plan_of(
+    setting: Setting,
+    strategy: Strategy,
+    batch_s: float,
+    c_sys: float = 0.0,
+    cost_model: CostModelName = "paper",
+) -> Plan:
+    """Return the plan of a strategy; ``cpu-opt`` minimises the cost by the model."""
     return build_plan(
         queries_of(setting),
         {stream.id: stream for stream in BY_NAME.values()},
-        strategy=strategy,
+        objective=Objective(strategy, cost_model=cost_model, c_sys=c_sys),
         profile=profile_of(setting, batch_s),
-        model=model or PaperModel(),
     )

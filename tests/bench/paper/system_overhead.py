@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.costs.paper_model import PaperModel
 from tests.bench.paper.comparisons import Point, percents, points, table
 from tests.bench.paper.many_queries import MEM_OPT, many_query_settings
 from tests.bench.paper.measure import Measurement, Shape, measure
@@ -26,7 +25,7 @@ def system_overhead_settings() -> Iterator[Setting]:
 
 def measure_system_overhead(setting: Setting, shape: Shape) -> list[Measurement]:
     """Measure Mem-Opt, and the chain that CPU-Opt chooses at each C_sys."""
-    plans = {_name(c): plan_of(setting, "cpu-opt", shape.batch_s, PaperModel(c)) for c in C_SYS}
+    plans = {_name(c): plan_of(setting, "cpu-opt", shape.batch_s, c) for c in C_SYS}
     return measure(setting, {MEM_OPT: plan_of(setting, "mem-opt", shape.batch_s)} | plans, shape)
 
 

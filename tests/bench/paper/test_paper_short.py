@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from catalog.values.plan import Plan, Strategy
-from planner.costs.paper_model import PaperModel
 from tests.bench.paper.arrivals import STREAMS
 from tests.bench.paper.comparisons import Point, mean, points
 from tests.bench.paper.figure_11 import Saving, figure_11_savings
@@ -71,7 +70,7 @@ def many() -> list[Point]:
 def _chains(setting: Setting) -> dict[str, Plan]:
     """Return Mem-Opt, and CPU-Opt by C_sys."""
     batch_s = SHAPE.batch_s
-    cpu_opt = {str(c): plan_of(setting, "cpu-opt", batch_s, PaperModel(c)) for c in C_SYS}
+    cpu_opt = {str(c): plan_of(setting, "cpu-opt", batch_s, c) for c in C_SYS}
     return {MEM_OPT: plan_of(setting, "mem-opt", batch_s)} | cpu_opt
 
 

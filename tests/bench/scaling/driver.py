@@ -7,13 +7,12 @@ the partitions are those of a catalog with as many files.
 from __future__ import annotations
 
 import itertools
-import json
 import pickle
 import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,18 @@ import pyarrow.parquet as pq
 
 from catalog.store.codec import encode
 from catalog.store.store import Store
-from catalog.values.batch import ResultFile
+from catalog.values.batch import CpuCounters, ResultFile
 from catalog.values.plan import ControlRecord
 from catalog.values.stream import FilesSource, Stream
 from operators.bucket.bucket import Bucket
 from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
 from service.calibrate.runs import plans
+from service.commit.bucket_report import BucketReport, decode_report, encode_report
 from service.commit.commit import BatchCommitter
 from service.inputs.sources.files import list_files
 from service.job import packing
-from service.job.chain_processor import batch_report
+from service.job.chain_processor import bucket_report
 from service.job.packets import joined
 from service.job.reader_tasks import PackPartition, compressed
 from service.job.source import SluiceReader
@@ -79,19 +79,19 @@ def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
                 texts = [_text(few[n % len(few)], batch, n) for n in range(count)]
                 size = sum(map(len, texts))
                 began_s = time.process_time()
-                committer([json.loads(text) for text in texts])
+                committer([decode_report(text) for text in texts])
                 times.append(time.process_time() - began_s)
             measured.append(Serial(count, statistics.median(times[1:]), size))
     return measured
 
 
-def _text(report: dict[str, Any], batch: int, bucket: int) -> str:
-    family = report["slices"][0]["family"]
+def _text(report: BucketReport, batch: int, bucket: int) -> bytes:
+    family = report.slices[0].family
     file = ResultFile(f"batch={batch}/{bucket:05}-0123456789abcdef.parquet", family, 1000)
-    return json.dumps(report | {"batch": batch, "files": [asdict(file)]})
+    return encode_report(replace(report, batch=batch, files=(file,)))
 
 
-def _reports() -> tuple[list[dict[str, Any]], Any]:
+def _reports() -> tuple[list[BucketReport], Any]:
     """Return what the buckets of the load's first batch report, and its plan."""
     load = workload(Point(_ROWS, _REPORTING, matches=1.0))
     (plan,) = plans(load, ["mem-opt"]).values()
@@ -106,13 +106,12 @@ def _reports() -> tuple[list[dict[str, Any]], Any]:
             for rows in packing.read(task, range(_REPORTING)):
                 for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
                     packets[bucket].append(packet)
-    reports = []
+    reports: list[BucketReport] = []
     for own in packets:
         bucket = Bucket()
         output = bucket.process([Payload.decode(payload) for payload in joined(own)])
-        cpu = {"pack_us": output.pack_us, "chain_us": 1000}
-        report = batch_report(bucket, output, 0) | {"began_us": output.began_us, "cpu": cpu}
-        reports.append(report | {"late_files": []})
+        report = bucket_report(bucket, output, number=len(reports), batch=0)
+        reports.append(replace(report, cpu=CpuCounters(output.pack_us, 1000)))
     return reports, plan
 
 

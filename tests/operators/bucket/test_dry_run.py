@@ -8,6 +8,7 @@ import pytest
 from catalog.values.plan import Plan, Strategy
 from operators.bucket.dry_run import dry_run
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.queries import a_query
 from tests.operators.segment_builders import STREAMS, a_plan
@@ -24,9 +25,12 @@ def test_a_sound_plan_and_its_successor_pass() -> None:
 @pytest.mark.parametrize("strategy", ALL_STRATEGIES)
 def test_a_plan_of_any_strategy_may_follow_one_of_another(strategy: Strategy) -> None:
     queries = [a_query(1, 10, filter_a='"v" < 5'), a_query(2, 30)]
-    first = build_plan(queries, STREAMS, strategy=strategy)
+    first = build_plan(queries, STREAMS, objective=Objective(strategy, cost_model="paper"))
     for next_strategy in ALL_STRATEGIES:
-        dry_run(first, build_plan(queries, STREAMS, first, strategy=next_strategy))
+        dry_run(
+            first,
+            build_plan(queries, STREAMS, first, objective=Objective(next_strategy, cost_model="paper")),
+        )
 
 
 def _with_filter(plan: Plan, text: str) -> Plan:

@@ -16,6 +16,7 @@ from operators.join.migration import first_copies
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.durable import DurableRunner
 from tests.operators.harness import Runner
@@ -28,7 +29,7 @@ SHORT, LONG, LOWER = a_query(1, 30), a_query(2, 100, filter_a=HIGH), a_query(3, 
 
 
 def planned(queries: Sequence[Query], strategy: Strategy, previous: Plan | None = None) -> Plan:
-    return build_plan(queries, STREAMS, previous, strategy=strategy)
+    return build_plan(queries, STREAMS, previous, objective=Objective(strategy, cost_model="paper"))
 
 
 def rows_of_a(numbers: Sequence[int]) -> dict[int, object]:

@@ -217,14 +217,6 @@ def test_rows_that_serve_a_query_of_the_other_set_are_left_out() -> None:
     assert classes.serving(3, 0b111, none_of=0b1000) is None
 
 
-def test_rows_of_queries_go_on_to_others_by_their_filters() -> None:
-    lineage = a_lineage([0, 64, None, 0])
-    assert lineage.all_go_on(0b0011, 0b0100), "one takes all"
-    assert lineage.all_go_on(0b1001, 0b1000), "the same filter"
-    assert not lineage.all_go_on(0b0011, 0b0001)
-    assert not lineage.all_go_on(0b0100, 0b0011), "all, and some of them"
-
-
 def test_each_side_has_its_own_filters() -> None:
     family = a_family(a_query(1, 10, filter_a='"v" < 5'), a_query(2, 10, filter_b='"v" < 5'))
     assert side_lineage(family, "a", {}).bits == (0, None)

@@ -9,6 +9,7 @@ from operators.pack.pack import control_payloads, packer
 from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from tests.operators.queries import Row, a_query, a_table
 from tests.operators.segment_builders import STREAMS, a_plan
 
@@ -92,7 +93,11 @@ def test_a_query_without_filter_takes_every_row() -> None:
 
 @pytest.mark.parametrize(("strategy", "taken"), [("pullup", {0: 1, 1: 0}), ("mem-opt", {0: 1})])
 def test_selection_pull_up_takes_every_row_with_a_key(strategy: Strategy, taken: dict[int, int]) -> None:
-    plan = build_plan([a_query(1, 10, filter_a='"v" < 5')], STREAMS, strategy=strategy)
+    plan = build_plan(
+        [a_query(1, 10, filter_a='"v" < 5')],
+        STREAMS,
+        objective=Objective(strategy, cost_model="paper"),
+    )
     (payload,) = packed(rows_of([1, 1, 1], k=[1, 1, None], v=[0, 9, 0]), plan)
     (rows,) = payload.rows.values()
     # Position and lineage: the row that passes no filter comes with its empty lineage.

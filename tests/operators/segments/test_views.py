@@ -310,7 +310,11 @@ def test_how_wide_rows_are_does_not_depend_on_who_has_them_or_what_is_dead() -> 
     (whole,) = stored.segments
 
     def widths() -> list[float]:
-        return [c.own_bytes / c.rows for c in slice_counters(stored.bucket.families) if c.rows]
+        return [
+            c.own_bytes / c.lying
+            for c in slice_counters(stored.bucket.families, stored.bucket.watermarks())
+            if c.lying
+        ]
 
     (width,) = widths()
     stored.slices[0].segments[:] = [whole.cut(900, 1_000)]

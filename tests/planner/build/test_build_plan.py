@@ -12,7 +12,7 @@ from catalog.values.plan import Plan, Slice, Strategy
 from catalog.values.query import UNBOUNDED_US, Output, Query
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from planner.build.build_plan import STRATEGIES, build_plan
-from planner.costs.paper_model import PaperModel
+from planner.build.objective import Objective
 from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.families import SIDES, side_chain, side_filter, side_filters, side_window_us
 from planner.predicates.implication import implies
@@ -148,7 +148,7 @@ def test_bits_are_not_reused_when_a_family_leaves_and_comes_back() -> None:
 @pytest.mark.parametrize("options", [{"strategy": "fastest"}, {"family_strategies": {"s1s2-0": "fastest"}}])
 def test_an_unknown_strategy_is_refused_with_those_there_are(options: dict[str, Any]) -> None:
     with pytest.raises(UnknownStrategy) as caught:
-        build_plan([a_query(1)], STREAMS, **options)
+        build_plan([a_query(1)], STREAMS, objective=Objective(**options))
     assert str(caught.value) == (
         'strategy "fastest" does not exist\n'
         '  hint: Strategies: "unshared", "pullup", "pushdown", "mem-opt" and "cpu-opt".'
@@ -159,7 +159,7 @@ def test_a_family_can_have_an_objective_of_its_own() -> None:
     queries = [a_query(1, 10), a_query(2, 30), a_query(3, 10, streams=(1, 3))]
     first, second = build_plan(queries, STREAMS).families
     own: dict[str, Strategy] = {first.id: "pullup", "s8s9-00000000": "unshared"}
-    plan = build_plan(queries, STREAMS, strategy="pushdown", family_strategies=own)
+    plan = build_plan(queries, STREAMS, objective=Objective("pushdown", family_strategies=own))
     assert plan.strategy == "pushdown"
     assert [f.strategy for f in plan.families] == ["pullup", "pushdown"]
     assert plan.families[0].joins[0].pulled_up
@@ -169,7 +169,10 @@ def test_a_family_can_have_an_objective_of_its_own() -> None:
 @settings(deadline=None)
 @given(query_sets(), st.sampled_from([*STRATEGIES]))
 def test_bits_and_activations_do_not_depend_on_the_strategy(queries: list[Query], strategy: Strategy) -> None:
-    plain, other = build_plan(queries, STREAMS), build_plan(queries, STREAMS, strategy=strategy)
+    plain, other = (
+        build_plan(queries, STREAMS),
+        build_plan(queries, STREAMS, objective=Objective(strategy, cost_model="paper")),
+    )
     assert other.next_bit == plain.next_bit
     for one, two in zip(plain.families, other.families, strict=True):
         assert replace(two, joins=one.joins, strategy="mem-opt") == one
@@ -180,7 +183,12 @@ def test_statistics_and_model_decide_where_cpu_opt_cuts() -> None:
 
     def ends(rate: float, c_sys: float) -> list[int]:
         profile = Profile(streams=(StreamProfile(1, Measure(rate)), StreamProfile(2, Measure(rate))))
-        plan = build_plan(queries, STREAMS, strategy="cpu-opt", profile=profile, model=PaperModel(c_sys))
+        plan = build_plan(
+            queries,
+            STREAMS,
+            objective=Objective("cpu-opt", cost_model="paper", c_sys=c_sys),
+            profile=profile,
+        )
         return [s.w_end_us // SECOND_US for s in plan.families[0].joins[0].chain_a]
 
     # S_1 is assumed 0.001: a merged slice routes 30 λ² 0.001 pairs and saves λ (purge, union, 3 C_sys).

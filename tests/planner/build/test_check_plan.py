@@ -10,7 +10,7 @@ import pytest
 from catalog.values.plan import FamilyPlan, Partition, Plan, Slice
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
-from planner.costs.paper_model import PaperModel
+from planner.build.objective import Objective
 from planner.errors import InvalidPlan
 from tests.planner.values import SECOND_US, STREAMS, a_query
 
@@ -92,10 +92,10 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
 
 
 QUERIES = [a_query(1, 10), a_query(2, 20, filter_a=LOW), a_query(3, 30, filter_a=HIGH)]
-SPLIT = build_plan(QUERIES, STREAMS, strategy="pushdown")
-APART = build_plan(QUERIES, STREAMS, strategy="unshared")
-PULLED_UP = build_plan(QUERIES, STREAMS, strategy="pullup")
-MERGED = build_plan(QUERIES, STREAMS, strategy="cpu-opt", model=PaperModel(c_sys=1e9))
+SPLIT = build_plan(QUERIES, STREAMS, objective=Objective("pushdown"))
+APART = build_plan(QUERIES, STREAMS, objective=Objective("unshared"))
+PULLED_UP = build_plan(QUERIES, STREAMS, objective=Objective("pullup"))
+MERGED = build_plan(QUERIES, STREAMS, objective=Objective("cpu-opt", cost_model="paper", c_sys=1e9))
 
 
 def _part(plan: Plan, index: int, **changes: object) -> Plan:

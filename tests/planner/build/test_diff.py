@@ -26,6 +26,7 @@ from catalog.values.primitive import (
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
 from planner.build.diff import Shape, apply_primitives, diff, rows_moved, shapes
+from planner.build.objective import Objective
 from tests.planner.values import SECOND_US, STREAMS, a_query
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
@@ -34,7 +35,7 @@ STRATEGIES: tuple[Strategy, ...] = ("unshared", "pullup", "pushdown", "mem-opt",
 
 
 def plan(queries: list[Query], previous: Plan | None = None, strategy: Strategy = "mem-opt") -> Plan:
-    return build_plan(queries, STREAMS, previous, strategy=strategy)
+    return build_plan(queries, STREAMS, previous, objective=Objective(strategy, cost_model="paper"))
 
 
 def steps(old: list[Query], new: list[Query]) -> list[Primitive]:
@@ -212,8 +213,21 @@ def test_inverses_in_reverse_order_lead_back(
 ) -> None:
     kept = {q.id: q for q in before}
     after = [kept.get(q.id, q) for q in after]
-    old = build_plan(before, STREAMS, strategy=one, pinned={} if first is None else {FAMILY: first})
-    new = build_plan(after, STREAMS, old, strategy=other, pinned={} if second is None else {FAMILY: second})
+    old = build_plan(
+        before,
+        STREAMS,
+        objective=Objective(
+            strategy=one, pinned={} if first is None else {FAMILY: first}, cost_model="paper"
+        ),
+    )
+    new = build_plan(
+        after,
+        STREAMS,
+        old,
+        objective=Objective(
+            strategy=other, pinned={} if second is None else {FAMILY: second}, cost_model="paper"
+        ),
+    )
     for start, target in ((old, new), (None, old)):
         there = diff(start, target)
         assert apply_primitives(shapes(start), there) == shapes(target)

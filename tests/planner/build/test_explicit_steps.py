@@ -11,6 +11,7 @@ from catalog.values.migration import ExplicitStep
 from catalog.values.plan import FamilyPlan, Strategy
 from planner.build.build_plan import build_plan
 from planner.build.explicit_steps import stepped_boundaries
+from planner.build.objective import Objective
 from planner.errors import NoSharedChain, UnknownBoundary
 from planner.families.display import family_text
 from tests.planner.values import SECOND_US, STREAMS, a_query
@@ -20,7 +21,7 @@ QUERIES = [a_query(1, 10), a_query(2, 30, 20, filter_a=LOW)]
 
 
 def stepped(*steps: ExplicitStep, strategy: Strategy = "mem-opt") -> Boundaries:
-    plan = build_plan(QUERIES, STREAMS, strategy=strategy)
+    plan = build_plan(QUERIES, STREAMS, objective=Objective(strategy, cost_model="paper"))
     family: FamilyPlan = plan.families[0]
     return stepped_boundaries(family, family_text(family, {s.id: s.name for s in plan.streams}), steps)
 

@@ -11,6 +11,7 @@ from catalog.values.statistics import FamilyProfile, FrequentKey, Measure, Profi
 from operators.kernels.keys import bucket_of, mix
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
+from planner.build.objective import Objective
 from planner.build.replication import EVEN, HASHED, KeyWork, chosen_replication, predicted_imbalance
 from planner.costs.rates import family_rates
 from planner.errors import InvalidPlan
@@ -120,17 +121,19 @@ def test_the_planner_chooses_when_a_family_comes_and_the_user_may_overrule() -> 
     profile = profile_of(INPUTS["skew"][0], 8, 10.0)
     auto = build_plan(QUERIES, STREAMS, profile=profile)
     assert fragments_of(auto)[0].heavy
-    assert fragments_of(build_plan(QUERIES, STREAMS, profile=profile, partitioning="hash")) == [HASHED]
-    everything = build_plan(QUERIES, STREAMS, profile=profile, partitioning="replicate")
+    assert fragments_of(
+        build_plan(QUERIES, STREAMS, profile=profile, objective=Objective(partitioning="hash"))
+    ) == [HASHED]
+    everything = build_plan(QUERIES, STREAMS, profile=profile, objective=Objective(partitioning="replicate"))
     assert fragments_of(everything) == [Replication(ALL_BUCKETS)]
 
 
 def test_fragments_only_grow_while_a_family_lives() -> None:
     profile = profile_of(INPUTS["skew"][0], 8, 10.0)
     plan = build_plan(QUERIES, STREAMS, profile=profile)
-    kept = build_plan(QUERIES[:3], STREAMS, plan, partitioning="hash")
+    kept = build_plan(QUERIES[:3], STREAMS, plan, objective=Objective(partitioning="hash"))
     assert fragments_of(kept) == fragments_of(plan)
-    (grown,) = fragments_of(build_plan(QUERIES, STREAMS, kept, partitioning="replicate"))
+    (grown,) = fragments_of(build_plan(QUERIES, STREAMS, kept, objective=Objective(partitioning="replicate")))
     assert grown == Replication(ALL_BUCKETS)
 
 
@@ -142,21 +145,23 @@ def test_a_family_that_runs_is_left_alone_until_it_is_planned_anew() -> None:
 
 
 def test_a_family_that_comes_back_goes_on_with_its_fragments() -> None:
-    plan = build_plan(QUERIES, STREAMS, partitioning="replicate")
+    plan = build_plan(QUERIES, STREAMS, objective=Objective(partitioning="replicate"))
     gone = build_plan([], STREAMS, plan)
     assert gone.departed == ((FAMILY.id, Replication(ALL_BUCKETS)),)
-    back = build_plan(QUERIES, STREAMS, gone, partitioning="hash")
+    back = build_plan(QUERIES, STREAMS, gone, objective=Objective(partitioning="hash"))
     assert (fragments_of(back), back.departed) == ([Replication(ALL_BUCKETS)], ())
 
 
 def test_a_family_whose_stream_is_removed_is_forgotten() -> None:
-    gone = build_plan([], STREAMS, build_plan(QUERIES, STREAMS, partitioning="replicate"))
+    gone = build_plan(
+        [], STREAMS, build_plan(QUERIES, STREAMS, objective=Objective(partitioning="replicate"))
+    )
     without = replace(gone, streams=tuple(s for s in gone.streams if s.id != 2))
     assert build_plan([], STREAMS, without).departed == ()
 
 
 def test_a_plan_that_takes_fragments_from_a_key_is_refused() -> None:
-    plan = build_plan(QUERIES, STREAMS, partitioning="replicate")
+    plan = build_plan(QUERIES, STREAMS, objective=Objective(partitioning="replicate"))
     after = build_plan(QUERIES, STREAMS, plan)
 
     def shrunk(family: FamilyPlan) -> FamilyPlan:

@@ -13,6 +13,7 @@ from catalog.values.plan import FamilyPlan, Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import boundaries_of, retained_boundaries
 from planner.errors import InvalidPlan
 from planner.explain.render import render_text
@@ -38,7 +39,7 @@ def ends(plan: Plan, side: SideName = "a") -> list[float]:
 
 
 def pinned(queries: list[Query], *seconds: float, previous: Plan | None = None) -> Plan:
-    return build_plan(queries, STREAMS, previous, pinned={FAMILY: both(*seconds)})
+    return build_plan(queries, STREAMS, previous, objective=Objective(pinned={FAMILY: both(*seconds)}))
 
 
 def test_a_pinned_chain_has_its_own_boundaries_and_ends_at_the_largest_window() -> None:
@@ -68,9 +69,11 @@ def test_a_pinned_chain_that_its_strategy_would_choose_is_not_called_given() -> 
 def left_after(
     before: list[Query], after: list[Query], strategy: Strategy = "mem-opt"
 ) -> tuple[Plan, dict[str, Boundaries]]:
-    first = build_plan(before, STREAMS, strategy=strategy)
+    first = build_plan(before, STREAMS, objective=Objective(strategy, cost_model="paper"))
     left = retained_boundaries(first, after)
-    return build_plan(after, STREAMS, first, strategy=strategy, left=left), left
+    return build_plan(
+        after, STREAMS, first, objective=Objective(strategy, cost_model="paper"), left=left
+    ), left
 
 
 def test_what_a_departed_query_left_stays_without_rows_or_queries() -> None:
@@ -105,7 +108,12 @@ def test_a_window_that_comes_where_one_was_left_takes_its_boundary() -> None:
 def test_joins_that_are_no_state_slice_chain_leave_nothing_apart(strategy: Strategy) -> None:
     low, high, long = a_query(1, 10, filter_a=LOW), a_query(2, 20, filter_a=HIGH), a_query(3, 60)
     plan, _ = left_after([low, high, long], [low, high], strategy)
-    assert plan.families[0].joins == build_plan([low, high], STREAMS, strategy=strategy).families[0].joins
+    assert (
+        plan.families[0].joins
+        == build_plan([low, high], STREAMS, objective=Objective(strategy, cost_model="paper"))
+        .families[0]
+        .joins
+    )
 
 
 def test_nothing_is_left_of_a_family_that_has_gone() -> None:
@@ -151,10 +159,18 @@ def test_every_version_is_a_plan_that_passes_its_check(
     """`build_plan` checks what it builds; here are the boundaries that must be in it, and no others."""
     kept = {q.id: q for q in before}
     after = [kept.get(q.id, q) for q in after]
-    first = build_plan(before, STREAMS, strategy=strategy, pinned={FAMILY: cut} if cut else {})
+    first = build_plan(
+        before,
+        STREAMS,
+        objective=Objective(strategy, pinned={FAMILY: cut} if cut else {}, cost_model="paper"),
+    )
     left = retained_boundaries(first, after) if keeps else {}
     second = build_plan(
-        after, STREAMS, first, strategy=strategy, pinned={FAMILY: cut} if cut else {}, left=left
+        after,
+        STREAMS,
+        first,
+        objective=Objective(strategy, pinned={FAMILY: cut} if cut else {}, cost_model="paper"),
+        left=left,
     )
     if not cut:
         return

@@ -12,6 +12,7 @@ from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Slice, Strat
 from catalog.values.query import Query
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.explicit_chain import explicit_chain
+from planner.build.objective import Objective
 from planner.costs.loads import join_input, slice_loads
 from planner.families.families import (
     SIDES,
@@ -104,7 +105,7 @@ def counted(
 
 
 def planned(queries: list[Query], strategy: Strategy) -> FamilyPlan:
-    (family,) = build_plan(queries, STREAMS, strategy=strategy).families
+    (family,) = build_plan(queries, STREAMS, objective=Objective(strategy, cost_model="paper")).families
     return family
 
 

@@ -13,6 +13,7 @@ from catalog.values.plan import FamilyPlan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.explicit_chain import explicit_chain
+from planner.build.objective import Objective
 from planner.costs.cost import Cost
 from planner.costs.family_cost import family_cost
 from planner.costs.paper import (
@@ -45,7 +46,7 @@ two_queries = st.builds(
 
 
 def planned(queries: list[Query], strategy: Strategy = "mem-opt") -> FamilyPlan:
-    (family,) = build_plan(queries, STREAMS, strategy=strategy).families
+    (family,) = build_plan(queries, STREAMS, objective=Objective(strategy, cost_model="paper")).families
     return family
 
 

@@ -10,16 +10,15 @@ import pytest
 
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
-from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from planner.build.build_plan import build_plan
-from planner.costs.calibrated import CalibratedModel
+from planner.build.objective import Objective
+from planner.costs.cost import CostModelName
 from planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
-from planner.costs.paper_model import PaperModel
 from planner.errors import InvalidChain
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
-from planner.explain.explain import CostModelName, CostModels, decisive
+from planner.explain.explain import decisive
 from planner.explain.preview import Preview, preview
 from planner.explain.preview_document import preview_document
 from planner.families.display import family_text
@@ -41,14 +40,23 @@ PROFILE = Profile(
 )
 
 
-def models(objective: CostModelName = "paper", c_sys: float = 0.0) -> CostModels:
-    constants = {f.name: 1e-6 for f in fields(Calibration) if f.name.startswith("per_")}
-    return CostModels(PaperModel(c_sys), CalibratedModel(Calibration(**constants)), objective)
+PRICES = Calibration(**{f.name: 1e-6 for f in fields(Calibration) if f.name.startswith("per_")})
 
 
-def previewed(queries: list[Query] | None = None, strategy: Strategy = "mem-opt", **options: Any) -> Preview:
-    options = {"models": models(), "profile": PROFILE, "strategy": strategy} | options
-    return preview(QUERIES if queries is None else queries, STREAMS, **options)
+BY_PAPER = Objective(cost_model="paper")
+
+
+def weighing(c_sys: float, cost_model: CostModelName = "paper") -> Objective:
+    return Objective("cpu-opt", cost_model=cost_model, c_sys=c_sys)
+
+
+def previewed(
+    queries: list[Query] | None = None,
+    objective: Objective = BY_PAPER,
+    **options: Any,
+) -> Preview:
+    options = {"calibration": PRICES, "profile": PROFILE} | options
+    return preview(QUERIES if queries is None else queries, STREAMS, objective=objective, **options)
 
 
 def costs(found: Preview) -> dict[str, Any]:
@@ -71,7 +79,7 @@ def test_the_paper_s_setting_costs_what_its_equations_say() -> None:
 
 
 def test_terms_add_up_to_the_cost_of_a_strategy() -> None:
-    for name, cost in costs(previewed(models=models(c_sys=0.5))).items():
+    for name, cost in costs(previewed(objective=Objective(cost_model="paper", c_sys=0.5))).items():
         terms = cost["terms"]
         assert cost["cpu_comparisons_per_s"] == pytest.approx(sum(terms["comparisons_per_s"].values())), name
         assert cost["cpu_s_per_s"] == pytest.approx(sum(terms["cpu_s_per_s"].values())), name
@@ -89,14 +97,14 @@ def test_rows_decide_for_mem_opt_and_a_term_for_cpu_opt() -> None:
     (report,) = previewed().reports
     assert report.decided_by is not None
     assert (report.decided_by.term, report.decided_by.unit) == ("memory_rows", "rows")
-    (report,) = previewed(strategy="cpu-opt", models=models(c_sys=100)).reports
+    (report,) = previewed(objective=weighing(c_sys=100)).reports
     assert report.decided_by is not None
     assert report.decided_by.unit == "comparisons/s"
 
 
 def test_overhead_per_slice_merges_slices_and_is_named() -> None:
     queries = [a_query(1, 10), a_query(2, 11)]
-    (report,) = previewed(queries, "cpu-opt", models=models(c_sys=100)).reports
+    (report,) = previewed(queries, weighing(c_sys=100)).reports
     assert [len(j.chain_a) for j in report.family.joins] == [1]
     mem_opt = next(a for a in report.alternatives if a.name == "mem-opt")
     chosen = next(a for a in report.alternatives if a.name == "cpu-opt")
@@ -116,15 +124,15 @@ def test_equal_costs_are_set_apart_by_nothing() -> None:
 def test_no_chain_beats_cpu_opt() -> None:
     queries = [a_query(i, w) for i, w in enumerate((5, 10, 30, 60), start=1)]
     for objective in ("paper", "calibrated"):
-        priced = models("paper" if objective == "paper" else "calibrated", c_sys=20)
-        best = costs(previewed(queries, "cpu-opt", models=priced))["cpu-opt"]
+        priced = weighing(20, "paper" if objective == "paper" else "calibrated")
+        best = costs(previewed(queries, priced))["cpu-opt"]
         unit = "cpu_comparisons_per_s" if objective == "paper" else "cpu_s_per_s"
         for mask in range(8):
             ends = [w * SECOND_US for n, w in enumerate((5, 10, 30)) if mask >> n & 1] + [60 * SECOND_US]
             chains = {FAMILY: {"a": ends, "b": ends}}
-            (family,) = preview_document(
-                previewed(queries, "cpu-opt", models=priced, chains=chains), now_us=0
-            )["plan"]["families"]
+            (family,) = preview_document(previewed(queries, priced, chains=chains), now_us=0)["plan"][
+                "families"
+            ]
             assert family["chain"][unit] >= best[unit] * (1 - 1e-9)
 
 
@@ -211,7 +219,7 @@ def test_the_table_sets_every_strategy_beside_the_chosen_one() -> None:
 
 def test_a_pinned_chain_has_its_own_cost_and_the_strategies_have_theirs() -> None:
     plain, pins = previewed(), {FAMILY: Boundaries((15 * SECOND_US,), (15 * SECOND_US,))}
-    found = previewed(pinned=pins)
+    found = previewed(objective=Objective(cost_model="paper", pinned=pins))
     (own,), (report,) = plain.reports, found.reports
     assert (own.planned.name, report.planned.name) == ("mem-opt", "plan")
     assert [s.w_end_us // SECOND_US for s in report.planned.joins[0].chain_a] == [15, 30]
@@ -240,10 +248,8 @@ def test_a_chain_that_was_chosen_by_other_statistics_is_set_apart_from_what_its_
     None
 ):
     queries = [a_query(1, 10), a_query(2, 11)]
-    running = previewed(queries, "cpu-opt", models=models(c_sys=0)).plan
-    found = previewed(
-        queries, "cpu-opt", models=models(c_sys=100), previous=running, keep=[FAMILY], chains={}
-    )
+    running = previewed(queries, weighing(c_sys=0)).plan
+    found = previewed(queries, weighing(c_sys=100), previous=running, keep=[FAMILY], chains={})
     (report,) = found.reports
     assert len(report.planned.joins[0].chain_a) == 2
     assert report.planned.name == "plan"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from catalog.store.codec import encode
 from planner.build.build_plan import build_plan
 from planner.build.diff import diff
+from planner.build.objective import Objective
 from planner.explain.primitive_document import MOST_NAMES, MOST_STEPS, primitive_documents, short_documents
-from service.planning.objective import Objective
 from service.planning.plan_record import record_of
 from tests.planner.values import STREAMS, a_query
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
 from tests.planner.values import STREAMS, a_query
 
@@ -38,6 +39,39 @@ def test_the_document_says_which_slices_of_which_side_feed_a_query() -> None:
     assert [s["keep_bits"] for s in family["chains"]["a"]] == [None, [0]]
 
 
+def lazy(*queries: Query) -> dict[str, list[bool]]:
+    (family,) = plan_document(build_plan(queries, STREAMS))["families"]
+    return {side: [piece["lazy_end"] for piece in chain] for side, chain in family["chains"].items()}
+
+
+def test_an_end_is_lazy_where_filters_stop_neither_rows_nor_males() -> None:
+    assert lazy(a_query(1, 10), a_query(2, 20)) == {"a": [True, False], "b": [True, False]}
+    same = lazy(a_query(1, 10, filter_a=LOW), a_query(2, 20, filter_a=LOW))
+    assert same == {"a": [True, False], "b": [True, False]}, "the same filter"
+    one_takes_all = lazy(a_query(1, 10, filter_a=LOW), a_query(2, 20))
+    assert one_takes_all == {"a": [True, False], "b": [True, False]}
+    all_and_some = lazy(a_query(1, 10), a_query(2, 20, filter_a=LOW))
+    assert all_and_some == {"a": [False, False], "b": [False, False]}, "rows of a stay behind, and its males"
+    apart = lazy(a_query(1, 10, filter_a='"v" > 0.5'), a_query(2, 20, filter_a=LOW))
+    assert apart == {"a": [False, False], "b": [False, False]}
+
+
+def test_lazy_ends_show_in_text_and_graphs() -> None:
+    plan = build_plan([a_query(1, 10), a_query(2, 20), a_query(3, 30, filter_a=LOW)], STREAMS)
+    assert [line.endswith("lazy end") for line in render_text(plan).splitlines()[1:]] == [True, False, False]
+    for graph in (render_mermaid(plan), render_dot(plan)):
+        assert "slice 1 [0s, 10s) lazy end" in graph
+        assert graph.count("lazy end") == 1
+
+
+def test_an_end_that_is_lazy_for_one_side_says_for_which() -> None:
+    """Whatever passes the short query's filter passes the long one's; males are compared by filters alone."""
+    queries = [a_query(1, 10, filter_a='"v" < 0.1'), a_query(2, 20, filter_a=LOW)]
+    plan = build_plan(queries, STREAMS)
+    assert render_text(plan).splitlines()[1].endswith("lazy end of A")
+    assert "slice 1 [0s, 10s) lazy end of A" in render_mermaid(plan)
+
+
 def test_the_document_is_json_with_null_for_unbounded() -> None:
     query = replace(a_query(1), a=replace(a_query(1).a, window_us=UNBOUNDED_US), residual='a."v" < b."v"')
     document = plan_document(build_plan([query], STREAMS))
@@ -51,14 +85,16 @@ def test_the_document_is_json_with_null_for_unbounded() -> None:
 
 def test_joins_are_named_where_there_are_several() -> None:
     queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    assert render_text(build_plan(queries, STREAMS, strategy="pushdown")).splitlines() == [
+    assert render_text(build_plan(queries, STREAMS, objective=Objective("pushdown"))).splitlines() == [
         "family A.k = B.k  pushdown",
         "  join p1  rows of A for q1, not for q2",
         "    slice 1 [0s, 10s)  queries q1",
         "  join p2  rows of A for q2",
         "    slice 1 [0s, 30s)  queries q1 q2  keep A.v < 0.2",
     ]
-    assert render_text(build_plan([a_query(1, 10, 20)], STREAMS, strategy="unshared")).splitlines() == [
+    assert render_text(
+        build_plan([a_query(1, 10, 20)], STREAMS, objective=Objective("unshared"))
+    ).splitlines() == [
         "family A.k = B.k  unshared",
         "  chain of A",
         "    slice 1 [0s, 10s)  queries q1",
@@ -69,7 +105,7 @@ def test_joins_are_named_where_there_are_several() -> None:
 
 def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
     queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pushdown"))["families"]
+    (family,) = plan_document(build_plan(queries, STREAMS, objective=Objective("pushdown")))["families"]
     assert "chains" not in family
     assert [(j["id"], j["queries"], j["partition"]) for j in family["joins"]] == [
         ("p1", ["q1"], {"side": "a", "one_of": ["q1"], "none_of": ["q2"]}),
@@ -82,14 +118,14 @@ def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
             {"join": "p2", "slices": {"a": [1], "b": [1]}},
         ],
     }
-    (family,) = plan_document(build_plan(queries, STREAMS, strategy="pullup"))["families"]
+    (family,) = plan_document(build_plan(queries, STREAMS, objective=Objective("pullup")))["families"]
     assert family["chains"] == family["joins"][0]["chains"]
     assert family["joins"][0]["selections_pulled_up"]
 
 
 def test_a_drawing_has_a_ladder_per_join() -> None:
     queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    lines = render_mermaid(build_plan(queries, STREAMS, strategy="pushdown")).splitlines()
+    lines = render_mermaid(build_plan(queries, STREAMS, objective=Objective("pushdown"))).splitlines()
     assert lines[4:] == [
         '    f1_p1_ab1["p1: slice 1 [0s, 10s)"]',
         '    f1_p2_ab1["p2: slice 1 [0s, 30s)"]',

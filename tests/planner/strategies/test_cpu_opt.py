@@ -16,6 +16,7 @@ from catalog.values.plan import FamilyPlan, JoinPlan
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.explicit_chain import explicit_chain
+from planner.build.objective import Objective
 from planner.costs.calibrated import CONSTANTS, CalibratedModel
 from planner.costs.cost import CostModel, SliceLoad, Terms
 from planner.costs.family_cost import family_cost
@@ -231,7 +232,9 @@ def test_each_side_has_its_own_chain() -> None:
 
 def test_an_unbounded_window_is_planned() -> None:
     unbounded = replace(a_query(2), a=replace(a_query(2).a, window_us=UNBOUNDED_US))
-    (family,) = build_plan([a_query(1, 10), unbounded], STREAMS, strategy="cpu-opt").families
+    (family,) = build_plan(
+        [a_query(1, 10), unbounded], STREAMS, objective=Objective("cpu-opt", cost_model="paper")
+    ).families
     assert family.joins[0].chain_a[-1].w_end_us == UNBOUNDED_US
 
 
@@ -256,7 +259,7 @@ def test_many_queries_are_planned_in_time(queries: int, windows: int, seconds: f
     took = []
     for _ in range(2):  # the better of two: other tests may be running
         start = time.process_time()
-        plan = build_plan(bound, STREAMS, strategy="cpu-opt", model=PaperModel(c_sys))
+        plan = build_plan(bound, STREAMS, objective=Objective("cpu-opt", cost_model="paper", c_sys=c_sys))
         took.append(time.process_time() - start)
     assert len({q.w_a_us for q in plan.families[0].queries}) == windows
     assert min(took) < seconds

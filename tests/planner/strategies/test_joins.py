@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.objective import Objective
 from planner.families.families import SideName, side_chain, side_filter, side_window_us
 from tests.planner.values import SECOND_US, STREAMS, a_query
 
@@ -27,7 +28,7 @@ query_sets = st.lists(
 
 
 def planned(queries: list[Query], strategy: Strategy) -> FamilyPlan:
-    (family,) = build_plan(queries, STREAMS, strategy=strategy).families
+    (family,) = build_plan(queries, STREAMS, objective=Objective(strategy, cost_model="paper")).families
     return family
 
 

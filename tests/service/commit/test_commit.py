@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +13,10 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters
 from catalog.values.plan import Plan
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
+from service.commit.bucket_report import BucketReport
 from service.commit.commit import BatchCommitter
-from service.job.chain_processor import batch_report
+from service.job.chain_processor import bucket_report
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
 
@@ -30,10 +32,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def a_plan() -> Plan:
-    return build_plan([a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, strategy="unshared")
+    return build_plan(
+        [a_query(1, 10, filter_a=LOW), a_query(2, 30)], STREAMS, objective=Objective("unshared")
+    )
 
 
-def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) -> BatchManifest:
+def committed(store: Store, reports: Sequence[BucketReport], directory: Path) -> BatchManifest:
     """Commit a batch and read its manifest back."""
     epoch = store.epochs.begin("engine")
     committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), lambda: None)
@@ -43,7 +47,7 @@ def committed(store: Store, reports: Sequence[dict[str, Any]], directory: Path) 
     return manifest
 
 
-def reports_of_a_batch() -> list[dict[str, Any]]:
+def reports_of_a_batch() -> list[BucketReport]:
     """Three buckets, two joins; ten rows of a with keys 0, 1 and 2 (and one without), two of b with key 1."""
     runner = Runner(STREAMS, buckets=3)
     a = [Row(n, 10, {"k": None if n == 9 else n % 3, "m": None, "v": n, "w": None}) for n in range(10)]
@@ -51,9 +55,9 @@ def reports_of_a_batch() -> list[dict[str, Any]]:
     outputs = runner.step({1: a_table(STREAMS[1], a), 2: a_table(STREAMS[2], b)}, [a_plan()])
     reports = []
     for number, (bucket, output) in enumerate(zip(runner.state, outputs, strict=True), 1):
-        report = batch_report(bucket, output, 0) | {"files": [], "late_files": []}
-        report["began_us"] = None if number == 1 else 1_000 * number
-        reports.append(report | {"cpu": {"pack_us": number, "chain_us": 10 * number}})
+        report = bucket_report(bucket, output, number=number, batch=0)
+        began_us = None if number == 1 else 1_000 * number
+        reports.append(replace(report, began_us=began_us, cpu=CpuCounters(number, 10 * number)))
     return reports
 
 
@@ -88,6 +92,6 @@ def test_counters_of_the_buckets_add_up_in_the_manifest(store: Store, tmp_path: 
 
 def test_buckets_that_disagree_are_refused(store: Store, tmp_path: Path) -> None:
     reports = reports_of_a_batch()
-    reports[1]["plan_version"] = 7
+    reports[1] = replace(reports[1], plan_version=7)
     with pytest.raises(InvariantBroken, match="several plan versions"):
         committed(store, reports, tmp_path)

@@ -14,22 +14,23 @@ import pytest
 
 from catalog.errors import InvariantBroken
 from service.commit import reports as module
-from service.commit.reports import CommitFailed, Report, ReportAddress, Reports, send_report
+from service.commit.bucket_report import BucketReport
+from service.commit.reports import CommitFailed, ReportAddress, Reports, send_report
 
 
-def a_report(batch: int, bucket: int, **facts: Any) -> Report:
-    return {"batch": batch, "bucket": bucket, **facts}
+def a_report(batch: int, bucket: int, **facts: Any) -> BucketReport:
+    return BucketReport(batch=batch, bucket=bucket, **facts)
 
 
-def send(address: ReportAddress, report: Report) -> None:
-    """Report as a worker does, over a connection of this thread's own."""
+def send(address: ReportAddress, report: BucketReport) -> None:
+    """BucketReport as a worker does, over a connection of this thread's own."""
     with address.connect() as connection:
         module._sent(connection, report)
 
 
 @contextmanager
 def taking(
-    buckets: int, commit: Callable[[Sequence[Report]], None], host: str | None = None
+    buckets: int, commit: Callable[[Sequence[BucketReport]], None], host: str | None = None
 ) -> Iterator[Reports]:
     reports = Reports(buckets, commit, host=host)
     try:
@@ -47,7 +48,7 @@ def test_every_batch_is_committed_once_with_the_last_report_of_each_bucket(
     print(f"seed {seed}")
     rng = random.Random(seed)
     buckets = rng.randint(1, 6)
-    committed: list[list[Report]] = []
+    committed: list[list[BucketReport]] = []
     with taking(buckets, lambda found: committed.append(list(found)), host) as reports:
         for batch in range(8):
             attempts = dict.fromkeys(range(buckets), 0)
@@ -55,16 +56,16 @@ def test_every_batch_is_committed_once_with_the_last_report_of_each_bucket(
             # All but one, some of them twice; then the last, at which the batch is whole.
             *others, last = rng.sample(range(buckets), buckets)
             for bucket in [*others, *(b for b in again if b != last)]:
-                send(reports.address, a_report(batch, bucket, attempt=attempts[bucket]))
+                send(reports.address, a_report(batch, bucket, plan_version=attempts[bucket]))
                 attempts[bucket] += 1
             assert len(committed) == batch
-            send(reports.address, a_report(batch, last, text="x" * rng.choice([1, 100_000])))
+            send(reports.address, a_report(batch, last, routes=(b"x" * rng.choice([1, 100_000]),)))
             assert len(committed) == batch + 1
             found = committed[batch]
-            assert [(report["batch"], report["bucket"]) for report in found] == [
+            assert [(report.batch, report.bucket) for report in found] == [
                 (batch, bucket) for bucket in range(buckets)
             ]
-            assert all(found[b]["attempt"] == attempts[b] - 1 for b in others)
+            assert all(found[b].plan_version == attempts[b] - 1 for b in others)
 
 
 def test_buckets_that_report_at_once_are_one_batch() -> None:
@@ -83,7 +84,7 @@ def test_buckets_that_report_at_once_are_one_batch() -> None:
 def test_a_worker_keeps_its_connection_and_finds_the_next_engine() -> None:
     committed: list[int] = []
     for engine in range(2):
-        with taking(1, lambda found: committed.append(found[0]["batch"])) as reports:
+        with taking(1, lambda found: committed.append(found[0].batch)) as reports:
             for batch in range(3):
                 send_report(reports.address, a_report(10 * engine + batch, 0))
                 assert module._open is not None
@@ -96,7 +97,7 @@ def test_a_worker_keeps_its_connection_and_finds_the_next_engine() -> None:
 def test_the_last_bucket_is_answered_after_the_commit() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def commit(_: Sequence[Report]) -> None:
+    def commit(_: Sequence[BucketReport]) -> None:
         begun.set()
         assert go_on.wait(60)
 
@@ -112,7 +113,7 @@ def test_the_last_bucket_is_answered_after_the_commit() -> None:
 def test_the_task_that_reports_last_fails_with_the_commit_and_may_try_again() -> None:
     failures = [InvariantBroken("buckets disagree"), ValueError()]
 
-    def commit(_: Sequence[Report]) -> None:
+    def commit(_: Sequence[BucketReport]) -> None:
         if failures:
             raise failures.pop(0)
 
@@ -140,10 +141,10 @@ def test_closing_waits_for_the_commit_in_hand_and_refuses_what_comes_later() -> 
     begun, go_on = threading.Event(), threading.Event()
     committed: list[int] = []
 
-    def commit(found: Sequence[Report]) -> None:
+    def commit(found: Sequence[BucketReport]) -> None:
         begun.set()
         assert go_on.wait(60)
-        committed.append(found[0]["batch"])
+        committed.append(found[0].batch)
 
     reports = Reports(1, commit)
     with ThreadPoolExecutor(2) as pool, reports.address.connect() as kept:
@@ -170,7 +171,7 @@ def test_closing_needs_no_name_that_leads_back_here() -> None:
 
 def test_who_does_not_know_the_secret_is_not_heard_and_keeps_nobody_waiting() -> None:
     committed: list[int] = []
-    with taking(1, lambda found: committed.append(found[0]["batch"]), host="127.0.0.1") as reports:
+    with taking(1, lambda found: committed.append(found[0].batch), host="127.0.0.1") as reports:
         host = reports.address.host
         assert host is not None
         silent = Client(host, family="AF_INET")

@@ -15,9 +15,9 @@ from catalog.errors import InvariantBroken
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
-from operators.kernels.keys import Int64s
 from operators.lineage.query_sets import QuerySets
-from service.commit.route_dictionary import KnownRoutes
+from operators.lineage.route_table import RouteTable
+from service.commit.route_dictionary import RouteDictionary
 from tests.catalog.examples import manifest, plan
 
 
@@ -30,10 +30,11 @@ def _bare(batch: int, epoch: int, version: int) -> BatchManifest:
     return dataclasses.replace(manifest(batch, epoch), plan_version=version)
 
 
-def _reported(routes: Mapping[int, tuple[int, ...]], order: Sequence[int]) -> list[tuple[Int64s, QuerySets]]:
+def _reported(routes: Mapping[int, tuple[int, ...]], order: Sequence[int]) -> list[RouteTable]:
     """What a bucket reports: sets of queries as bits over those of the plan, in its order."""
     sets = [sum(1 << order.index(query_id) for query_id in ids) for ids in routes.values()]
-    return [(np.array(list(routes), dtype=np.int64), QuerySets.of(tuple(order), sets))]
+    pairs = np.ones(len(routes), dtype=np.int64)
+    return [RouteTable(np.array(list(routes), dtype=np.int64), QuerySets.of(tuple(order), sets), pairs)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -45,7 +46,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
         "catalog.store.repositories.routes._KEPT_BYTES", rng.choice([0, 10_000, 50_000, 1 << 20])
     )
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        epoch, known = store.epochs.begin("engine"), KnownRoutes()
+        epoch, known = store.epochs.begin("engine"), RouteDictionary()
         version, queries, order = 1, 5, [1, 2, 3, 4, 5]
         sets: dict[tuple[int, ...], int] = {}
         brought: dict[int, dict[int, tuple[int, ...]]] = {}
@@ -67,7 +68,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             assert store.batches.commit(made)
             if rng.random() < 0.15:
                 # The engine is killed behind the commit; the next one replays the batch in vain.
-                epoch, known = store.epochs.begin("engine"), KnownRoutes()
+                epoch, known = store.epochs.begin("engine"), RouteDictionary()
                 again = known.with_routes(_bare(batch, epoch, version), reported, planned)
                 assert not store.batches.commit(again)
             else:
@@ -88,7 +89,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
 
 def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        epoch, known = store.epochs.begin("engine"), KnownRoutes()
+        epoch, known = store.epochs.begin("engine"), RouteDictionary()
         for batch in range(30):
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
             reported = _reported(routes, (1, 2) if batch % 3 else (2, 1))
@@ -102,7 +103,7 @@ def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,), (2, 3)])
 def test_a_route_never_changes_its_queries(order: tuple[int, ...]) -> None:
-    known = KnownRoutes()
+    known = RouteDictionary()
     first = known.with_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), partial(_plan, queries=2))
     known.committed(first)
     with pytest.raises(InvariantBroken, match="route 5 stands for other queries already") as broken:
@@ -113,11 +114,11 @@ def test_a_route_never_changes_its_queries(order: tuple[int, ...]) -> None:
 def test_buckets_agree_what_a_route_stands_for() -> None:
     reported = _reported({5: (1,)}, (1, 2)) + _reported({5: (1, 2)}, (1, 2))
     with pytest.raises(InvariantBroken, match="route 5 stands for other queries already"):
-        KnownRoutes().with_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2))
+        RouteDictionary().with_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2))
 
 
 def test_a_batch_that_was_not_committed_teaches_nothing() -> None:
-    known = KnownRoutes()
+    known = RouteDictionary()
     planned = partial(_plan, queries=2)
     for _ in range(2):
         made = known.with_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), planned)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from operators.bucket.bucket_state import SegmentIds, dropped_ids, segment_ids, stored_plan_version
+from service.commit.bucket_report import BucketReport
 from service.job.chain_processor import forget_checkpoint
 from tests.bench.migration.carrying import scheduled
 from tests.bench.migration.load import Load
@@ -53,8 +54,8 @@ class Replayed(Pipeline):
         assert _said(second) == _said(first)
         assert handle.getValueState("manifest", "").get() == after
         assert self.files(bucket) == files
-        for file in first["files"]:
-            (self.directory / file["path"]).unlink()
+        for file in first.files:
+            (self.directory / file.path).unlink()
         assert after is not None
         self._check(bucket, after[0], set(files))
         return second
@@ -78,8 +79,8 @@ class Replayed(Pipeline):
         self.dropped[bucket] = set(dropped_ids(manifest))
 
 
-def _said(report: dict[str, Any]) -> dict[str, Any]:
-    return {name: report[name] for name in SAID} | {"rows": [file["rows"] for file in report["files"]]}
+def _said(report: BucketReport) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in SAID} | {"rows": [file.rows for file in report.files]}
 
 
 @pytest.mark.parametrize("in_files", [(ALL, NONE), (NONE, ALL)])

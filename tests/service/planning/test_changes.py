@@ -26,6 +26,7 @@ from catalog.values.change import (
 )
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
+from planner.build.objective import Objective
 from service.inputs.sample import CatalogRows
 from service.planning.changes import (
     Changed,
@@ -36,7 +37,6 @@ from service.planning.changes import (
     one,
     several,
 )
-from service.planning.objective import Objective
 from service.planning.preview import Statistician, UnknownQuery
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses

@@ -17,6 +17,7 @@ from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from planner.explain.given_statistics import GivenStatistics, StreamNumbers
 from planner.explain.preview import Preview
@@ -25,7 +26,7 @@ from service.config.settings import Settings
 from service.documents.statistics_document import ChainDocument
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
-from service.planning.objective import Objective
+from service.planning.objective import objective_of
 from service.planning.preview import NewQuery, PreviewRequest, Statistician, explain_version, preview_change
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
@@ -145,7 +146,7 @@ def test_settings_say_the_objective_of_a_service() -> None:
     settings = Settings(
         strategy="cpu-opt", family_strategies={"A.k = B.k": "mem-opt"}, cost_model="paper", c_sys=2
     )
-    objective = Objective.of_settings(settings)
+    objective = objective_of(settings)
     assert objective.weighs_costs()
     assert objective == Objective("cpu-opt", {"A.k = B.k": "mem-opt"}, "paper", 2.0)
     assert not Objective().weighs_costs()
@@ -169,7 +170,9 @@ def test_a_plan_is_of_an_objective_if_every_family_has_its_strategy(store: Store
     assert Objective("mem-opt", {"X.k = Y.k": "pushdown"}).is_of(plan, queries)
     assert not Objective("cpu-opt").is_of(plan, queries)
     assert not Objective("mem-opt", {"A.k = B.k": "pullup"}).is_of(plan, queries)
-    pulled_up = build_plan(queries, {s.id: s for s in store.streams.all()}, plan, strategy="pullup")
+    pulled_up = build_plan(
+        queries, {s.id: s for s in store.streams.all()}, plan, objective=Objective("pullup")
+    )
     assert not Objective("mem-opt").is_of(pulled_up, queries)
     assert Objective("pullup").is_of(pulled_up, queries)
 

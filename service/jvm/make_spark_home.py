@@ -1,15 +1,15 @@
-"""Makes the archive of ``service.jvm.class_archive``: a small run, then the JVM's own dump.
+"""Prepare the home of ``service.jvm.spark_home``: links, then a small run and the JVM's dump of its classes.
 
-    python -m service.jvm.make_class_archive
+    python -m service.jvm.make_spark_home
 
-A minute and 200 MB, once. It is a step of the set-up: it uses all of a core meanwhile, which no service
-should do unasked.
+A minute of CPU time and 200 MB, once: a step of the set-up, because no service should use a core unasked.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,9 +22,8 @@ import pyarrow.parquet as pq
 import yaml
 
 from catalog.errors import SluiceError, Unavailable
-from service.jvm.class_archive import DIRECTORY, archive_path
 from service.jvm.java import use_java
-from service.jvm.spark_home import spark_home
+from service.jvm.spark_home import ARCHIVE, DIRECTORY, link_home, packaged_home, prepared_home
 
 #: A run of two batches and a dump take less than a minute together on two cores.
 TIMEOUT_S = 600
@@ -34,47 +33,45 @@ _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _CQL = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k AND A.v < B.v"
 
 
-class ArchiveNotMade(Unavailable):
+class SparkHomeNotMade(Unavailable):
     """The JVM could not make an archive of its classes."""
 
-    code = "archive-not-made"
+    code = "spark-home-not-made"
 
 
-def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Path:
-    """Make the archive of a Java and a Spark if there is none, and return it.
+def make_home(java_home: Path, packaged: Path, directory: Path = DIRECTORY) -> Path:
+    """Prepare the home of a Java and a PySpark if there is none, and return it.
 
     Raises:
-        ArchiveNotMade: The small run or the dump has failed.
+        SparkHomeNotMade: The small run or the dump has failed; nothing is left.
         OSError: The directory cannot be written.
     """
-    archive = archive_path(java_home, home, directory)
-    if archive.exists():
-        return archive
+    home = prepared_home(java_home, packaged, directory)
+    if (home / ARCHIVE).exists():
+        return home
+    shutil.rmtree(home, ignore_errors=True)  # of an attempt that was killed
+    try:
+        _dump_classes(java_home, link_home(packaged, home))
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    return home
+
+
+def _dump_classes(java_home: Path, home: Path) -> None:
+    """Write the archive of the classes that a small run loads."""
     arguments = jvm_arguments(java_home, home)
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="classes-", dir=directory) as scratch:
+    with tempfile.TemporaryDirectory(prefix="classes-", dir=home) as scratch:
         classes, fresh = Path(scratch) / "classes.list", Path(scratch) / "fresh.jsa"
-        workload = write_workload(Path(scratch))
+        workload, out = write_workload(Path(scratch)), Path(scratch) / "out"
         configuration = {"spark.driver.defaultJavaOptions": f"-XX:DumpLoadedClassList={classes}"}
-        _run(
-            [
-                sys.executable,
-                "-m",
-                "api.main",
-                "run",
-                str(workload),
-                "--out",
-                str(Path(scratch) / "out"),
-            ],
-            {"SLUICE_SPARK_CONF": json.dumps(configuration)},
-        )
+        run = [sys.executable, "-m", "api.main", "run", str(workload), "--out", str(out)]
+        _run(run, {"SLUICE_SPARK_CONF": json.dumps(configuration), "SPARK_HOME": str(home)})
         dump = ["-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={fresh}"]
-        java = str(java_home / "bin" / "java")
-        _run([java, *arguments, *dump, "-Xlog:disable"], {})
+        _run([str(java_home / "bin" / "java"), *arguments, *dump, "-Xlog:disable"], {})
         if not fresh.exists():
-            raise ArchiveNotMade("the JVM has made no archive of its classes")
-        fresh.replace(archive)
-    return archive
+            raise SparkHomeNotMade("the JVM has made no archive of its classes")
+        fresh.replace(home / ARCHIVE)
 
 
 def jvm_arguments(java_home: Path, home: Path) -> list[str]:
@@ -118,29 +115,25 @@ def write_workload(directory: Path) -> Path:
 
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> str:
-    """Run a command and return what it prints.
-
-    Raises:
-        ArchiveNotMade: It has failed.
-    """
+    """Run a command and return its output; raise ``SparkHomeNotMade`` if it fails."""
     done = subprocess.run(
         command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=TIMEOUT_S
     )
     if done.returncode != 0:
-        raise ArchiveNotMade(
+        raise SparkHomeNotMade(
             f'"{Path(command[0]).name}" has failed with exit {done.returncode}', detail=done.stderr[-2000:]
         )
     return done.stdout
 
 
 def main() -> int:
-    """Make the archive; the exit code is 0 also without, for everything works without one."""
+    """Prepare the home; the exit code is 0 also if that fails, because everything works without it."""
     try:
-        archive = make_archive(use_java(), spark_home("local"))
+        home = make_home(use_java(), packaged_home())
     except (SluiceError, OSError, subprocess.TimeoutExpired) as error:
-        print(f"sluice: starts take longer, there is no archive of Spark's classes: {error}", file=sys.stderr)
+        print(f"sluice: starts take 6 s longer: no Spark home could be prepared: {error}", file=sys.stderr)
         return 0
-    print(f"sluice: classes of Spark archived at {archive}", file=sys.stderr)
+    print(f"sluice: Spark home prepared at {home}", file=sys.stderr)
     return 0
 
 

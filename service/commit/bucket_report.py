@@ -1,0 +1,75 @@
+"""The report of a bucket: what it did in one batch, as the engine commits it.
+
+    CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
+
+The counters are those of the manifest (``catalog.values.batch``), each bucket's share of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from catalog.values.batch import (
+    CpuCounters,
+    FilterCounters,
+    KeyCounters,
+    ResultFile,
+    SliceCounters,
+    StreamCounters,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """What one bucket did in one batch.
+
+    Attributes:
+        bucket: Number of the bucket.
+        batch: Batch number.
+        plan_version: Plan version in force (0: none).
+        began_us: When the first reader of the batch began, wall clock, µs UTC; None if nothing was read.
+        files: Result files written.
+        late_files: Files of late rows written; ``family`` is the stream's id.
+        streams: Counters of all streams. Every bucket sees all headers, so rows and watermarks are the same
+            in all of them; late rows are counted in one bucket each.
+        slices: Counters of the bucket's slices.
+        filters: Rows counted per filter; each partition of the input tells one bucket.
+        keys: Keys of new rows; a key is counted in one bucket.
+        cpu: CPU time of packing what came, and of the chain.
+        query_rows: Pairs by query id, in no order; queries may come more than once.
+        routes: Routes that occur, an encoded ``RouteTable`` for each family.
+    """
+
+    bucket: int
+    batch: int
+    plan_version: int = 0
+    began_us: int | None = None
+    files: tuple[ResultFile, ...] = ()
+    late_files: tuple[ResultFile, ...] = ()
+    streams: tuple[StreamCounters, ...] = ()
+    slices: tuple[SliceCounters, ...] = ()
+    filters: tuple[FilterCounters, ...] = ()
+    keys: tuple[KeyCounters, ...] = ()
+    cpu: CpuCounters = field(default_factory=CpuCounters)
+    query_rows: tuple[tuple[int, int], ...] = ()
+    routes: tuple[bytes, ...] = ()
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(BucketReport)
+
+
+def encode_report(report: BucketReport) -> bytes:
+    """Return a report as bytes (MessagePack)."""
+    return _encoder.encode(report)
+
+
+def decode_report(data: bytes) -> BucketReport:
+    """Return the report that ``encode_report`` was given.
+
+    Raises:
+        msgspec.ValidationError: The bytes are no such report.
+    """
+    return _decoder.decode(data)
