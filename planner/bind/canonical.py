@@ -69,6 +69,10 @@ def canonical_text(sql: str) -> str:
 
     >>> canonical_text('"v" > 10 AND "v" > 5 OR FALSE')
     '"v" > 10'
+    >>> canonical_text('("i" < 1 AND "i" <> 0) OR ("f" AND "i" <> 0)')
+    '"i" <> 0 AND ("f" OR "i" < 1)'
+    >>> canonical_text('"i" <> 0 AND ("f" OR ("i" < 1 AND "i" <> 0))')
+    '"i" <> 0 AND ("f" OR "i" < 1)'
     """
     for _ in range(_PASSES):
         before, sql = sql, render(simplify(parse(sql)))

@@ -9,7 +9,7 @@ subject are one atom: in a clause the union of their values, in a term the inter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from planner.expressions.value_sets import ALL, NONE, VALUES, ValueSet, intersection, union
@@ -23,6 +23,9 @@ _MAX_MERGED = 16
 
 #: Most clauses or terms that a condition is multiplied out into; beyond, it is left as it is.
 MAX_GROUPS = 64
+
+#: Most consequences of clauses that are looked at, which takes about 20 ms.
+_MAX_CONSEQUENCES = 300
 
 
 def clauses(condition: Condition) -> list[Group] | None:
@@ -117,6 +120,7 @@ def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | Non
             for right in groups
             for group in _group([*left.values(), *right.values()], inner)
         ]
+        product = distinct(product, clause_follows if inner is AnyOf else term_implies)
     return product
 
 
@@ -153,6 +157,11 @@ def clause_implies(strong: Group, weak: Group) -> bool:
     )
 
 
+def clause_follows(weak: Group, strong: Group) -> bool:
+    """Tell whether a clause follows from a stronger one."""
+    return clause_implies(strong, weak)
+
+
 def term_implies(strong: Group, weak: Group) -> bool:
     """Tell whether each atom of the weaker term is implied by one of the stronger."""
     return all(
@@ -168,6 +177,86 @@ def term_implies_clause(term: Group, clause: Group) -> bool:
         if other is not None and other.values <= atom.values:
             return True
     return False
+
+
+def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
+    """Return the strongest clauses that follow from the given ones, without those that the others imply.
+
+    They depend on the meaning alone, not on how it was written. Here the third clause follows from the first
+    two, because ``i`` is either 0 or not, and is left out:
+
+        "f" OR "i" <> 0        "i" = 0 OR "w" > 1        "f" OR "w" > 1
+
+    Source: consensus method (Quine, 1955), with sets of values in place of signs. If that takes more than
+    ``_MAX_CONSEQUENCES``, the given ones are returned.
+    """
+    given = distinct(sorted(all_of, key=_order), clause_follows)
+    if all(len(clause) == 1 for clause in given):
+        return given
+    found: list[Group] = []
+    waiting = sorted(given, key=len, reverse=True)
+    looked_at = 0
+    while waiting:
+        new = waiting.pop()  # The shortest: it makes many others needless.
+        if any(clause_implies(clause, new) for clause in found):
+            continue
+        found = [clause for clause in found if not clause_implies(new, clause)]
+        following = [each for clause in found for each in _consequences(clause, new)]
+        looked_at += len(following)
+        if looked_at > _MAX_CONSEQUENCES:
+            return given
+        found.append(new)
+        waiting = sorted([*waiting, *following], key=len, reverse=True)
+    # The longest first, in an order that says nothing of how they were written.
+    for clause in sorted(found, key=lambda clause: (-len(clause), _order(clause))):
+        others = [other for other in found if other is not clause]
+        if _contradicts(others, clause):
+            found = others
+    return found
+
+
+def _consequences(left: Group, right: Group) -> list[Group]:
+    """Return what follows from two clauses: both hold for one subject, or another atom of either holds."""
+    found: list[Group] = []
+    for subject in left:
+        if subject not in right:
+            continue
+        both = _merged([left[subject], right[subject]], left[subject].values & right[subject].values)
+        rest = [atom for group in (left, right) for atom in group.values() if atom.subject != subject]
+        found += _group([both, *rest], AnyOf)
+    return found
+
+
+def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
+    """Tell whether clauses leave some subject no value where another clause is false, so that they imply it.
+
+    Unit propagation only: an implication that needs a case distinction is missed.
+    """
+    left = {subject: atom.values.complement for subject, atom in clause.items()}
+    changed = True
+    while changed:
+        changed = False
+        for other in all_of:
+            possible = [a for a in other.values() if left.get(a.subject, ALL) & a.values != NONE]
+            if not possible:
+                return True
+            if len(possible) == 1:
+                (atom,) = possible
+                before = left.get(atom.subject, ALL)
+                left[atom.subject] = before & atom.values
+                changed = changed or left[atom.subject] != before
+    return False
+
+
+def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
+    """Return groups without those that add nothing to another one."""
+    kept: list[Group] = []
+    for group in groups:
+        if any(adds_nothing(group, other) for other in kept):
+            continue
+        kept = [other for other in kept if not adds_nothing(other, group)]
+        kept.append(group)
+    return kept
 
 
 def known_values(term: Group) -> Group:

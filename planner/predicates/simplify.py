@@ -1,12 +1,13 @@
 """Conditions simplified: whatever a filter says twice, or says in vain, is left out.
 
-    v > 10 AND v > 5                       v > 10
-    v > 10 AND (v > 5 OR w = 1)            v > 10
-    v > 10 AND (v < 5 OR w = 1)            v > 10 AND w = 1
-    (v < 1 AND v <> 0) OR (w = 1 AND v <> 0)   v <> 0 AND (v < 1 OR w = 1)
-    (v > 1 AND w = 1) OR (v > 1 AND w = 2) v > 1 AND w IN (1, 2)
-    v < 1 OR v >= 1                        v IS NOT NULL
-    v > 2 AND v < 1                        FALSE
+    v > 10 AND v > 5                                   v > 10
+    v > 10 AND (v > 5 OR w = 1)                        v > 10
+    v > 10 AND (v < 5 OR w = 1)                        v > 10 AND w = 1
+    (v < 1 AND v <> 0) OR (w = 1 AND v <> 0)           v <> 0 AND (v < 1 OR w = 1)
+    (f OR v > 1) AND (v <= 1 OR w = 1) AND (f OR w = 1)    (f OR v > 1) AND (v <= 1 OR w = 1)
+    (v > 1 AND w = 1) OR (v > 1 AND w = 2)             v > 1 AND w IN (1, 2)
+    v < 1 OR v >= 1                                    v IS NOT NULL
+    v > 2 AND v < 1                                    FALSE
 
 The text is that of the conjunctive or of the disjunctive normal form, whichever is shorter: both are unique
 as long as the parts are independent, so it does not depend on how the filter was written.
@@ -14,7 +15,7 @@ as long as the parts are independent, so it does not depend on how the filter wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.expressions.value_sets import NONE, VALUES
@@ -22,10 +23,12 @@ from planner.predicates.condition_text import render
 from planner.predicates.conditions import All, AnyOf, Atom, Condition, Subject
 from planner.predicates.normal_form import (
     Group,
-    clause_implies,
+    clause_follows,
     clauses,
+    distinct,
     known_values,
     neighbours_merged,
+    strongest_clauses,
     term_implies,
     terms,
 )
@@ -46,11 +49,11 @@ def simplify(condition: Condition) -> Condition:
     """
     any_of, all_of = terms(condition), clauses(condition)
     if all_of is not None:
-        condition = _all(_reduced(all_of))
+        condition = _all(_reduced(strongest_clauses(all_of)))
         any_of = terms(condition)
     if any_of is None:
         return condition
-    other = AnyOf(tuple(All(tuple(term.values())) for term in _distinct(any_of, term_implies)))
+    other = AnyOf(tuple(All(tuple(term.values())) for term in distinct(any_of, term_implies)))
     return min(condition, other, key=_size) if all_of is not None else other
 
 
@@ -88,7 +91,7 @@ def _reduced(all_of: list[Group]) -> list[Group]:
             several = [clause for clause in all_of if len(clause) != 1]
             return [
                 *(clause for clause in all_of if len(clause) == 1),
-                *_distinct(several, lambda weak, strong: clause_implies(strong, weak)),
+                *distinct(several, clause_follows),
             ]
         all_of = shorter
 
@@ -105,14 +108,3 @@ def _possible(clause: Group, known: Group) -> Group | None:
         elif told.values & atom.values != NONE:
             left[subject] = replace(atom, values=atom.values.fewest_cuts_within(told.values))
     return left
-
-
-def _distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
-    """Return groups without those that add nothing to another one."""
-    kept: list[Group] = []
-    for group in groups:
-        if any(adds_nothing(group, other) for other in kept):
-            continue
-        kept = [other for other in kept if not adds_nothing(other, group)]
-        kept.append(group)
-    return kept

@@ -42,25 +42,24 @@ def deliver_all(directory: Path) -> None:
 
 
 def test_killed_between_file_and_progress(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.set_sink(SINK)
-    for rows in (3, 0, 5, 2):
-        world.commit(rows)
-    run = [sys.executable, "-c", DELIVER, str(tmp_path)]
-    died = subprocess.run(run, env=os.environ | failpoint("after-sink-file", 2), check=False, timeout=120)
-    assert died.returncode == -signal.SIGKILL
-    directory = tmp_path / "exports" / "alerts"
-    before = {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}
-    assert sorted(before) == ["batch-000000000-q1.parquet", "batch-000000002-q1.parquet"]
-    assert (world.present().next_batch, world.present().rows) == (1, 3)
+    with World(tmp_path) as world:
+        world.set_sink(SINK)
+        for rows in (3, 0, 5, 2):
+            world.commit(rows)
+        run = [sys.executable, "-c", DELIVER, str(tmp_path)]
+        died = subprocess.run(run, env=os.environ | failpoint("after-sink-file", 2), check=False, timeout=120)
+        assert died.returncode == -signal.SIGKILL
+        directory = tmp_path / "exports" / "alerts"
+        before = {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}
+        assert sorted(before) == ["batch-000000000-q1.parquet", "batch-000000002-q1.parquet"]
+        assert (world.present().next_batch, world.present().rows) == (1, 3)
 
-    subprocess.run(run, check=True, timeout=120)
-    after = {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}
-    names = ["batch-000000000-q1.parquet", "batch-000000002-q1.parquet", "batch-000000003-q1.parquet"]
-    assert sorted(after) == names
-    assert after[names[0]] == before[names[0]], "it was known to be there"
-    assert after[names[1]][0] == before[names[1]][0]
-    assert after[names[1]][1] != before[names[1]][1], "it was written again, with the same bytes"
-    assert world.files(SINK) == world.by_batch()
-    assert (world.present().pending, world.present().rows, world.present().batches) == (0, 10, 3)
-    world.close()
+        subprocess.run(run, check=True, timeout=120)
+        after = {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}
+        names = ["batch-000000000-q1.parquet", "batch-000000002-q1.parquet", "batch-000000003-q1.parquet"]
+        assert sorted(after) == names
+        assert after[names[0]] == before[names[0]], "it was known to be there"
+        assert after[names[1]][0] == before[names[1]][0]
+        assert after[names[1]][1] != before[names[1]][1], "it was written again, with the same bytes"
+        assert world.files(SINK) == world.by_batch()
+        assert (world.present().pending, world.present().rows, world.present().batches) == (0, 10, 3)

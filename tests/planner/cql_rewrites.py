@@ -73,7 +73,8 @@ def _rewritten(tree: Tree, chosen: random.Random) -> str:
                 f"(F.{column} < {constant} OR {constant} < F.{column})",
             ]
         return chosen.choice(forms)
-    word, *parts = tree
+    word, *parts = _multiplied_out(tree, chosen) if chosen.random() < 0.3 else tree
+    assert isinstance(word, str)
     other = "OR" if word == "AND" else "AND"
     texts = [rewritten(part, chosen) for part in parts]
     texts = [f"({text})" for text in texts]
@@ -88,3 +89,15 @@ def _rewritten(tree: Tree, chosen: random.Random) -> str:
         texts[-1] = f"({texts[-1]})"
     chosen.shuffle(texts)
     return "(" + f" {word} ".join(texts) + ")"
+
+
+def _multiplied_out(tree: list[Tree], chosen: random.Random) -> list[Tree]:
+    """Return ``(x AND z) OR (y AND z)`` for ``(x OR y) AND z``, likewise with AND and OR swapped."""
+    word, *parts = tree
+    inner = [n for n, part in enumerate(parts) if isinstance(part, list) and part[0] != word]
+    if not inner:
+        return tree
+    at = chosen.choice(inner)
+    other, *alternatives = parts[at]
+    rest = parts[:at] + parts[at + 1 :]
+    return [other, *([word, part, *rest] for part in alternatives)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidInput
@@ -81,6 +81,8 @@ def test_a_canonical_text_is_its_own_canonical_text(text: str) -> None:
 
 @_SETTINGS
 @given(tree=TREE, seed=st.integers(0, 2**32))
+@example(tree=["OR", ["AND", ("i", "<", "1"), ("i", "<>", "0")], ["AND", "F.f", ("i", "<>", "0")]], seed=0)
+@example(tree=["AND", ["OR", "F.f", ("i", "<>", "0")], ["OR", ("i", "=", "0"), ("v", "<=", "1")]], seed=1)
 def test_a_filter_has_one_text_however_it_is_written(tree: Tree, seed: int) -> None:
     assert canonical(rewritten(tree, random.Random(seed))) == canonical(written(tree))
 
@@ -121,6 +123,13 @@ def test_a_filter_has_one_text_however_it_is_written(tree: Tree, seed: int) -> N
         (
             '"i" <> 0 AND ("f" OR "i" < 1)',
             ["(A.i < 1 AND A.i <> 0) OR (A.f AND A.i <> 0)", "A.i <> 0 AND (A.f OR (A.i < 1 AND A.i <> 0))"],
+        ),
+        (
+            '("f" OR "i" <> 0) AND ("i" = 0 OR "v" <= 1)',
+            [
+                "(A.f OR A.i <> 0) AND (A.i = 0 OR A.v <= 1) AND (A.f OR A.v <= 1)",
+                "(A.f AND A.i = 0) OR (A.f AND A.v <= 1) OR (A.i <> 0 AND A.v <= 1)",
+            ],
         ),
         ("\"s\" NOT LIKE 'x%'", ["A.s NOT LIKE 'x%'", "NOT (A.s LIKE 'x%')"]),
         ("\"s\" >= 'a' AND \"s\" < 'b'", ["A.s >= 'a' AND A.s < 'b' AND A.s < 'c'"]),

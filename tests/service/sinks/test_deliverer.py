@@ -15,7 +15,7 @@ from service.sinks import deliverer
 from service.sinks.deliverer import Deliverer
 from tests.service.pairs import add_query
 from tests.service.sinks.receiver import Receiver
-from tests.service.sinks.world import OUTPUTS, World
+from tests.service.sinks.world import OUTPUTS, World, delivering
 
 FILES = FilesSink("alerts", "ndjson")
 TIMEOUT_S = 30
@@ -23,17 +23,14 @@ TIMEOUT_S = 30
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.store.close()
+    with World(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def running(world: World) -> Iterator[Deliverer]:
-    started = Deliverer(world.store, world.delivery)
-    started.start()
-    yield started
-    started.stop()
+    with delivering(world) as started:
+        yield started
 
 
 @pytest.fixture
@@ -68,10 +65,8 @@ def test_a_new_start_goes_on_where_the_last_one_stopped(world: World) -> None:
     world.commit(2)
     for _ in range(2):
         world.delivery = world.new_delivery()
-        started = Deliverer(world.store, world.delivery)
-        started.start()
-        eventually(lambda: not world.store.sinks.pending())
-        started.stop()
+        with delivering(world):
+            eventually(lambda: not world.store.sinks.pending())
         world.commit(2)
     assert sorted(world.files(FILES)) == [0, 1]
     assert [record.pending for record in world.store.sinks.all()] == [1]
@@ -124,15 +119,13 @@ def test_a_receiver_that_hangs_holds_up_nobody(world: World, receiver: Receiver)
     world.store.sinks.set(second.id, WebhookSink(f"{receiver.url}/hangs"))
     world.set_sink(FILES)
     receiver.open.clear()
-    started = Deliverer(world.store, world.delivery)
-    started.start()
-    for number in range(3):
-        world.commit(2)
-        eventually(lambda number=number: len(world.files(FILES)) == number + 1)  # type: ignore[misc]
-    eventually(lambda: [record.pending for record in world.store.sinks.pending()] == [3])
-    receiver.open.set()
-    eventually(lambda: not world.store.sinks.pending())
-    started.stop()
+    with delivering(world):
+        for number in range(3):
+            world.commit(2)
+            eventually(lambda number=number: len(world.files(FILES)) == number + 1)  # type: ignore[misc]
+        eventually(lambda: [record.pending for record in world.store.sinks.pending()] == [3])
+        receiver.open.set()
+        eventually(lambda: not world.store.sinks.pending())
 
 
 def test_a_former_sink_that_never_answers_is_given_up_after_a_day(
@@ -144,19 +137,18 @@ def test_a_former_sink_that_never_answers_is_given_up_after_a_day(
     world.commit(1)
     world.set_sink(FILES)
     world.commit(1)
-    started = Deliverer(world.store, world.delivery)
-    started.run_once()
-    eventually(lambda: len(world.store.sinks.pending()) == 1)
-    eventually(lambda: world.store.sinks.pending()[0].failing)
-    started.run_once()
-    assert world.store.sinks.oldest_needed_batch() == 0
-    started.now_us = lambda: wall_clock_us() + round((deliverer.GIVE_UP_S + 60) * 1e6)
-    started.run_once()
+    with delivering(world, start=False) as turns:
+        turns.run_once()
+        eventually(lambda: len(world.store.sinks.pending()) == 1)
+        eventually(lambda: world.store.sinks.pending()[0].failing)
+        turns.run_once()
+        assert world.store.sinks.oldest_needed_batch() == 0
+        turns.now_us = lambda: wall_clock_us() + round((deliverer.GIVE_UP_S + 60) * 1e6)
+        turns.run_once()
     assert world.store.sinks.pending() == ()
     assert world.store.sinks.oldest_needed_batch() is None
     assert "results given up that a former sink did not take: the receiver answered 503" in caplog.text
     assert sorted(world.files(FILES)) == [2]
-    started.stop()
 
 
 def test_a_directory_that_cannot_be_written_is_told(world: World, running: Deliverer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ FILES = FilesSink("alerts", "ndjson")
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.close()
+    with World(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +230,7 @@ def test_sinks_together_get_what_rest_has(steps: list[tuple[Any, ...]], receiver
         WebhookSink(f"{receiver.url}/x"),
         WebhookSink(f"{receiver.url}/y"),
     ]
-    with tempfile.TemporaryDirectory() as directory, closing(World(Path(directory))) as world:
+    with tempfile.TemporaryDirectory() as directory, World(Path(directory)) as world:
         present: Sink | None = None
         expected: dict[int, Sink | None] = {}
 

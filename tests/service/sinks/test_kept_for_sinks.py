@@ -22,9 +22,8 @@ LATE_US = 10**15
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(retention, "KEPT_BATCHES", 1)
-    made = World(tmp_path)
-    yield made
-    made.close()
+    with World(tmp_path) as made:
+        yield made
 
 
 def drop(world: World) -> int:

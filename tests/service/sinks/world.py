@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow.parquet as pq
 
@@ -14,6 +16,7 @@ from catalog.values.query import Output, Query
 from catalog.values.sink import FilesSink, Sink, SinkRecord
 from service.results.result_text import rows_for_json
 from service.results.results import ResultReader, parse_cursor
+from service.sinks.deliverer import Deliverer
 from service.sinks.delivery import Delivery, turns
 from tests.service.pairs import Batches, add_query, open_store
 
@@ -22,7 +25,7 @@ OTHER_OUTPUTS = (Output("w", 'b."v"', "double"), Output("t", "a.\"k\" || 'x'", "
 
 
 class World:
-    """One query (``q``) and another one whose results nobody exports.
+    """One query (``q``) and another one whose results nobody exports; a context manager that closes itself.
 
     Args:
         directory: Where everything is kept.
@@ -45,7 +48,10 @@ class World:
         results = ResultReader(self.store, self.directory / "results", spill_dir=self.directory / "spill")
         return Delivery(self.store, results, self.exports, str(self.directory / "engine.lock"), part_rows)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.delivery.close()
         self.store.close()
 
@@ -96,16 +102,16 @@ class World:
 
     def by_batch(self) -> dict[int, list[Any]]:
         """All results of the query, as REST gives them, by batch."""
-        reader, after = ResultReader(self.store, self.directory / "results"), None
+        after = None
         found: dict[int, list[Any]] = {}
-        while True:
-            page = reader.page(self.series, after, 7)
-            for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
-                found.setdefault(parse_cursor(cursor)[0], []).append(row)
-            after = page.next_cursor
-            if not page.has_more:
-                reader.close()
-                return found
+        with closing(ResultReader(self.store, self.directory / "results")) as reader:
+            while True:
+                page = reader.page(self.series, after, 7)
+                for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
+                    found.setdefault(parse_cursor(cursor)[0], []).append(row)
+                after = page.next_cursor
+                if not page.has_more:
+                    return found
 
     def files(self, sink: FilesSink) -> dict[int, list[Any]]:
         """What the files of a sink hold, by batch; of those with its format."""
@@ -125,6 +131,18 @@ class World:
         k = self.rows
         # Backwards, so that the order of the file is not that of the results.
         return {"route": route, "t": 1000 - n, "pos": (k, 0), "a_k": k, "b_k": k, "b_v": k / 2}
+
+
+@contextmanager
+def delivering(world: World, *, start: bool = True) -> Iterator[Deliverer]:
+    """Run a deliverer, which is stopped even where the test fails."""
+    deliverer = Deliverer(world.store, world.delivery)
+    try:
+        if start:
+            deliverer.start()
+        yield deliverer
+    finally:
+        deliverer.stop()
 
 
 def read_file(path: Path) -> list[Any]:
