@@ -28,12 +28,8 @@ from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
 
-#: The same commit gives the same verdict everywhere; ``test_soak.py`` looks for new cases.
+#: Settings of all examples here. They are the same every time, but in ``make test-slow``.
 REPEATABLE = settings(
-    derandomize=True,
-    deadline=None,
-    database=None,
-    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 
