@@ -201,7 +201,7 @@ def test_rows_and_results_count_in_the_slice_in_whose_interval_they_lie(
     queries: list[Query], arrivals: list[tuple[int, Row]], per_batch: int, strategy: Strategy
 ) -> None:
     """At the default slack, with batches of many rows, whose segments straddle lazy boundaries."""
-    plan = build_plan(queries, STREAMS, strategy=strategy)
+    plan = build_plan(queries, STREAMS, objective=Objective(strategy))
     runner = Runner(STREAMS, slack_us=None)
     runner.step({}, [plan])
     times: dict[str, dict[int, int]] = {side: {} for side in SIDES}
