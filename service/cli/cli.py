@@ -150,6 +150,7 @@ def _early_jvm(loaded: Workload, out: Path, results: RunResults, settings: Setti
         yield None
     else:
         with launched(settings, run_data_dir(out, results).spark_log) as jvm:
+            jvm.start_fork_server()
             yield jvm
 
 

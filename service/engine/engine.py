@@ -274,6 +274,7 @@ class Engine:
     def _start_query(self) -> None:
         self.launch()
         assert self.jvm is not None
+        self.jvm.start_fork_server()
         from operators.segments.segment_files import SegmentFiles
         from service.commit.commit import BatchCommitter
         from service.job.job import jvm_pid, start_job, start_session

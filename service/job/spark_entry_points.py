@@ -1,4 +1,4 @@
-"""Source and chain as Spark pickles them: stand-ins that import what they stand for when it has work to do.
+"""Source and chain as Spark sees them while it plans: stand-ins that load what they stand for with the work.
 
 Spark asks fresh Python processes what a source gives, how it is read and which state an operator keeps. Each
 unpickles our object, answers and goes:
@@ -7,7 +7,8 @@ unpickles our object, answers and goes:
 
 one after the other, before the first row. With the source or the chain in the pickle each of them imports
 pandas, numba and SQLAlchemy for it: 1.7 to 2.3 s of CPU time. The workers that do the work have all of it
-from the daemon they are forked from (``service.workers.worker_daemon``).
+from the process they are forked from (``workers.fork_server``). Where there is no such process, on another
+machine than the engine's, this is what keeps the planning processes quick.
 """
 
 from __future__ import annotations

@@ -74,14 +74,22 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def wrap_java(java: str, home: Path) -> Path:
     """Make a Java home whose ``java`` calls another one without the module it lacks."""
-    script, text = home / "bin" / "java", _SCRIPT.format(java=shlex.quote(java))
+    write_script(home / "bin" / "java", _SCRIPT.format(java=shlex.quote(java)))
+    return home
+
+
+def write_script(script: Path, text: str) -> None:
+    """Make an executable script, or mend it.
+
+    Raises:
+        OSError: Nothing can be made there.
+    """
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         fresh = script.with_suffix(f".{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(script)  # atomic: two processes may do this at once
-    return home
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 """Spark's JVM as a process: started first of all, connected to once Python has loaded what talks to it.
 
     launch ─┬─ spark-submit ── JVM ── gateway ─┐
+            ├─ fork server for its Pythons     │
             └─ imports of the API and PySpark ─┴─ connect
 
-Each takes about two seconds. Do not import PySpark here: the JVM would start after that import. The JVM ends
-when its stdin is closed, so it does not outlive this process.
+Each takes about two seconds. Nothing here imports PySpark, or the JVM would have to wait for that. The JVM
+and the fork server end when their stdin is closed, so they do not outlive this process.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -24,9 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.config.settings import Settings
-from service.jvm.java import use_java
+from service.jvm.java import use_java, write_script
+from service.jvm.python_launcher import FORK_SERVER
 from service.jvm.spark_configuration import spark_configuration
 from service.jvm.spark_home import archive_options, spark_home
+
+log = logging.getLogger(__name__)
 
 #: Options of the JVM that its own settings come on top of.
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -42,11 +48,41 @@ class Jvm:
 
     Attributes:
         process: Its process.
-        directory: Where it writes its address.
+        directory: Where it writes its address, and where the fork server listens.
+        log_file: Where both write what they have to say.
+        fork_server: The process that its Python processes are forked from, once it was started.
     """
 
     process: subprocess.Popen[bytes]
     directory: Path
+    log_file: Path
+    fork_server: subprocess.Popen[bytes] | None = None
+
+    def start_fork_server(self) -> None:
+        """Start the fork server, once; it can be connected to at once, and answers when it is ready.
+
+        Before the session, or Spark starts its Python processes without. Not before whatever else there is to
+        do while the JVM starts: it takes 1.6 s of a core.
+        """
+        if self.fork_server is not None:
+            return
+        with socket.socket(socket.AF_UNIX) as listener, self.log_file.open("ab") as output:
+            try:
+                listener.bind(str(_fork_server_address(self.directory)))
+            except OSError as error:  # the path of a socket has 107 bytes at most
+                log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+                return
+            listener.listen()
+            self.fork_server = subprocess.Popen(
+                [sys.executable, "-m", "service.workers.fork_server", str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                # As Spark tells its workers: a task has one core, and hashes are the same in all of them.
+                env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
+                pass_fds=[listener.fileno()],
+                preexec_fn=_ignore_interrupt,
+            )
 
     def address(self) -> dict[str, str]:
         """Wait until it can be talked to and return the variables that tell PySpark how; asked once.
@@ -67,15 +103,18 @@ class Jvm:
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
 
     def end(self) -> None:
-        """End it, if it has not ended, and wait for that."""
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout=END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """End both, if they have not ended, and wait for that."""
+        processes = (self.process, *((self.fork_server,) if self.fork_server else ()))
+        for process in processes:
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()
+        for process in processes:
+            try:
+                process.wait(timeout=END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -98,12 +137,13 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     directory = Path(tempfile.mkdtemp(prefix="sluice-jvm-"))
     # Workers must be this interpreter, or they miss the packages of its environment.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(settings.master)
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(directory)),
+        FORK_SERVER: str(_fork_server_address(directory)),
     }
     with log_file.open("ab") as output:
         process = subprocess.Popen(
@@ -114,17 +154,40 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
             env=environment,
             preexec_fn=_ignore_interrupt,
         )
-    return Jvm(process, directory)
+    return Jvm(process, directory, log_file)
 
 
 @contextmanager
 def launched(settings: Settings, log_file: Path) -> Iterator[Jvm]:
-    """Launch a JVM and end it with the block, used or not; raises as ``launch``."""
+    """Launch a JVM and end it with the block, also if nobody came to use it; raises as ``launch``."""
     jvm = launch(settings, log_file)
     try:
         yield jvm
     finally:
         jvm.end()
+
+
+def _python(master: str) -> str:
+    """Return what Spark is to start as Python: on this machine the launcher, elsewhere the interpreter."""
+    if not master.startswith("local"):
+        return sys.executable
+    script = Path(sys.prefix) / "share" / "sluice" / "bin" / "python"
+    launcher = Path(__file__).with_name("python_launcher.py")
+    python = shlex.quote(sys.executable)
+    text = (
+        "#!/bin/sh\n# Made by service/jvm/jvm.py.\n"
+        f'exec {python} -I -S {shlex.quote(str(launcher))} {python} "$@"\n'
+    )
+    try:
+        write_script(script, text)
+    except OSError as error:
+        log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+        return sys.executable
+    return str(script)
+
+
+def _fork_server_address(directory: Path) -> Path:
+    return directory / "fork-server"
 
 
 def _address_file(directory: Path) -> Path:

@@ -1,1 +1,1 @@
-"""The daemon that Spark's Python workers are forked from."""
+"""Python processes of Spark: a fork server and the daemon of its workers."""

@@ -221,7 +221,12 @@ def kind_of(process: psutil.Process) -> str:
     command = process.cmdline()
     if "-m" in command:
         module = command[command.index("-m") + 1]
-        return "service" if module == "api.main" else module
+        if any(part.endswith("python_launcher.py") for part in command):
+            return "launcher"
+        if module == "api.main":
+            return "service"
+        # What was forked from it has its command line, and a name of its own.
+        return process.name() if module == "service.workers.fork_server" else module
     return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 

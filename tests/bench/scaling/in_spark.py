@@ -375,7 +375,7 @@ def _seen(
         pack_s=sum(m.cpu.pack_us for m in own) / 1e6 / count,
         chain_s=sum(m.cpu.chain_us for m in own) / 1e6 / count,
         hottest=float(np.mean(hottest)),
-        workers_s=spent.get("service.workers.worker_daemon", 0.0) / count,
+        workers_s=spent.get("worker_daemon", 0.0) / count,
         tasks_s=sum(tasks[m.batch].cpu_s for m in own) / count,
         jvm_s=spent.get("JVM", 0.0) / count,
         source_s=sum(s for kind, s in spent.items() if kind not in _KNOWN) / count,
@@ -386,4 +386,4 @@ def _seen(
     )
 
 
-_KNOWN = ("service.workers.worker_daemon", "JVM", "service")
+_KNOWN = ("worker_daemon", "JVM", "service")

@@ -9,7 +9,8 @@ from service.jvm.jvm import Jvm
 
 def started(command: list[str], directory: Path) -> Jvm:
     directory.mkdir()
-    return Jvm(subprocess.Popen(command, stdin=subprocess.PIPE), directory)
+    server = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    return Jvm(subprocess.Popen(command, stdin=subprocess.PIPE), directory, directory / "log", server)
 
 
 def test_a_jvm_says_where_it_is(tmp_path: Path) -> None:
@@ -38,4 +39,6 @@ def test_ending_closes_stdin_takes_the_directory_and_may_be_done_twice(tmp_path:
     jvm.end()
 
     assert jvm.process.returncode == 0
+    assert jvm.fork_server is not None
+    assert jvm.fork_server.returncode == 0
     assert not jvm.directory.exists()
