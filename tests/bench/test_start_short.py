@@ -20,7 +20,7 @@ def test_a_start_and_idling_are_measured(tmp_path: Path) -> None:
     assert start.cpu_s > 1
     assert start.processes.count("JVM") == 1
     # Two daemons would be two sets of workers: Spark keeps those of other variables or other modules apart.
-    daemons_and_workers = [name for name in start.processes if name == "service.workers.worker_daemon"]
+    daemons_and_workers = [name for name in start.processes if name == "worker_daemon"]
     assert len(daemons_and_workers) == 3, "a daemon and a worker per core"
     assert {"JVM", "service"} <= idle.cores.keys()
 
