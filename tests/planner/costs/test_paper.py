@@ -49,6 +49,43 @@ def test_a_worked_example() -> None:
     assert pullup_cost(setting).cpu_comparisons_per_s == 14_420
 
 
+def test_the_middle_of_table_3() -> None:
+    # λ = 40/s, W1 = 10 s, W2 = 30 s, S_σ = 0.5, S_1 = 0.1; terms in the order of the paper's equations
+    setting = TwoQueries(40, 10, 30, 0.5, 0.1)
+    up, down, sliced = (f(setting) for f in (pullup_cost, pushdown_cost, state_slice_cost))
+    assert (up.memory_rows, down.memory_rows, sliced.memory_rows) == (2400, 600 + 1800, 800 + 1200)
+    assert up.cpu_comparisons_per_s == close(96_000 + 80 + 9_600 + 9_600)
+    assert down.cpu_comparisons_per_s == close(40 + 16_000 + 48_000 + 120 + 4_800 + 3_200)
+    assert sliced.cpu_comparisons_per_s == close(32_000 + 40 + 32_000 + 160 + 80 + 3_200)
+
+
+def test_the_motivation_example() -> None:
+    """State-Slice §1: 1 min and 60 min, 1% pass: 60 times the state of Q1, 100 times that of Q2.
+
+    The latter holds for the rows of A alone: Q2 by itself keeps all of B's, by Equation 1's terms.
+    """
+    setting = TwoQueries(1, 60, 3600, 0.01, 0.1)
+    q1, q2 = (unshared_cost([load]) for load in (JoinLoad(1, 1, 60, 60), JoinLoad(1, 1, 3600, 3600, 0.01)))
+    assert pullup_cost(setting).memory_rows == 60 * q1.memory_rows == 7200
+    rows_of_a = q2.memory_rows - 3600
+    assert pullup_cost(setting).memory_rows - 3600 == close(100 * rows_of_a)
+    assert pullup_cost(setting).memory_rows == close(1.98 * q2.memory_rows, rel=1e-3)
+    assert state_slice_cost(setting).memory_rows == close(2 * 60 + 1.01 * 3540)
+
+
+@given(settings)
+def test_equations_1_and_2_are_the_denominators_of_equation_4(setting: TwoQueries) -> None:
+    """For memory in units of λ W2 (Eq. 1 of 2 λ W2), for the terms in λ² in units of 2 λ² W2."""
+    rate, w2 = setting.rate_per_s, setting.w2_s
+    rho, sigma, join = setting.w1_s / w2, setting.filter_selectivity, setting.join_selectivity
+    down, unit = pushdown_cost(setting), 2 * rate**2 * w2
+    assert down.memory_rows / (rate * w2) == close(1 + 2 * rho + (1 - rho) * sigma)
+    assert down.probe_per_s / unit == close(rho * (1 - sigma) + sigma)
+    assert down.route_per_s / unit == close(sigma * join)
+    assert down.union_per_s / unit == close(rho * join)
+    assert quadratic(pullup_cost(setting), 2, setting) / unit == close(1 + 2 * join)
+
+
 @given(settings)
 def test_memory_savings_are_those_of_equation_4(setting: TwoQueries) -> None:
     rho, sigma = setting.w1_s / setting.w2_s, setting.filter_selectivity

@@ -201,6 +201,25 @@ def test_merging_differs_by_what_section_5_2_says(
         assert found == pytest.approx(getattr(difference, term), rel=1e-9, abs=1e-9 * size), term
 
 
+def test_section_5_2_with_two_rates() -> None:
+    """λ_A = 10, λ_B = 30, slices [5, 8) and [8, 12) merged: what the equation's terms say, by hand."""
+    family = planned([a_query(n, w) for n, w in enumerate((5, 8, 12), start=1)])
+    ends = [5 * SECOND_US, 12 * SECOND_US]
+    merged = replace(family, joins=explicit_chain(family, ends, ends))
+    rates = rates_of(unplanned(family), 10.0, 30.0, join_selectivity=0.1)
+    before, after = (cost(f, rates, PaperModel(c_sys=0.5)).comparisons for f in (family, merged))
+    assert before.purge - after.purge == pytest.approx(40)
+    assert before.route - after.route == pytest.approx(-2 * 10 * 30 * 7 * 0.1)
+    assert before.system - after.system == pytest.approx(0.5 * 40)
+    assert (before.probe, before.union) == pytest.approx((after.probe, after.union))
+
+
+def test_theorem_3_with_two_rates() -> None:
+    """State-Slice §5.1: the slices of a Mem-Opt chain hold (λ_A + λ_B) w_N rows together."""
+    family = planned([a_query(n, w) for n, w in enumerate((5, 8, 12), start=1)])
+    assert cost(family, rates_of(unplanned(family), 10.0, 30.0)).memory_rows == pytest.approx(40 * 12)
+
+
 def test_merging_at_the_start_saves_unions_too() -> None:
     family = planned([a_query(1, 10), a_query(2, 30)])
     whole = [30 * SECOND_US]
