@@ -1,4 +1,4 @@
-"""Figure 11: what state-slice saves against both alternatives by Equation 4, over ρ = W1/W2 and S_σ."""
+"""Figure 11: savings of state-slice over both alternatives by Equation 4, over ρ = W1/W2 and S_σ."""
 
 from __future__ import annotations
 

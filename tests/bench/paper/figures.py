@@ -72,7 +72,7 @@ def draw_figure_19(rows: Sequence[Measurement], path: Path, *, filtered: bool) -
     grid_of_lines(
         path,
         _panels(chosen, lambda m: f"{m.queries} queries", lambda m: m.service_rate / 1e3),
-        title="Figure 19: service rate, " + ("S_σ = 0.5" if filtered else "no selection"),
+        title="As Figure 19, with S_σ = 0.5: service rate" if filtered else "Figure 19: service rate",
         x_label=RATE,
         y_label="1,000 input rows per s",
     )

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.bench.paper.comparisons import mean, percent
 from tests.bench.paper.figure_11 import Saving, draw_figure_11
 from tests.bench.paper.measure import Measurement
 from tests.bench.paper.report_many import figure_19_section, figure_19_verdict
@@ -85,11 +86,11 @@ def _setting(rows: Sequence[Measurement]) -> str:
     return f"""## How it was measured
 
 - **Queries.** Q1 = A[W1] ⋈ B[W1], Q2 = σ(A)[W2] ⋈ B[W2], Q3 = σ(A)[W3] ⋈ B[W3]; windows 5/10/30 s (mostly
-  small), 10/20/30 s (uniform), 20/25/30 s (mostly large); S_σ 0.2, 0.5, 0.8; S₁ 0.025, 0.1, 0.4. the
-  numbers of Tables 3 and 4.
+  small), 10/20/30 s (uniform), 20/25/30 s (mostly large); S_σ 0.2, 0.5, 0.8; S₁ 0.025, 0.1, 0.4: Table 3,
+  all combinations.
 - **Input.** Poisson arrivals, {seconds:g} s of event time, one seed. P(equal keys) is S₁ exactly:
   {keys}.
-- **Rates.** The paper's 20, 40, 60, 80 rows/s per stream, **times {factors}**.
+- **Rates.** 20, 40, 60, 80 rows/s per stream (the paper's range, in steps of ours), **times {factors}**.
   A join makes 2 λ² W S₁ pairs per second, so these factors give every S₁ the same work: at 80 rows/s a window
   of 30 s makes {busiest:.2g} million pairs per second of event time, hundreds for each row. The engine never
   waits for input: it takes the next batch as soon as it is done, and the service rate is what it gets
@@ -99,10 +100,11 @@ def _setting(rows: Sequence[Measurement]) -> str:
   input and Spark itself are left out; they are the same for every strategy. A subset runs through
   `sluice run` below.
 - **Turns.** The strategies of a setting take turns batch by batch over the same rows, and must agree on the
-  number of results of every query. Nothing is measured before the largest window is full. As many settings
-  are measured at a time as there are cores, each on one.
-- **Service rate** is input rows per second of wall clock, of the median batch. Strategies give the same
-  results, so two service rates are to each other as their result rates, which the paper plots.
+  number of results of every query. Nothing is measured before the largest window is full; the paper runs 90 s
+  from empty states (§7.1). As many settings are measured at a time as there are cores, each on one.
+- **Service rate** is input rows per second of wall clock, of the median batch. The paper divides the total
+  throughput by the running time (§7.1) and does not say whether input or results are counted; strategies give
+  the same results, so the ratio of two service rates is the same for both.
 - **Comparisons** are the paper's: probe (males times rows of the slices they meet, as nested loops compare),
   purge (a male and a slice each), route (pairs times windows that end inside their slice), filter
   (selections judged, on rows between slices, on pairs of merged slices, on rows that are split), union (a
@@ -124,10 +126,22 @@ def _keys(join_selectivity: float) -> str:
 
 def _figure_11(directory: Path, savings: list[Saving]) -> str:
     draw_figure_11(savings, directory / "figure11.png")
+    memory, cpu = (
+        f"{percent(mean([getattr(s, f'{what}_over_pullup') for s in savings]))} over pull-up and "
+        f"{percent(mean([getattr(s, f'{what}_over_pushdown') for s in savings]))} over push-down"
+        for what in ("memory", "cpu")
+    )
     return f"""## Figure 11: savings by Equation 4
 
 ![Savings of state-slice over both alternatives](figure11.png)
 
-[{FIGURE_11}]({FIGURE_11}). Memory: up to 50% over pull-up (ρ, S_σ → 0) and a third over push-down (ρ → 1).
-CPU: up to 100% over pull-up. Over push-down it is S₁/(1 + S₁) for ρ → 0 and nothing for S_σ = 0:
-push-down probes no more than state-slice does, it only routes and merges more. No point is negative."""
+[{FIGURE_11}]({FIGURE_11}). The equation is the paper's (§4.3); our copy of its text lacks the drawing, so
+the axes and the values of S₁ (Table 3's) are ours.
+
+Memory: up to 50% over pull-up (ρ, S_σ → 0) and a third over push-down (ρ → 1). CPU: up to 100% over pull-up.
+Over push-down it is S₁/(1 + S₁) for ρ → 0 and nothing for S_σ = 0: push-down probes no more than state-slice
+does, it only routes and merges more. No point is negative.
+
+The paper says that 20% to 30% of memory and 10% to 40% of CPU are saved "on average" over the alternatives.
+Over all points drawn here the mean saving of memory is {memory},
+of CPU {cpu}."""

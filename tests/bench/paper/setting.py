@@ -1,11 +1,12 @@
-"""What the paper measured: Tables 3 and 4 of State-Slice (VLDB 2006, §7), with rates scaled to this machine.
+"""Settings of the paper's experiments (State-Slice, VLDB 2006, §7), with rates scaled to this machine.
 
     Q1: A[W1] join B[W1]     Q2: σ(A)[W2] join B[W2]     Q3: σ(A)[W3] join B[W3]      (Figures 17 and 18)
 
-Both tables are the paper's, number by number. Of 24 and 36 queries it says only that their windows are "set
-accordingly": where 12 queries have a window, 24 and 36 have two and three here, the window itself and one or
-two that split the smallest gap below it, so that the shape of a distribution stays. S_1 is the paper's join
-selectivity (S with the sign of a join).
+Windows and selectivities are those of Table 3 (§7.2) and Table 4 (§7.3), number by number. Rates vary there
+"from 20 tuples/sec to 80 tuples/sec"; the steps between are ours. Of 24 and 36 queries the paper says only
+that their windows are "set accordingly": where 12 queries have a window, 24 and 36 have two and three here,
+the window itself and one or two that split the smallest gap below it, so that the shape of a distribution
+stays. S_1 is the paper's join selectivity (S with the sign of a join).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: Rows per second of each stream, before the factor.
+#: Rows per second of each stream, before the factor: ends by the paper (§7.2), steps by us.
 RATES_PER_S = (20, 40, 60, 80)
 #: S_σ of Table 3.
 FILTER_SELECTIVITIES = (0.2, 0.5, 0.8)
@@ -32,7 +33,7 @@ TWELVE_WINDOWS_S = {
     "small-large": (*(float(n) for n in range(1, 7)), *(float(n) for n in range(25, 31))),
 }
 QUERY_COUNTS = (12, 24, 36)
-#: S_1 of Figure 19.
+#: S_1 of Figure 19 (§7.3).
 MANY_QUERIES_JOIN_SELECTIVITY = 0.025
 #: S_σ where the queries of Figure 19 have a selection: an experiment of ours, the paper's have none (§7.3).
 MANY_QUERIES_FILTER_SELECTIVITY = 0.5

@@ -68,7 +68,7 @@ class SparkRun:
 
 
 def spark_settings() -> list[tuple[Setting, dict[str, Strategy]]]:
-    """Return the subset: the middle of Table 3 in all distributions, and Figure 19's most skewed windows."""
+    """Return the subset: the middle of Table 3 in all distributions, 36 Mostly-Small windows."""
     middle = [
         (Setting(name, windows, 80, RATE_FACTOR[0.1], 0.1, 0.5), STRATEGIES)
         for name, windows in THREE_WINDOWS_S.items()

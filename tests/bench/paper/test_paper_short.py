@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 from catalog.values.plan import Plan, Strategy
+from planner.costs.paper_savings import savings
+from planner.families.families import side_chain
 from tests.bench.paper.arrivals import STREAMS
 from tests.bench.paper.comparisons import Point, mean, points
+from tests.bench.paper.counted import expected_cost
 from tests.bench.paper.figure_11 import Saving, figure_11_savings
 from tests.bench.paper.many_queries import (
+    C_SYS_AT_PAPER_RATES,
     CPU_OPT_CALIBRATED,
     CPU_OPT_PAPER,
     MEM_OPT,
@@ -24,7 +29,11 @@ from tests.bench.paper.pipeline import race
 from tests.bench.paper.plans import BY_NAME, plan_of
 from tests.bench.paper.report import FIGURE_11, FIGURE_17_18, FIGURE_19, write_report
 from tests.bench.paper.setting import (
+    FILTER_SELECTIVITIES,
+    JOIN_SELECTIVITIES,
+    MANY_QUERIES_JOIN_SELECTIVITY,
     RATES_PER_S,
+    THREE_WINDOWS_S,
     TWELVE_WINDOWS_S,
     Setting,
     key_shares,
@@ -72,6 +81,80 @@ def _chains(setting: Setting) -> dict[str, Plan]:
     batch_s = SHAPE.batch_s
     cpu_opt = {str(c): plan_of(setting, "cpu-opt", batch_s, c) for c in C_SYS}
     return {MEM_OPT: plan_of(setting, "mem-opt", batch_s)} | cpu_opt
+
+
+def test_windows_and_selectivities_are_those_printed_in_tables_3_and_4() -> None:
+    """The rows of both tables as our copy of the paper's text has them."""
+    table_3 = {"mostly-small": "5, 10, 30", "uniform": "10, 20, 30", "mostly-large": "20, 25, 30"}
+    table_4 = {
+        "uniform": "2.5, 5, 7.5, 10, 12.5, 15, 17.5, 20, 22.5, 25, 27.5, 30",
+        "mostly-small": "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30",
+        "small-large": "1, 2, 3, 4, 5, 6, 25, 26, 27, 28, 29, 30",
+    }
+    for printed, windows_s in ((table_3, THREE_WINDOWS_S), (table_4, TWELVE_WINDOWS_S)):
+        assert {name: tuple(map(float, row.split(", "))) for name, row in printed.items()} == windows_s
+    assert (FILTER_SELECTIVITIES, JOIN_SELECTIVITIES) == ((0.2, 0.5, 0.8), (0.025, 0.1, 0.4))
+    assert (RATES_PER_S[0], RATES_PER_S[-1], MANY_QUERIES_JOIN_SELECTIVITY) == (20, 80, 0.025)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "joins"),
+    [("pullup", [(30,)]), ("pushdown", [(5,), (30,)]), ("mem-opt", [(5, 10, 30)])],
+)
+def test_three_queries_have_the_joins_of_section_7_2(
+    strategy: Strategy, joins: list[tuple[float, ...]]
+) -> None:
+    """Pull-up joins A[W3] and B[W3]; push-down A[W1], B[W1] and A[W3], B[W3]; Mem-Opt has three slices."""
+    setting = Setting("mostly-small", THREE_WINDOWS_S["mostly-small"], 20, 1.0, 0.1, 0.5)
+    for side in ("a", "b"):
+        assert sorted(_ends_s(plan_of(setting, strategy, SHAPE.batch_s), side)) == joins
+
+
+def _ends_s(plan: Plan, side: Literal["a", "b"] = "a") -> list[tuple[float, ...]]:
+    """Return the ends of the slices of each join, seconds."""
+    (family,) = plan.families
+    return [tuple(s.w_end_us / 1e6 for s in side_chain(join, side)) for join in family.joins]
+
+
+@pytest.mark.parametrize("distribution", THREE_WINDOWS_S)
+@pytest.mark.parametrize("sigma", FILTER_SELECTIVITIES)
+def test_state_of_three_queries_saves_what_equation_4_says(distribution: str, sigma: float) -> None:
+    """Q2 and Q3 have one selection, so the state is that of two queries with the windows W1 and W3."""
+    windows_s = THREE_WINDOWS_S[distribution]
+    setting = Setting(distribution, windows_s, 40, 1.0, 0.1, sigma)
+    up, down, sliced = (
+        expected_cost(setting, plan_of(setting, strategy, SHAPE.batch_s), SHAPE.batch_s).memory_rows
+        for strategy in ("pullup", "pushdown", "mem-opt")
+    )
+    by_equation = savings(windows_s[0] / windows_s[-1], sigma, 0.1)
+    assert (up - sliced) / up == pytest.approx(by_equation.memory_over_pullup)
+    assert (down - sliced) / down == pytest.approx(by_equation.memory_over_pushdown)
+
+
+def _cpu_opt_ends_s(distribution: str, rate_per_s: float, c_sys: float) -> tuple[float, ...]:
+    windows_s = TWELVE_WINDOWS_S[distribution]
+    setting = Setting(distribution, windows_s, rate_per_s, 1.0, MANY_QUERIES_JOIN_SELECTIVITY, None)
+    (ends_s,) = _ends_s(plan_of(setting, "cpu-opt", SHAPE.batch_s, c_sys))
+    return ends_s
+
+
+@pytest.mark.parametrize("rate_per_s", RATES_PER_S)
+def test_uniform_windows_are_not_merged_as_in_figure_19_a(rate_per_s: float) -> None:
+    ends_s = _cpu_opt_ends_s("uniform", rate_per_s, C_SYS_AT_PAPER_RATES)
+    assert ends_s == TWELVE_WINDOWS_S["uniform"]
+
+
+@pytest.mark.parametrize("rate_per_s", RATES_PER_S)
+def test_no_c_sys_gives_all_chains_that_section_7_3_reports(rate_per_s: float) -> None:
+    """Uniform windows stay apart up to a C_sys at which small-large ones have more than two slices.
+
+    Merging the first two uniform slices, 5 s, saves 2 λ each of purge, union and C_sys and routes 2 λ² 5 S_1.
+    A higher C_sys merges more, so none leaves the uniform windows apart and small-large ones in two slices.
+    """
+    largest = rate_per_s * 5 * MANY_QUERIES_JOIN_SELECTIVITY - 2
+    assert len(_cpu_opt_ends_s("uniform", rate_per_s, largest - 0.01)) == 12
+    assert len(_cpu_opt_ends_s("uniform", rate_per_s, largest + 0.01)) < 12
+    assert len(_cpu_opt_ends_s("small-large", rate_per_s, largest + 0.01)) > 2
 
 
 def test_state_slice_holds_the_fewest_rows_in_every_setting(three: list[Point]) -> None:

@@ -1,4 +1,4 @@
-"""Figures 17 and 18: three queries, three window distributions, both selectivities of Table 3, four rates."""
+"""Figures 17 and 18: three queries, all combinations of Table 3's windows and selectivities, four rates."""
 
 from __future__ import annotations
 
