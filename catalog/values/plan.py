@@ -81,7 +81,7 @@ class Slice:
         w_start_us: Start, µs behind the opposite watermark, inclusive.
         w_end_us: End, exclusive.
         queries: Ids of the queries whose window on this side reaches into the slice, ascending.
-        keep: Lineage bits of which a row needs one to enter the slice (cond'_i, section 6); None
+        keep: Lineage bits of which a row needs one to enter the slice (cond'_i, State-Slice §6.1); None
             keeps every row. Filters implied by another bit of the set are left out.
     """
 
@@ -134,7 +134,7 @@ class JoinPlan:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """Keys whose rows several buckets share (fragment-and-replicate; State-Slice §4.2).
+    """Keys whose rows several buckets share (fragment-and-replicate, ``operators.kernels.fragments``).
 
     The rows of a key of f fragments rest in f buckets, each row in one of them (its female copy), and probe
     all of them (its male copy). One fragment is hash partitioning; more fragments than buckets are as many.

@@ -1,7 +1,9 @@
-"""Migration primitives: the steps that lead from one plan version to the next (State-Slice §5.3).
+"""Migration primitives: the steps that lead from one plan version to the next.
 
     split at t    [s ........ e)   <->   [s .. t) [t .. e)       merge at t
     extend        [s .. e)         <->   [s .. e) [e .. w)       truncate
+
+Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
 
 A step says what it makes and, for its inverse, what was there before: filters and routes that it replaces, or
 the filter of a slice that goes. Rows are no part of that: those that a truncated slice dropped stay away.

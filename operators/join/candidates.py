@@ -7,7 +7,7 @@
 
 A pair is found segment by segment, but its queries, its residuals and its columns are worked out for all
 candidates at once: a call of numpy or Arrow costs some 10 µs however few rows it has. Measured on
-three queries of the State-Slice paper: 102-260 ms a batch segment by segment, 32-50 ms gathered.
+three queries of the State-Slice paper (§7.2): 102-260 ms a batch segment by segment, 32-50 ms gathered.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
     males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      each side has its own boundaries;
     males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      with equal windows both chains read as one
 
-A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, Fig. 6): cross-purge, probe,
-insert, propagate, slice by slice. Between batches the chain stands at the watermarks, so what a slice holds
-is what some query can still use (Theorem 4), up to the slack of segments that straddle a boundary.
+A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, §4.2, Figure 9): cross-purge,
+probe, insert, propagate, slice by slice. Between batches the chain stands at the watermarks, so a slice holds
+the rows that some query can still use (the minimal state of Theorem 4, §6.1), up to the slack of segments
+that straddle a boundary.
 
 Every strategy runs on this chain; they differ in the rows that come to it (``Admissible``) and in where it is
-cut. A chain of one slice that admits every row is selection pull-up (section 3.1).
+cut. A chain of one slice that admits every row is selection pull-up (§3.1).
 """
 
 from __future__ import annotations

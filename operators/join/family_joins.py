@@ -7,7 +7,7 @@
 Every strategy is a set of joins over the same rows (``catalog.values.plan.JoinPlan``). Joins share lineage
 and stored columns; each has its own state. For a query a pair comes out of exactly one of them: a join gives
 its pairs to its own queries only, and where several joins serve a query, a row of the side that is split
-comes to one of them (stream partition, State-Slice, VLDB 2006, section 3.2).
+comes to one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 """
 
 from __future__ import annotations

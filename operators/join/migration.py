@@ -1,4 +1,4 @@
-"""From one plan version's joins to the next one's, between two batches, on the state in place (§5.3).
+"""Move a family's rows from one plan version's joins to the next one's, between two batches, in place.
 
     one join -> one join       every segment goes to the slice that its former slice became (or to an earlier
                                one); split, merge, extend and truncate are all of them this
@@ -8,6 +8,8 @@
 
 Either way the next cross-purge moves rows on to where they belong, and filters them on the way: what a slice
 holds must never be deeper in the chain than the watermarks have come, but may well be less deep.
+
+Splitting and merging slices are State-Slice's (VLDB 2006, §5.3); the other changes are ours.
 
 Which rows a query may use is not decided here: a query is entitled to rows by ``lineage.entitlement``,
 whatever joins the rows rest in.

@@ -1,4 +1,4 @@
-"""Sliced window joins (State-Slice, VLDB 2006, section 4).
+"""Sliced window joins (State-Slice, VLDB 2006, §4).
 
 A slice [w_start, w_end) of a holds the rows of a that far behind b's watermark:
 
@@ -12,9 +12,11 @@ that holds a row tells a lower bound of its distance to every row still to come:
 passed by w_(i-1). That bound, not an answer, is what the slice's filter rests on.
 
 Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
-Source: Definitions 1 and 2, Figures 5 and 6. Rows move by segment: a segment whose span is below the slack
-moves as a whole, a wider one is split. A *lazy* boundary (``FamilyPlan.lazy_ends``) is one at which the
-filters stop neither a row nor a male: a segment is not split there, but passes when all of it may.
+
+Source: Definitions 1 to 3, Lemma 1, Figure 9. A row leaves at a distance of w_end, as in the definitions;
+Figure 9 prints "> W^end". We differ: rows move by segment. A segment whose span is below the slack moves as a
+whole, a wider one is split. A *lazy* boundary (``FamilyPlan.lazy_ends``) is one at which the filters stop
+neither a row nor a male: a segment is not split there, but passes when all of it may.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fragment-and-replicate: the rows of a few keys shared by several buckets (State-Slice, VLDB 2006, §4.2).
+"""Fragment-and-replicate: the rows of a few keys shared by several buckets.
 
     a key of 3 fragments, 5 buckets                     bucket 0     1     2     3     4
       its hash names bucket 3, its home                                        home
@@ -13,6 +13,9 @@ Invariant: the buckets of a key of f fragments are its home and the f - 1 after 
 fragments are among those of more, and a row's female is found again from key, position and the replication
 that was in force when it came. The number of fragments may grow without moving a row; it must not fall while
 rows rest (``catalog.values.plan.Replication``).
+
+Source: the distributed join of that name (see Stamos, Young, IEEE TPDS 1993). Male and female copies of a row
+are State-Slice's (VLDB 2006, §4.2); there both stay in one chain, and nothing is spread over buckets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Routes: which queries a joined pair belongs to (the per-query unions of State-Slice, section 4.2).
+"""Routes: the queries that a joined pair belongs to.
+
+They stand for the per-query unions of State-Slice (VLDB 2006, §5.1) and the routers of merged slices (§5.2).
 
 The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows,
 one with d < 0 by b's, and by the lineage of both rows. A route's number derives from its query ids alone

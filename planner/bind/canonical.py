@@ -1,7 +1,7 @@
 """Filters by meaning: one text for all the ways to write a condition.
 
 ``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
-filter, so they are evaluated once per row and take one lineage bit (State-Slice, VLDB 2006, §6.1).
+filter, so they are evaluated once per row and take one lineage bit (after State-Slice, VLDB 2006, §6.1).
 
 Three steps lead there: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
 optimizer; the expression compiler gives every operand one typed text; ``simplify`` then reasons about the

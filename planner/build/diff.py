@@ -1,4 +1,4 @@
-"""Migration primitives that turn the joins of one plan version into those of the next (State-Slice §5.3).
+"""Migration primitives that turn the joins of one plan version into those of the next.
 
     v:    [0, 10) [10, 30)            q1 10s, q2 30s
           Extend 30 -> 60             q3 60s comes
@@ -92,7 +92,9 @@ def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
         join the ends of its chains slice by slice, then boundaries that go, boundaries that come, filters
         and routes.
 
-    Source: State-Slice §5.3 (splitting and merging slices). We differ: rows move at once.
+    Source: State-Slice §5.3 for splitting (rows stay in the first part, whose purging moves them on) and
+        merging (states are concatenated). We differ: steps are taken between two batches, when no row waits
+        in a queue; all other steps are ours.
     """
     former = {} if old is None else {f.id: f for f in old.families}
     wanted = {f.id: f for f in new.families}

@@ -1,4 +1,4 @@
-"""Over how many buckets the rows of each key spread (fragment-and-replicate; State-Slice §4.2).
+"""Number of buckets over which the rows of each key spread (fragment-and-replicate).
 
     hash        one bucket per key                            many keys
     replicate   all buckets for every key                     whatever is known
@@ -11,6 +11,9 @@
 The last term is what replicating costs. No key is to have more than a certain part of a bucket's mean work
 in one bucket; of several such parts, from none to a thirty-second, it takes the one that leaves the hottest
 bucket least to do. Keys that are not frequent are taken to spread evenly.
+
+This is not in the State-Slice paper; its male and female copies (§4.2) make it possible, see
+``operators.kernels.fragments``.
 
 Whoever chooses, a family's fragments only grow (``catalog.values.plan.Replication``): what a version has
 given a key, later ones leave it.

@@ -11,7 +11,7 @@ from planner.costs.rates import FamilyRates
 
 
 def family_cost(family: FamilyPlan, rates: FamilyRates, paper: CostModel, calibrated: CostModel) -> Cost:
-    """Return what a planned family is expected to cost: the sum of its slices, and what comes before them.
+    """Return the expected cost of a planned family: the sum of its slices, and what comes before them.
 
     Args:
         family: The family, with joins of any strategy.
@@ -22,7 +22,8 @@ def family_cost(family: FamilyPlan, rates: FamilyRates, paper: CostModel, calibr
     Returns:
         The cost under both models.
 
-    Source: State-Slice §5.2: a chain's cost is the sum of its slices'; without slices Equations 1 and 2.
+    Source: State-Slice §5.2, Lemma 2: a chain's cost is the sum of its slices'. Joins of one slice cost what
+        Equations 1 and 2 say.
     """
     loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
     arriving = join_input(family, family.joins, rates)

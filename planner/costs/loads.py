@@ -9,7 +9,8 @@ every male that can serve one of its queries meets all of them. Arrivals are uni
 of filters and keys; filters are as independent as ``planner.costs.rates`` says.
 Invariant: the load of a slice depends on its own ends, and on no other slice (``SliceLoad``).
 
-Source: the terms of State-Slice (VLDB 2006) §3 to §6, Equations 1-3, without their prices.
+Source: the terms of State-Slice (VLDB 2006), Equations 1-3 (§3.1, §3.2, §4.3) and §5.2, without their prices;
+the invariant is Lemma 2 (§5.2).
 """
 
 from __future__ import annotations

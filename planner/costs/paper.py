@@ -2,7 +2,7 @@
 
 The setting of its Equations 1-3 is two queries over streams A and B that both arrive at rate λ:
 
-    Q1: A[W1] join B[W1]            Q2: σ(A)[W2] join B[W2]         W1 <= W2
+    Q1: A[W1] join B[W1]            Q2: σ(A)[W2] join B[W2]         0 < W1 < W2
 
     λ   rows per second of each stream       S_σ  fraction of A that passes σ
     W   window in seconds                    S_1  pairs that join, of all pairs looked at
@@ -11,6 +11,9 @@ Memory counts rows; the paper's C_m is rows times the size of a tuple, M_t. CPU 
 a probe looks at every row of the opposite window (nested loops), a purge costs one comparison per arriving
 row, a filter or router one per row or result that it judges, a union one per input that it merges. The
 engine probes through an index instead and touches only pairs of equal key, about S_1 of those counted here.
+
+Source: State-Slice §3 (Table 1; S_1 is its S with the sign of a join), §3.1, §3.2 and §4.3. Equation 2 is
+missing from our copy of the text; ``pushdown_cost`` says what it is derived from.
 """
 
 from __future__ import annotations
@@ -98,6 +101,9 @@ def pullup_cost(setting: TwoQueries) -> PaperCost:
     Returns:
         The cost by term; its sum is C_p.
 
+    >>> pullup_cost(TwoQueries(10, 6, 60, 0.5, 0.1)).cpu_comparisons_per_s
+    14420.0
+
     Source: State-Slice §3.1, Equation 1.
     """
     rate, w2 = setting.rate_per_s, setting.w2_s
@@ -131,8 +137,10 @@ def pushdown_cost(setting: TwoQueries) -> PaperCost:
     Returns:
         The cost by term (the split counts as ``filter_per_s``); its sum is C_p.
 
-    Source: State-Slice §3.2, Equation 2, derived from its terms (the formula is missing in the text we have);
-    the tests hold it against Equation 4, which follows from it and Equation 3.
+    Source: State-Slice §3.2, Equation 2. Our copy of the text lacks the formula and has what each of its
+        items stands for: two of C_m, six of C_p, in the order above. Equation 4 has C_m and the four items in
+        λ² as denominators, and the tests compare them. It leaves out items linear in λ, so the split (λ) and
+        the purge (3 λ) follow from the description alone.
     """
     rate, w1, w2 = setting.rate_per_s, setting.w1_s, setting.w2_s
     sigma, join = setting.filter_selectivity, setting.join_selectivity
@@ -153,7 +161,7 @@ def state_slice_cost(setting: TwoQueries) -> PaperCost:
 
     - memory: slice 1 holds 2 λ W1, slice 2 S λ D of A and λ D of B: 2 λ W1 + (1+S) λ D
     - probe: slice 1 2 λ² W1; in slice 2 S λ males of A meet λ D of B and λ males of B meet S λ D: 2 S λ² D
-    - purge: 2 λ arriving rows in each of two slices (the paper counts slice 2 unfiltered): 4 λ
+    - purge: 2 λ arriving rows in each of two slices: 4 λ, although only S λ rows of A reach slice 2
     - filter: σ judges every row of A between the slices, λ, and σ' judges every result of slice 1
       for Q2, 2 λ² W1 S_1
     - union: Q2 merges by the punctuations that the males of the last slice are, one per input row: 2 λ
@@ -203,7 +211,7 @@ class JoinLoad:
 
 
 def unshared_cost(loads: Iterable[JoinLoad]) -> PaperCost:
-    """Return what queries cost when each has a join of its own, its filters before the join.
+    """Return the cost of queries that have a join each, with their filters before the join.
 
     The sum over queries of Equation 1's terms for one query with windows W_A, W_B and effective rates
     λ_A' = λ_A S_A, λ_B' = λ_B S_B, without router and union, which nothing shared needs:
@@ -222,7 +230,8 @@ def unshared_cost(loads: Iterable[JoinLoad]) -> PaperCost:
     Returns:
         The sum by term.
 
-    Source: State-Slice §3, Equation 1, generalised to two windows and rates per query.
+    Source: ours, from the terms of State-Slice §3.1, Equation 1. The paper draws plans without sharing
+        (Figure 2) and gives no cost for them.
     """
     total = PaperCost()
     for load in loads:

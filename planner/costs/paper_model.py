@@ -1,10 +1,10 @@
 """The paper's cost model for any joins: comparisons per second, summed over slices and terms.
 
-What a slice of side a costs, with λ_b' the males of b that enter the join, λ_b'' those that can serve a query
-of the slice, and R the rows of a that it holds (the other side's slices likewise):
+The cost of a slice of side a, with λ_b' the males of b that enter the join, λ_b'' those that can serve a
+query of the slice, and R the rows of a that it holds (the other side's slices likewise):
 
     probe    λ_b'' R              nested loops: every male is compared with every row held
-    purge    λ_b'                 each male once per slice, "unfiltered": see Eq. 3 below
+    purge    λ_b'                 each male once per slice, also one that no query of it needs: see Eq. 3
     filter   rows that leave it towards a slice with another filter (and enter the first, if that has one)
              + pairs times the selections that they must be judged by: those of queries that reach the slice
              and that its rows have not all passed
@@ -25,17 +25,20 @@ D = W2 - W1:
         probe 2 (1-S) λ² W1 + 2 S λ² W2; purge (1-S) λ + λ + S λ + λ = 3 λ; split λ (filter); p2's pairs
         2 S λ² W2 S_1 compared with W1 (route); Q1's pairs from both joins, 2 λ² W1 S_1, merged (union).
     Eq. 3, slices [0, W1), [W1, W2): the second holds S λ D of A and λ D of B, probed by λ and S λ males:
-        probe 2 λ² W1 + 2 S λ² D. The paper counts purging "unfiltered", λ per slice and side though only S λ
-        rows of A reach the second slice: 4 λ. Rows of A leaving slice 1 are judged by σ, λ; slice 1's pairs
-        are judged by σ' for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two
-        slices: union 2 λ.
+        probe 2 λ² W1 + 2 S λ² D. Purging is 4 λ in the paper, λ per slice and side, though only S λ rows of A
+        reach the second slice. Rows of A leaving slice 1 are judged by σ, λ; slice 1's pairs are judged by σ'
+        for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two slices: union 2 λ.
 
 Where we add to the paper: both sides have their own windows, rates and filters; a selection is counted once
 per pair and distinct filter, however many queries share it, up to the largest of their windows; residuals
-cost a comparison per pair that they judge.
+cost a comparison per pair that they judge. §6.2 has no formula: it says that a slice merged across a
+selection holds more rows and probes more, which the terms above count.
 
-Source: State-Slice (VLDB 2006) §3 Eq. 1 and 2, §4.3 Eq. 3, §5.2, §6; terms as remembered, and as ``paper``
-has them.
+Where we differ from §5.2: merging k slices saves the overhead of k - 1 operators, where the paper prints k
+(``paper_savings.merge_difference``), and merging from 0 saves unions, where the paper says that their costs
+stay the same: a query whose slices are all merged into one needs none, as in Equation 1.
+
+Source: State-Slice (VLDB 2006) §3.1 Eq. 1, §3.2 Eq. 2 (as ``paper`` derives it), §4.3 Eq. 3, §5.2.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Savings of slicing in closed form: Equation 4, Figure 11, merge difference (State-Slice, VLDB 2006).
 
-Equation 4 follows from Equations 1-3 with ρ = W1 / W2, terms linear in λ left out (purging, splitting,
-unions: they vanish beside those in λ² as rates or windows grow):
+Equation 4 follows from Equations 1-3 with ρ = W1 / W2, 0 < ρ < 1, terms linear in λ left out (purging,
+splitting, unions by punctuation: they vanish beside those in λ² as rates or windows grow):
 
                           memory                            CPU
     over pull-up          (1-ρ)(1-S_σ) / 2                  ((1-ρ)(1-S_σ) + (2-ρ) S_1) / (1 + 2 S_1)
     over push-down        ρ / (1 + 2ρ + (1-ρ) S_σ)          S_σ S_1 / (ρ (1-S_σ) + S_σ + S_σ S_1 + ρ S_1)
 
-All are fractions of what the alternative costs, and none is negative: state-slice never costs more.
+All are fractions of the alternative's cost, and none is negative. At rates so low that the terms linear in λ
+decide, state-slice costs more: they are 7 λ, against 2 λ of pull-up and 4 λ of push-down.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def savings(window_ratio: float, filter_selectivity: float, join_selectivity: fl
     Raises:
         ValueError: An argument is no fraction.
 
-    Source: State-Slice §4.3, Equation 4 (its third line prints C_m where C_p is meant); it follows from
-        Equations 1-3, as the tests check.
+    Source: State-Slice §4.3, Equation 4. It follows from Equations 1-3, as the tests check, if the numerators
+        on the left are read as C_p of Eq. 1 in its third line and C_p of Eq. 2 in its fourth; our copy of the
+        text has C_m and C_p of Eq. 1 there.
 
     >>> savings(0.5, 0.5, 0.1).memory_over_pullup
     0.125
@@ -99,12 +101,13 @@ def figure_11(
     Args:
         window_ratios: ρ, 0 to 1.
         filter_selectivities: S_σ, 0 to 1.
-        join_selectivities: One surface of CPU savings for each S_1; by default those of the figure.
+        join_selectivities: One surface of CPU savings for each S_1; by default those of Table 3.
 
     Returns:
         Points by S_1, then ρ, then S_σ.
 
-    Source: State-Slice §4.3, Figure 11 (a) memory, (b) CPU over pull-up, (c) CPU over push-down.
+    Source: State-Slice §4.3, Figure 11 (a) memory, (b) CPU over pull-up, (c) CPU over push-down. Our copy of
+        the text has the caption without the drawings, so the axes and the values of S_1 are ours.
     """
     return tuple(
         SavingsPoint(rho, sigma, join, savings(rho, sigma, join))
@@ -117,7 +120,7 @@ def figure_11(
 def merge_difference(
     rate_per_s: float, widths_s: Sequence[float], join_selectivity: float, *, c_sys: float = 0.0
 ) -> Terms:
-    """Return what merging neighbouring slices costs more than leaving them apart, without selections.
+    """Return the cost of a merged slice less that of the slices it replaces, without selections.
 
     With k slices of widths that sum to ΔW, both sides together:
 
@@ -139,8 +142,10 @@ def merge_difference(
     Returns:
         Cost of the merged slice minus cost of the slices, by term.
 
-    Source: State-Slice §5.2, the difference of Figure 13 (a) and (b), with the sign turned. For slices i to j
-        the paper multiplies C_sys by j-i+1, the operators before; one of them stays, so here it is j-i.
+    Source: State-Slice §5.2, the difference of Figure 13 (a) and (b), with the sign turned and
+        λ_A = λ_B = λ. For slices i to j the paper prints C_sys (j-i+1), all operators of (a). We differ: (b)
+        has one operator as well, and by the paper the overhead is proportional to their number, so here it is
+        C_sys (j-i).
     """
     inner = len(widths_s) - 1
     return Terms(

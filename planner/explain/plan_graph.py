@@ -3,7 +3,7 @@
 stream A ─┐
           ├─ slice 1 [0s, 10s) ── slice 2 [10s, 30s)      rows move on as they age, filtered
 stream B ─┘        │      └──────────┐     │
-                union (1)         union (1, 2)            State-Slice, VLDB 2006, Figure 10
+                union (1)         union (1, 2)            State-Slice, VLDB 2006, §4.2
                    │                  │
                    q1                q2
 

@@ -1,6 +1,7 @@
 """Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
 
 Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
+(The paper attaches one number instead, that of the last query whose selection the row passes.)
 Invariant: a bit's number means one filter forever, in every row, plan, stored segment and replayed batch.
 Rows rest in the state with the lineage they got when they came, so a number given to another filter later
 would let old rows pass a filter that they never met. Numbers are therefore never taken back; *places* in the
@@ -125,7 +126,7 @@ def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> t
     Returns:
         Distinct bits, ascending; None if some query takes every row.
 
-    Source: State-Slice §6, cond'_i = cond_i or ... or cond_N.
+    Source: State-Slice §6.1, cond'_i = cond_i or ... or cond_N.
 
     >>> keep_bits([3, 1, 3])
     (1, 3)

@@ -1,6 +1,6 @@
 """Filters that imply others: every row that passes ``v > 10`` passes ``v > 5``.
 
-A slice keeps a row that passes the filter of any query which reaches it (State-Slice, VLDB 2006, §6,
+A slice keeps a row that passes the filter of any query which reaches it (State-Slice, VLDB 2006, §6.1,
 cond'_i); a filter that implies another one adds no row to that, and the estimate of how many rows pass must
 not count it twice.
 

@@ -47,7 +47,7 @@ def cpu_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
     Returns:
         The one join that all queries share.
 
-    Source: State-Slice §5.2, Figure 13 (Dijkstra's algorithm over the slice DAG), §6.2 for selections.
+    Source: State-Slice §5.2, Figure 14 (Dijkstra's algorithm over the slice DAG), §6.2 for selections.
     """
     widest: dict[SideName, int] = {
         side: max(side_window_us(q, side) for q in family.queries) for side in SIDES

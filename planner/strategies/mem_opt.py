@@ -1,4 +1,4 @@
-"""Mem-Opt: the chain that holds the fewest rows (State-Slice, VLDB 2006, §5.1)."""
+"""Mem-Opt: the chain that holds the fewest rows (State-Slice, VLDB 2006, §5.1, §6.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
     Returns:
         The one join that all queries share.
 
-    Source: State-Slice §5.1, Theorems 3 and 4. We differ: each side has its own windows.
+    Source: State-Slice §5.1, Theorem 3, and §6.1, Theorem 4. We differ: each side has its own windows, which
+        Definition 3 allows and the theorems do not treat.
     """
     return shared_join(family, _chain(family, "a"), _chain(family, "b"))
 

@@ -41,8 +41,9 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
     Returns:
         Joins ``p1`` to ``pn`` from the lowest rank to the highest, by id.
 
-    Source: State-Slice §3.2, Figure 4. We differ: any number of queries, filters on both sides (those of the
-    side that is not split filter its rows before each join).
+    Source: State-Slice §3.2, Figure 4; with three queries of one selection it is the plan of §7.2. We differ:
+        any number of queries and selections, and one side alone is split (the paper has m n joins for m and n
+        parts of both); filters of the other side filter its rows before each join.
     """
     weaker = {side: weaker_filters(family, side) for side in SIDES}
     split: SideName = "a" if family.filters_a else "b"

@@ -1,4 +1,4 @@
-"""The slice DAG of one side of a family (State-Slice, VLDB 2006, §5.2).
+"""The slice DAG of one side of a family (State-Slice, VLDB 2006, §5.2, Figure 14).
 
     v_0 = 0 ──e_01── v_1 = w_1 ──e_12── v_2 = w_2 ──e_23── v_3 = w_3
      └────────e_02 (merged)──────┘└──────e_13 (merged)─────┘
@@ -25,10 +25,10 @@ from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits
 def chain_of_path(
     path: Sequence[int], queries: Sequence[PlannedQuery], side: SideName, weaker: Weaker = NOTHING_IMPLIED
 ) -> tuple[Slice, ...]:
-    """Turn a path of boundaries into a chain: who reaches each slice, and which rows it keeps.
+    """Turn a path of boundaries into a chain: the queries that reach each slice, and the rows it keeps.
 
     A query reaches a slice iff its window ends beyond the slice's start; the slice keeps a row iff it passes
-    the filter of some such query (§6, cond'_i).
+    the filter of some such query (State-Slice §6.1, cond'_i).
 
     Args:
         path: Boundaries from 0 to the side's largest window, µs, ascending.

@@ -1,15 +1,16 @@
 """State and comparisons of the demo's queries without sharing, by Equation 1 of the State-Slice paper.
 
 Equation 1 is a join that keeps whole windows of both streams, λ W rows of each, and lets every arriving row
-look at the opposite window; filters come after the join. Without sharing each query has one such join. A
-second reckoning puts the filters before the join, so that a window keeps only rows that pass.
+look at the opposite window; filters come after the join. The paper shares it and adds a router; without
+sharing, for which the paper has no equation, each query has one such join and needs no router. A second
+reckoning puts the filters before the join, so that a window keeps only rows that pass.
 
 The paper takes λ as constant. Flights are not: none leave at 3 in the morning. So λ W is not multiplied but
 counted, in the same tables, at the watermarks of the same batch as the shared state beside it. Of the rows of
 a window only those of the same airport count as compared, since an index finds them; the paper's nested loops
 look at the other airports' too.
 
-Source: State-Slice (VLDB 2006), section 3, Equation 1.
+Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """
 
 from __future__ import annotations

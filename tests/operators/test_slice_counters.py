@@ -1,4 +1,4 @@
-"""Slices really purge, filter and probe as the paper says (State-Slice, VLDB 2006, Figure 6 and section 6).
+"""Slices purge, filter and probe as the paper says (State-Slice, VLDB 2006, Figure 9 and §6.1).
 
 On input in order, one row per batch and lateness 0, a batch is what the paper calls the arrival of a tuple,
 so its terms can be counted: a male compares with the rows of the slice's window and key, nothing else.
@@ -50,7 +50,10 @@ class PaperSlice:
 
 
 class PaperChain:
-    """Figure 6, a tuple at a time, with the selections of section 6 between the slices."""
+    """Figure 9, a tuple at a time, with the selections of §6.1 between the slices.
+
+    A row leaves at a distance of w_end, as in Definition 3 and Lemma 1; Figure 9 prints "> W^end".
+    """
 
     def __init__(self, queries: Sequence[Query]) -> None:
         self.queries = queries
@@ -288,7 +291,8 @@ def test_steady_state_follows_the_papers_equations(
 ) -> None:
     """Q1 with W1, Q2 with W2 and a selection on A of selectivity S, both streams lambda rows per second.
 
-    State (rows) and probing (comparisons per second) of section 3, with two joins of their own beside them:
+    State (rows) and probing (comparisons per second) of §3.1, §3.2 and §4.3, and of two joins without
+    sharing, for which the paper has no equation:
 
         pull-up (Eq. 1)       2 lambda W2                              2 lambda^2 W2
         push-down (Eq. 2)     (2 - S) lambda W1 + (1 + S) lambda W2    2 (1-S) lambda^2 W1 + 2 S lambda^2 W2

@@ -1,19 +1,21 @@
-"""State-Slice (VLDB 2006), Table 2, "Execution of the chain J1, J2", replayed step by step.
+"""State-Slice (VLDB 2006, §4.1), Table 2, "Execution of the Chain: J1, J2", replayed step by step.
 
 One-way chain J1 = A[0, w1) |>< B, J2 = A[w1, w2) |>< B with w1 = 2 s and w2 = 4 s, cartesian (here: one
-key), one row per second: a1, a2, a3, b1, b2, and a4 later.
+key), rows a1, a2, a3, b1, b2 in seconds 1 to 5 and a4 in the 8th.
 
 Where the table and we differ:
 
 - The table runs one operator per second, so that J2 purges and probes seconds after J1 and males wait in a
   queue between them. We run a batch through the whole chain at once: after each row the queue is empty, and
   the states and outputs of J1 and J2 are those that the table reaches once J2 has caught up.
-- In the table a row at a distance of exactly w still counts as inside (b1 at 4 s joins a2 of 2 s in J1), as
-  in the purge of Figure 9 (T_b - T_a > W_end); Definition 1 (w_start <= T_b - T_a < w_end), the sentence
-  below the table and the design say outside. Windows of w + 1 µs give the table's rows, windows of w those
-  of Definition 1; both are replayed.
+- In the table a row at a distance of exactly w still counts as inside (b1 at 4 s joins a2 of 2 s in J1, b2 at
+  5 s joins a1 of 1 s in J2), as in the purge of Figure 9 (T_a - T_b > W_end); Definition 1 (w_start <= T_b -
+  T_a < w_end), the sentence below the table ("since T_b1 - T_a1 >= 2sec"), the proof of Lemma 1 and the
+  design say outside. Windows of w + 1 µs give the table's rows, windows of w those of Definition 1; both are
+  replayed.
 - In the table a3 has left J1 in the 9th second, though no b has come since b2 at 5 s, at a distance of 2 s;
-  we keep it, as the purge rule of Figure 6 does, which b alone sets off.
+  we keep it, since by §4.1 and Lemma 1 an arriving b alone purges. (Our copy of the text has Figure 6's purge
+  step garbled.)
 - a4 meets no later male, so the second in which it comes decides nothing but its own insertion.
 """
 

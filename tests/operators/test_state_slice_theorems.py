@@ -1,4 +1,8 @@
-"""Theorems 3 and 4 of State-Slice (VLDB 2006): what a Mem-Opt chain holds after every batch."""
+"""Theorems 3 (§5.1) and 4 (§6.1) of State-Slice (VLDB 2006): the rows in a Mem-Opt chain after every batch.
+
+Theorem 4 says that the state is minimal. A row that some query can still use may have to be joined, and no
+other has to be, so the tests ask for exactly these rows, each in the slice that Lemma 1 (§4.1) names.
+"""
 
 from __future__ import annotations
 

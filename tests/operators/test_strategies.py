@@ -1,4 +1,4 @@
-"""What the strategies hold and do beside each other (State-Slice, VLDB 2006, sections 3, 5.1 and 6).
+"""State and work of the strategies beside each other (State-Slice, VLDB 2006, §3, §5.1 and §6.1).
 
 All of them give the same results (``test_metamorphic``, ``test_stack_differential``); here is what differs.
 """

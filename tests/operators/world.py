@@ -2,7 +2,7 @@
 
 plans, rows ──> DurableRunner ──> results ─────── NestedLoops (tests.operators.oracle)
                      │
-                   slices ───── what each holds: Theorem 4, up to the slack
+                   slices ───── rows of each: Lemma 1 and Theorem 4 of State-Slice, up to the slack
                      │
                    masks ────── Chronicle (tests.operators.held): which query may use which row
                      │
@@ -130,7 +130,7 @@ class World:
     def _check_slice_rows(
         self, family: FamilyPlan, join: JoinPlan, side: str, slices: Sequence[set[int]]
     ) -> None:
-        """Theorem 4: a row of [s, e) has been passed by s and not by e (up to the slack), and serves a query.
+        """A row of [s, e) has been passed by s and not by e (Lemma 1, up to the slack), and serves a query.
 
         Where there is slack, it may have been passed by more than e if it is of use behind that, too.
         """

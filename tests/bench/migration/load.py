@@ -1,10 +1,10 @@
 """The load that plans change under: two generated streams and a hundred queries, a million rows of state.
 
-Windows are mostly small, as in State-Slice's Table 4: most queries look back a second or less, a few as far
-as the longest window. Two queries take every row, so that whatever else comes and goes the shared chain holds
-all rows of the longest window; the others have one of a few selections on both streams or one. So all five
-strategies fit into memory: without sharing, where each query holds its own rows, they are some five times as
-many.
+Windows are mostly small, as in a row of State-Slice's Table 4 (VLDB 2006, §7.3), with values of ours: most
+queries look back a second or less, a few as far as the longest window. Two queries take every row, so that
+whatever else comes and goes the shared chain holds all rows of the longest window; the others have one of a
+few selections on both streams or one. So all five strategies fit into memory: without sharing, where each
+query holds its own rows, they are some five times as many.
 """
 
 from __future__ import annotations

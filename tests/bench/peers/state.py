@@ -1,4 +1,4 @@
-"""What a state must hold at the least, against what was held: State-Slice, Theorem 4.
+"""Least state that a workload needs, against the state held (the minimum of State-Slice, §6.1, Theorem 4).
 
 The reference are the rows that some query can still use, given the watermarks at the end of a batch: a row of
 A at time t, if t > watermark of B - W for the largest window W of the queries whose filter on A it passes.

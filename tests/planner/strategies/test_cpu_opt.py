@@ -211,7 +211,7 @@ def test_narrow_slices_are_merged_and_wide_ones_kept() -> None:
 
 
 def test_a_filter_between_windows_is_a_reason_to_cut() -> None:
-    """Section 6.2: merged, the slice would hold and probe the rows that nobody can use any more."""
+    """State-Slice §6.2: merged, the slice would hold and probe the rows that nobody can use any more."""
     plain = family_of([a_query(1, 10), a_query(2, 30)])
     filtered = family_of([a_query(1, 10), a_query(2, 30, filter_a=FILTERS[0])])
     model = PaperModel(c_sys=50.0)
