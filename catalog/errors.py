@@ -165,6 +165,12 @@ class FencedOut(Unavailable):
     code = "fenced-out"
 
 
+class BatchDiffers(InternalError):
+    """A batch that was committed before came again with other input or other results."""
+
+    code = "batch-differs"
+
+
 class PlanVersionNotFound(NotFound):
     """No plan of that version."""
 

@@ -1,4 +1,4 @@
 """Storage of the catalog: one database, one unit of work, a repository for each kind of record.
 
-Doors: codec, pruning, retention, store, tables.
+Doors: codec, lease, pruning, retention, store, tables.
 """

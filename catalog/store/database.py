@@ -77,6 +77,7 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._pid = os.getpid()
         self._writer = threading.Lock()
+        self._guard: Callable[[Connection], None] | None = None
         self._of_thread = threading.local()
         sqlite = self._url.get_backend_name() == "sqlite"
         try:
@@ -135,6 +136,14 @@ class Database:
                 hint="Keep the data directory on a local disk, or use PostgreSQL.",
             )
 
+    def guard(self, check: Callable[[Connection], None] | None) -> None:
+        """Have every write transaction of this process begin with a check; what it raises undoes the write.
+
+        Args:
+            check: Given the transaction's connection; None writes without one.
+        """
+        self._guard = check
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Connect for reading: one snapshot, or the thread's write transaction if it is in one.
@@ -188,6 +197,8 @@ class Database:
             ):
                 if self.file is None:
                     connection.execute(select(func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
+                if self._guard is not None:
+                    self._guard(connection)
                 self._of_thread.connection = connection
                 self._of_thread.after_commit = []
                 try:

@@ -20,6 +20,7 @@ from sqlalchemy import inspect, text
 from catalog.clock import wall_clock_us
 from catalog.errors import CatalogDown, CatalogVersionMismatch
 from catalog.store.database import BUSY_TIMEOUT_S, Database
+from catalog.store.lease import LeaseRepository
 from catalog.store.pruning import Pruning
 from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.control_log import ControlLogRepository
@@ -52,6 +53,7 @@ class Store:
         migrations: Migrations that were requested.
         source_files: Files of streams, each with its verdict.
         epochs: Fencing epochs of engines.
+        lease: The lease of the catalog.
         batches: Manifests of committed batches, and totals.
         routes: Which queries a stored pair belongs to.
         sinks: Sinks of queries, and how far each one is.
@@ -70,6 +72,7 @@ class Store:
         self.migrations = MigrationRepository(database, now_us)
         self.source_files = SourceFileRepository(database, now_us)
         self.epochs = EpochRepository(database, now_us)
+        self.lease = LeaseRepository(database, now_us)
         self.batches = BatchRepository(database, now_us)
         self.routes = RouteRepository(database, now_us)
         self.sinks = SinkRepository(database, now_us)

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0012"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -151,6 +151,18 @@ epochs = Table(
     Column("epoch", BIG, primary_key=True, autoincrement=False),
     Column("owner", Text, nullable=False),
     Column("started_at_us", BIG, nullable=False),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("epoch", BIG, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("expiry_ms", BIG, nullable=False),
+    Column("renewals", BIG, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
 )
 
 batches = Table(

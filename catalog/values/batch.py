@@ -17,11 +17,15 @@ class ResultFile:
         path: Relative to the results directory.
         family: Family id of joined pairs; stream name of late rows.
         rows: Rows in it.
+        bytes: Its length; None of files from before it was kept.
+        crc32c: Checksum of its bytes, or None likewise.
     """
 
     path: str
     family: str
     rows: int
+    bytes: int | None = None
+    crc32c: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +233,9 @@ class BatchManifest:
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         routes_since: First batch of the routes' generation; None for the batch itself.
+        input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
+        digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
+            likewise.
     """
 
     batch: int
@@ -247,6 +254,8 @@ class BatchManifest:
     cpu: CpuCounters = CpuCounters()
     buckets: BucketCounters = BucketCounters()
     routes_since: int | None = None
+    input_end: tuple[tuple[str, int], ...] = ()
+    digest: str = ""
 
     @property
     def progress(self) -> BatchProgress:

@@ -1,7 +1,7 @@
 """A bucket's stored form: a manifest of what it holds, beside segments that are written once.
 
     manifest   watermarks, next batch, held terms, for every slice of every join the ids of its segments, and
-               what the batch dropped (JSON, small)
+               what this batch and the one before dropped (JSON, small)
     values     stored id -> bytes, never rewritten (``segments.segment_files``): the plan in force (JSON),
                segments (``segments.segment``), of which slices may hold views (``segments.view_names``),
                and the patches of views (``operators.segments.patch``)
@@ -192,18 +192,20 @@ def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWri
     return patched_name(origin.segment.id, kept, lineage)
 
 
-def encode_manifest(bucket: Bucket, dropped: Iterable[str] = ()) -> bytes:
+def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before: Iterable[str] = ()) -> bytes:
     """Return the manifest of a bucket whose segments are all stored.
 
     Args:
         bucket: The bucket.
         dropped: Stored ids of what the bucket had before its batch and has no longer.
+        dropped_before: The same of the batch before.
     """
     document = {
         "format": FORMAT,
         "next_batch": bucket.next_batch,
         "plan_version": bucket.plan.version if bucket.plan is not None else 0,
         "dropped": list(dropped),
+        "dropped_before": list(dropped_before),
         "streams": {
             str(stream_id): [
                 s.watermark.lateness_us,
@@ -252,6 +254,11 @@ def stored_plan_version(manifest: bytes) -> int:
 def dropped_ids(manifest: bytes) -> tuple[str, ...]:
     """Return the stored ids of what the batch that stored a manifest dropped."""
     return tuple(_document(manifest)["dropped"])
+
+
+def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
+    """Return the same of the batch before it; none in manifests of versions that removed it at once."""
+    return tuple(_document(manifest).get("dropped_before", ()))
 
 
 def segment_ids(manifest: bytes) -> set[str]:

@@ -3,9 +3,12 @@
     checkpoint/segments/<id>              whole or not at all; never rewritten with other bytes
                        /rows.<batch>...   rows on their way from PACK, as a segment is stored
 
+    | value | "SLC1" | CRC-32C of the value | length of the value |      the seal, checked on each read
+
 The manifest in the state store names them, so a value counts once a manifest that names it is committed.
-What a batch no longer needs stays until the next batch runs: a replay of the batch starts from the manifest
-before. Every process maps the same file, so what one worker wrote another one reads without a copy.
+What a batch no longer needs stays for two batches: a replay of the batch, or of the one before, starts from
+the manifests before (``service.recovery.checkpoint``). Every process maps the same file, so what one
+worker wrote another one reads without a copy.
 
 In the state store itself each megabyte went through a socket, a pickle and several copies in the JVM, some
 8 ms each (many-keys, 2 cores).
@@ -20,18 +23,64 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import struct
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import google_crc32c
 import pyarrow as pa
 
+from catalog.errors import Unavailable
 from operators.segments.row_codec import write_rows
 from operators.segments.segment import ArrivedFile, CorruptSegment
 
 #: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."
+
+_MAGIC = b"SLC1"
+_SEAL = struct.Struct("<4sIQ")
+
+
+class WriterReplaced(Unavailable):
+    """Another engine writes the segments now."""
+
+    code = "writer-replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The epoch of the one engine whose workers may write, in a file beside what they write.
+
+    Attributes:
+        path: The file.
+        epoch: Epoch of the engine that these workers belong to.
+    """
+
+    path: Path
+    epoch: int
+
+    def announce(self) -> None:
+        """Let the workers of this epoch write, and no others."""
+        partial = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}")
+        partial.write_text(str(self.epoch), encoding="utf-8")
+        partial.replace(self.path)
+
+    def check(self) -> None:
+        """Refuse to write for an engine that was replaced.
+
+        Raises:
+            WriterReplaced: Another engine has started since.
+        """
+        found = self.path.read_text(encoding="utf-8")
+        if found != str(self.epoch):
+            raise WriterReplaced(
+                f"segments of epoch {self.epoch} cannot be written, the current one is {found}",
+                detail="Another engine owns the data directory.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +89,13 @@ class SegmentFiles:
 
     Attributes:
         directory: Where the files are: one that all workers of the job see.
+        fence: Looked at before anything is written or removed; None where nobody else can write.
+        sealed: Whether every file has a seal; those of an older version have none.
     """
 
     directory: Path
+    fence: Fence | None = None
+    sealed: bool = True
 
     def write(self, stored_id: str, data: bytes) -> None:
         """Write a value; again, for a replayed batch, it is the same one.
@@ -50,8 +103,9 @@ class SegmentFiles:
         Raises:
             OSError: It cannot be written; then there is no such value.
         """
-        with self._whole(stored_id) as partial:
-            partial.write_bytes(data)
+        with self._whole(stored_id) as partial, partial.open("wb") as file:
+            file.write(data)
+            file.write(_SEAL.pack(_MAGIC, google_crc32c.value(data), len(data)))
 
     def send(self, batch: int, order: int, bucket: int, part: int, rows: pa.RecordBatch) -> ArrivedFile:
         """Write rows that go to a bucket; a replayed batch sends the same ones.
@@ -67,9 +121,14 @@ class SegmentFiles:
             OSError: They cannot be written.
         """
         name = f"{_ARRIVING}{batch}.{order}.{bucket}.{part}"
-        with self._whole(name) as partial, pa.OSFile(str(partial), "wb") as file:
-            write_rows(rows, file)
-            size = file.tell()
+        with self._whole(name) as partial:
+            with pa.OSFile(str(partial), "wb") as file:
+                write_rows(rows, file)
+                size = file.tell()
+            with pa.memory_map(str(partial)) as written:
+                checksum = google_crc32c.value(written.read_buffer())
+            with partial.open("ab") as end:
+                end.write(_SEAL.pack(_MAGIC, checksum, size))
         return ArrivedFile(name, size)
 
     def link(self, arrived: ArrivedFile, stored_id: str) -> None:
@@ -78,6 +137,7 @@ class SegmentFiles:
         Raises:
             OSError: There is no such file, or it cannot be done.
         """
+        self._check_fence()
         source, target = self.directory / arrived.name, self.directory / stored_id
         try:
             target.unlink(missing_ok=True)
@@ -91,18 +151,27 @@ class SegmentFiles:
         """Return the bytes of a value, mapped.
 
         Raises:
-            CorruptSegment: There is no such file, or it cannot be mapped.
+            CorruptSegment: There is no such file, it cannot be mapped, or it is not what was written.
         """
         try:
             with pa.memory_map(str(self.directory / stored_id)) as file:
-                return file.read_buffer()
+                found = file.read_buffer()
         except (OSError, pa.ArrowInvalid) as error:
-            raise CorruptSegment(
-                f'"{stored_id}" was written but cannot be read', detail=f"{error}."
-            ) from error
+            raise _corrupt(stored_id, f"{error}.") from error
+        size = found.size - _SEAL.size
+        magic, checksum, length = _SEAL.unpack(found[size:]) if size >= 0 else (b"", 0, 0)
+        if magic != _MAGIC and not self.sealed and not stored_id.startswith(_ARRIVING):
+            return found
+        if magic != _MAGIC or length != size:
+            raise _corrupt(stored_id, f"{self.directory / stored_id} has {found.size} bytes and no seal.")
+        value = found.slice(0, size)
+        if google_crc32c.value(value) != checksum:
+            raise _corrupt(stored_id, f"The checksum of {self.directory / stored_id} is another one.")
+        return value
 
     def remove(self, stored_ids: Iterable[str]) -> None:
         """Remove values that no manifest that counts names; those that have gone already stay so."""
+        self._check_fence()
         for stored_id in stored_ids:
             (self.directory / stored_id).unlink(missing_ok=True)
 
@@ -110,10 +179,11 @@ class SegmentFiles:
         """Return the bytes of all values by id, those of rows on their way left out."""
         with os.scandir(self.directory) as found:
             names = [file for file in found if not file.name.startswith((".", _ARRIVING))]
-            return {file.name: file.stat().st_size for file in names}
+            return {file.name: file.stat().st_size - _SEAL.size for file in names}
 
     def sweep(self) -> None:
         """Remove what writers that died left half written or on its way, while nothing writes."""
+        self._check_fence()
         for pattern in (".*", f"{_ARRIVING}*"):
             for path in self.directory.glob(pattern):
                 path.unlink(missing_ok=True)
@@ -121,7 +191,9 @@ class SegmentFiles:
     @contextmanager
     def _whole(self, name: str) -> Iterator[Path]:
         """Give a path to write to, which gets its name once it is written."""
-        partial = self.directory / f".{name}.{os.getpid()}"
+        self._check_fence()
+        # Of two machines that share the directory, and of two processes of one id.
+        partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:
             yield partial
             partial.replace(self.directory / name)
@@ -129,3 +201,15 @@ class SegmentFiles:
             # A disk that is full should not stay so for a file that nobody can use.
             partial.unlink(missing_ok=True)
             raise
+
+    def _check_fence(self) -> None:
+        if self.fence is not None:
+            self.fence.check()
+
+
+def _corrupt(stored_id: str, detail: str) -> CorruptSegment:
+    return CorruptSegment(
+        f'segment "{stored_id}" cannot be read as it was written',
+        detail=detail,
+        hint="Restore the data directory from a backup, or let sluice repair build the state anew.",
+    )

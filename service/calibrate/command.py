@@ -8,7 +8,6 @@ from dataclasses import astuple
 import numpy as np
 
 from catalog.clock import wall_clock_us
-from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from planner.costs.calibrated import CONSTANTS
 from planner.costs.shipped import SHIPPED
@@ -17,6 +16,7 @@ from service.calibrate.runs import calibration_runs
 from service.config.calibration import store_calibration
 from service.config.data_dir import open_data_dir
 from service.config.settings import Settings
+from service.recovery.opening import open_catalog
 
 #: Random workloads beside the corners, and batches measured of each: about five minutes.
 RANDOM_WORKLOADS, BATCHES = 28, 20
@@ -40,7 +40,7 @@ def calibrate_command(settings: Settings, *, quick: bool, say: Callable[[str], N
         CatalogDown: The catalog cannot be opened.
     """
     directory = open_data_dir(settings.data_dir)
-    store = Store.open(settings.catalog_url or directory.catalog_url)
+    store = open_catalog(directory, settings.catalog_url)
     try:
         workloads, batches = (QUICK_RANDOM_WORKLOADS, QUICK_BATCHES) if quick else (RANDOM_WORKLOADS, BATCHES)
         runs = calibration_runs(workloads, batches, say=say)

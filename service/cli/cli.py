@@ -1,4 +1,4 @@
-"""The command line: ``sluice run | plan | calibrate | query | stream``; ``api.main`` adds those that serve.
+"""The command line: ``sluice run | plan | calibrate | repair | query | stream``; ``api.main`` has others.
 
 Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out. Errors go to
 stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
@@ -223,6 +223,24 @@ def calibrate(
     from service.calibrate.command import calibrate_command
 
     calibrate_command(settings, quick=quick, say=typer.echo)
+
+
+@app.command()
+def repair(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA_DIR", help="Directory of a service, or output of a run.", show_default=False
+        ),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without it nothing is changed.")] = False,
+) -> None:
+    """Say what is wrong with a data directory that does not start, and repair it if that is possible."""
+    settings = load_settings()
+    setup_logging("WARNING", settings.log_format)
+    from service.cli.repair_command import repair_command
+
+    repair_command(directory, settings, yes=yes, say=typer.echo)
 
 
 def _refuse_options(**options: object) -> None:

@@ -1,4 +1,4 @@
-"""The commit of a batch: result files first, then one manifest that makes them visible.
+"""The commit of a batch: result files first, synced, then one manifest that makes them visible.
 
 The buckets report at least once per batch (``commit.reports``), and a replayed batch gives the same rows. So
 the first manifest of a batch stays, later ones are dropped with their files, and files that no manifest names
@@ -7,6 +7,8 @@ are swept at the next start.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +32,11 @@ from catalog.values.batch import (
 from operators.lineage.route_table import RouteTable
 from service.commit.bucket_report import BucketReport
 from service.commit.route_dictionary import RouteDictionary
+from service.commit.spark_log import Offset, SparkLog
 from service.commit.sweep import sweep
+from service.commit.sync import sync_file_systems
 from service.config.failpoints import reached
+from service.results.result_check import CorruptResults, check_files
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,7 @@ class BatchCommitter:
         late_dir: Directory of late rows.
         epoch: Fencing epoch of the engine.
         engine_lock: Path of the lock file, for failpoints.
+        log: Spark's logs, which say where the input of a batch begins and ends.
         tell: Called after each commit.
     """
 
@@ -54,6 +60,7 @@ class BatchCommitter:
     late_dir: Path
     epoch: int
     engine_lock: str
+    log: SparkLog
     tell: Callable[[], None]
     _routes: RouteDictionary = field(default_factory=RouteDictionary)
 
@@ -65,17 +72,20 @@ class BatchCommitter:
 
         Raises:
             FencedOut: Another engine has taken over.
-            InvariantBroken: Buckets disagree.
+            BatchDiffers: The batch was committed before with other input or other row counts.
+            InvariantBroken: Buckets disagree, or Spark's log does not have the batch.
         """
         manifest = self._manifest(reports)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
+        # Segments, results, and what Spark wrote for this batch and about the one before.
+        sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
         if self.store.batches.commit(manifest):
             self._routes.committed(manifest)
         else:
             # The engine before wrote its routes, into a generation of its own: the next batch begins ours.
             log.info("batch was committed before", extra={"batch": batch})
-            self._remove(manifest)
+            self._keep_whole(manifest)
         reached("after-result-commit", batch, self.engine_lock)
         self.tell()
 
@@ -83,10 +93,20 @@ class BatchCommitter:
         """Remove files that no manifest names; return how many."""
         return sweep(self.store, self.results_dir, self.late_dir)
 
-    def _remove(self, manifest: BatchManifest) -> None:
-        kept = self.store.batches.manifest(manifest.batch)
-        named = {f.path for f in (*kept.files, *kept.late_files)} if kept is not None else set()
-        for directory, files in ((self.results_dir, manifest.files), (self.late_dir, manifest.late_files)):
+    def _keep_whole(self, again: BatchManifest) -> None:
+        """Keep the files of a batch's first attempt, unless they were damaged, and remove the others."""
+        kept = self.store.batches.manifest(again.batch)
+        if kept is None:
+            return
+        try:
+            check_files(self.results_dir, kept.files)
+            check_files(self.late_dir, kept.late_files)
+        except CorruptResults as error:
+            log.warning("files of a batch replaced: %s", error.primary, extra={"batch": again.batch})
+            self.store.batches.replace_files(again)
+            kept, again = again, kept
+        named = {f.path for f in (*kept.files, *kept.late_files)}
+        for directory, files in ((self.results_dir, again.files), (self.late_dir, again.late_files)):
             for file in files:
                 if file.path not in named:
                     (directory / file.path).unlink(missing_ok=True)
@@ -100,6 +120,9 @@ class BatchCommitter:
         if len(versions) != 1:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
         version = versions.pop()
+        end = self.log.input_end(batch)
+        if end is None:
+            raise InvariantBroken(f"batch {batch} runs, but Spark's offset log does not have it")
         began_us = min(report.began_us for report in reports if report.began_us is not None)
         now_us = wall_clock_us()
         manifest = BatchManifest(
@@ -121,7 +144,10 @@ class BatchCommitter:
                 chain_us=sum(report.cpu.chain_us for report in reports),
             ),
             buckets=_bucket_counters(reports),
+            input_end=tuple(sorted(end.items())),
         )
+        start = self.log.input_end(batch - 1) if batch else {}
+        manifest = replace(manifest, digest=_digest(manifest, start or {}))
         tables = (RouteTable.decode(data) for report in reports for data in report.routes)
         return self._routes.with_routes(manifest, tables, self.store.control_log.plan)
 
@@ -130,6 +156,19 @@ class BatchCommitter:
             replace(file, family=self.store.streams.by_id(int(file.family)).name)
             for file in _by_place(file for report in reports for file in report.late_files)
         )
+
+
+def _digest(manifest: BatchManifest, start: Offset) -> str:
+    """Return what input and row counts come to: equal whenever a batch is repeated."""
+    facts = [
+        manifest.batch,
+        manifest.plan_version,
+        sorted(start.items()),
+        manifest.input_end,
+        sorted((s.stream_id, s.rows, s.late_rows, s.rejected_rows) for s in manifest.streams),
+        manifest.query_rows,
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def _by_place(files: Iterable[ResultFile]) -> tuple[ResultFile, ...]:

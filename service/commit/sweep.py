@@ -9,6 +9,7 @@ costs the same however many results are kept; reading the manifests of all would
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from catalog.store.pruning import REPLAYED_BATCHES
@@ -17,9 +18,14 @@ from catalog.store.store import Store
 #: Last batch that was committed at the last sweep.
 _SWEPT_SETTING = "swept"
 
+_NAME = re.compile(r"b(?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
+
 
 def sweep(store: Store, results_dir: Path, late_dir: Path) -> int:
     """Remove files that no manifest names, while nothing writes any; return how many.
+
+    Files of a later epoch than the catalog's stay: another engine has taken over and writes them, or the
+    catalog is older than they are.
 
     Args:
         store: The catalog.
@@ -31,11 +37,12 @@ def sweep(store: Store, results_dir: Path, late_dir: Path) -> int:
     swept = store.settings.get(_SWEPT_SETTING)
     looked_at = range(kept_from, swept - REPLAYED_BATCHES + 1 if isinstance(swept, int) else kept_from)
     named: dict[int, set[str]] = {}
+    epoch = store.epochs.current()
     removed = 0
     for directory in (results_dir, late_dir):
         for path in directory.glob("b[0-9]*-*.parquet"):
-            batch = int(path.name[1:].split("-", 1)[0])
-            if batch in looked_at:
+            name = _NAME.fullmatch(path.name)
+            if name is None or int(name["epoch"]) > epoch or (batch := int(name["batch"])) in looked_at:
                 continue
             if batch not in named:
                 named[batch] = _named(store, batch) if batch >= kept_from else set()

@@ -1,6 +1,7 @@
 """The data directory: everything that one Sluice service keeps, in one place.
 
 catalog.db      streams, queries, plan versions, control log, manifests (SQLite)
+identity.json   which catalog all of this belongs to
 events.db       events posted over HTTP, durable before they are acknowledged (SQLite)
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
@@ -62,6 +63,16 @@ class DataDir:
         return self.root / "checkpoint"
 
     @property
+    def identity(self) -> Path:
+        """File that names the catalog which the directory belongs to."""
+        return self.root / "identity.json"
+
+    @property
+    def checkpoint_identity(self) -> Path:
+        """File that names the catalog and the checkpoint which the checkpoint's directory is of."""
+        return self.checkpoint / "identity.json"
+
+    @property
     def results(self) -> Path:
         """Result files."""
         return self.results_dir if self.results_dir is not None else self.root / "results"
@@ -85,6 +96,11 @@ class DataDir:
     def segments(self) -> Path:
         """Segments of the state, beside Spark's own files: one is worth nothing without the others."""
         return self.checkpoint / "segments"
+
+    @property
+    def fence(self) -> Path:
+        """File with the epoch of the engine whose workers may write segments."""
+        return self.checkpoint / "epoch"
 
     @property
     def spark_log(self) -> Path:

@@ -1,4 +1,4 @@
 """The engine: starts the job, follows it, and restarts or reports it when it ends.
 
-Doors: engine.
+Doors: catalog_lease, engine, engine_lock.
 """

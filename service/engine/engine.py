@@ -3,9 +3,9 @@ r"""The engine: one Spark job over one data directory, from lock to last commit.
     stopped -> starting -> running -> stopped
                     \         \---> failed -> starting ... (until a batch has failed three times in a row)
 
-An engine first takes the directory's lock, ends a JVM that a dead driver may have left, and takes a new
-fencing epoch: from then on no other engine's manifest is accepted. Then it sweeps files that no manifest
-names, and starts Spark.
+An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
+the catalog, and looks whether Spark can go on where the catalog is. Then it takes a new fencing epoch: from
+then on no other engine's manifest is accepted. It sweeps files that no manifest names, and starts Spark.
 
 What talks to Spark, and what goes to its workers, is loaded by the thread that runs the job: PySpark, pandas
 and numba with its kernels are half of all that a service imports, and the API answers without them.
@@ -29,13 +29,16 @@ from catalog.errors import Conflict, SluiceError, Unavailable
 from catalog.store.store import Store
 from service.commit.commits import Commits
 from service.commit.reports import Reports
+from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
+from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
 from service.inputs.errors import find_corrupt_input
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
+from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,6 +96,23 @@ class EngineStatus:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """Facts of the checkpoint.
+
+    Attributes:
+        id: Part of every segment's name.
+        keys: Spark's key of each bucket.
+        partitions: Shuffle partitions.
+        sealed: Whether all of its segments have a seal.
+    """
+
+    id: str
+    keys: tuple[int, ...]
+    partitions: int
+    sealed: bool
+
+
 @dataclass(slots=True)
 class Engine:
     """Runs the Spark job of one data directory.
@@ -113,6 +133,7 @@ class Engine:
     jvm: Jvm | None = None
     commits: Commits = field(default_factory=Commits)
     _lock: EngineLock = field(init=False)
+    _lease: CatalogLease = field(init=False)
     _epoch: int = 0
     _session: SparkSession | None = None
     _query: StreamingQuery | None = None
@@ -128,14 +149,23 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._lock = EngineLock(self.data_dir.engine_lock)
+        self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost)
 
     def acquire(self) -> None:
-        """Take the data directory.
+        """Take the data directory and the catalog.
 
         Raises:
-            DataDirInUse: Another engine has it.
+            DataDirInUse: Another engine has one of them.
+            OtherLife: The checkpoint is not that of the catalog, or has lost batches.
         """
         self._lock.acquire()
+        try:
+            self._lease.acquire()
+            check_checkpoint(self.store, self.data_dir, unsynced=self._lease.unsynced)
+        except BaseException:
+            self._lease.release()
+            self._lock.release()
+            raise
 
     def launch(self) -> None:
         """Start a JVM for the job beside whatever is to be done before it starts."""
@@ -179,6 +209,7 @@ class Engine:
     def close(self) -> None:
         """Stop and give the data directory back."""
         self.stop()
+        self._lease.release()
         self._lock.release()
 
     def status(self) -> EngineStatus:
@@ -275,7 +306,7 @@ class Engine:
         self.launch()
         assert self.jvm is not None
         self.jvm.start_fork_server()
-        from operators.segments.segment_files import SegmentFiles
+        from operators.segments.segment_files import Fence, SegmentFiles
         from service.commit.commit import BatchCommitter
         from service.job.job import jvm_pid, start_job, start_session
         from service.job.job_options import job_options
@@ -284,19 +315,26 @@ class Engine:
             # What was loaded stays; the collector need not look at it while the API serves.
             # Once: a later time would keep the garbage of the sessions before forever.
             gc.freeze()
+        # Of a JVM that died, entries of Spark's logs may be half written.
+        check_checkpoint(self.store, self.data_dir)
         self._epoch = self.store.epochs.begin(f"pid {os.getpid()}")
-        checkpoint_id, keys, partitions = self._checkpoint()
+        facts = self._checkpoint()
+        checkpoint_id, keys, partitions = facts.id, facts.keys, facts.partitions
+        mark_checkpoint(self.store, self.data_dir, checkpoint_id)
+        fence = Fence(self.data_dir.fence, self._epoch)
+        fence.announce()
         commit = BatchCommitter(
             store=self.store,
             results_dir=self.data_dir.results,
             late_dir=self.data_dir.late,
             epoch=self._epoch,
             engine_lock=str(self.data_dir.engine_lock),
+            log=SparkLog(self.data_dir.checkpoint),
             tell=self.commits.tell,
         )
         commit.sweep()
         reports = self._reports = self._take_reports(len(keys), commit)
-        SegmentFiles(self.data_dir.segments).sweep()
+        SegmentFiles(self.data_dir.segments, fence).sweep()
         session = self._session = start_session(self.settings, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
@@ -309,6 +347,7 @@ class Engine:
             epoch=self._epoch,
             reports=reports.address,
             bounded=self.bounded,
+            sealed=facts.sealed,
         )
         self._query = start_job(session, options)
         self._run_id = str(self._query.runId)
@@ -324,13 +363,18 @@ class Engine:
         bind = (spark["spark.driver.bindAddress"], self.settings.reports_port)
         return Reports(buckets, commit, host=spark["spark.driver.host"], bind=bind)
 
-    def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
-        """Return checkpoint id, bucket keys and shuffle partitions; the first start fixes them."""
+    def _checkpoint(self) -> _Checkpoint:
+        """Return what the first start fixes."""
         facts = self.store.settings.get(CHECKPOINT_SETTING)
         if not isinstance(facts, dict):
             buckets = self.settings.bucket_count
             partitions = min(buckets, max(self.settings.cores, 1))
-            facts = {"id": uuid.uuid4().hex[:12], "buckets": buckets, "partitions": partitions}
+            facts = {
+                "id": uuid.uuid4().hex[:12],
+                "buckets": buckets,
+                "partitions": partitions,
+                "sealed": True,
+            }
             self.store.settings.set(CHECKPOINT_SETTING, facts)
         buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
         if self.settings.buckets is not None and self.settings.buckets != buckets:
@@ -339,7 +383,15 @@ class Engine:
                 detail="The number of buckets is fixed by the first batch.",
                 hint="Leave --buckets out, or start on a fresh data directory.",
             )
-        return str(facts["id"]), bucket_keys(buckets, partitions), partitions
+        keys = bucket_keys(buckets, partitions)
+        return _Checkpoint(str(facts["id"]), keys, partitions, facts.get("sealed") is True)
+
+    def _lease_lost(self, reason: str) -> None:
+        """End the JVM: nothing that it writes counts any more, and another engine may have begun."""
+        log.error("engine gives up: %s", reason)
+        jvm = self.jvm
+        if jvm is not None:
+            jvm.end()
 
     def _end_session(self) -> None:
         """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""

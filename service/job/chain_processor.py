@@ -21,6 +21,7 @@ from operators.bucket.bucket import BatchOutput, Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
     decode_plan,
+    dropped_before_ids,
     dropped_ids,
     encode_manifest,
     encode_plan,
@@ -34,7 +35,7 @@ from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.segment_files import Fence, SegmentFiles
 from service.commit.bucket_report import BucketReport
 from service.config.failpoints import reached
 from service.job.packets import joined
@@ -55,6 +56,8 @@ class ChainOptions:
         cache_bytes: Bytes of decoded segments kept per worker.
         engine_lock: Path of the engine's lock file, for failpoints.
         writer: Writes result files.
+        fence: Keeps workers of an engine that was replaced from writing segments; None: nobody replaces it.
+        sealed: Whether all segments have a seal (``operators.segments.segment_files``).
     """
 
     checkpoint_id: str
@@ -63,6 +66,8 @@ class ChainOptions:
     cache_bytes: int
     engine_lock: str
     writer: ResultWriter
+    fence: Fence | None = None
+    sealed: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +96,7 @@ class ChainProcessor:
 
     def __init__(self, options: ChainOptions, manifest: ValueState) -> None:
         self._options = options
-        self._files = SegmentFiles(Path(options.segments_dir))
+        self._files = SegmentFiles(Path(options.segments_dir), options.fence, options.sealed)
         self._manifest = manifest
 
     def process(self, key: int, rows: Iterator[pd.DataFrame]) -> BucketReport:
@@ -192,13 +197,16 @@ class ChainProcessor:
             if bucket.plan_changed:
                 self._files.write(ids.plan(version), encode_plan(bucket.plan))
         former: set[str] = set()
+        dropped: tuple[str, ...] = ()
         if manifest is not None:
-            # The batch before is committed, or this one would not run: nothing starts from before it again.
-            self._files.remove(dropped_ids(manifest))
+            # What the batch before dropped stays: where power fails or Spark's log loses its end, that
+            # batch is repeated, though it is committed. The one before it was synced before it was committed.
+            self._files.remove(dropped_before_ids(manifest))
+            dropped = dropped_ids(manifest)
             former = segment_ids(manifest)
             if before := stored_plan_version(manifest):
                 former.add(ids.plan(before))
-        self._manifest.update((encode_manifest(bucket, sorted((former - held) | arrived)),))
+        self._manifest.update((encode_manifest(bucket, sorted((former - held) | arrived), dropped),))
         names = {segment.id for joins in bucket.families.values() for segment in joins.segments()}
         worker.cache.retain(ids.prefix, names)
         for joins in bucket.families.values():

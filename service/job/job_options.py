@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operators.segments.segment_files import Fence
 from service.commit.reports import ReportAddress
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
@@ -21,6 +22,7 @@ def job_options(
     epoch: int,
     reports: ReportAddress,
     bounded: bool,
+    sealed: bool,
 ) -> JobOptions:
     """Return the options of a job.
 
@@ -33,6 +35,7 @@ def job_options(
         epoch: Fencing epoch of the engine.
         reports: Where the engine takes the buckets' reports.
         bounded: Whether the job ends once everything available is processed.
+        sealed: Whether all segments of the checkpoint have a seal.
     """
     source = {
         "catalog_url": settings.catalog_url or data_dir.catalog_url,
@@ -44,6 +47,8 @@ def job_options(
         "rows_per_partition": str(settings.rows_per_partition or ""),
         "tasks": str(settings.cores),
         "engine_lock": str(data_dir.engine_lock),
+        "epoch": str(epoch),
+        "fence": str(data_dir.fence),
         # On a cluster the directory is another machine's: rows had better go from worker to worker.
         "rows_dir": str(data_dir.segments) if settings.one_machine else "",
         "rows_file_bytes": str(settings.rows_file_kb << 10),
@@ -56,6 +61,8 @@ def job_options(
         cache_bytes=settings.cache_mb << 20,
         engine_lock=str(data_dir.engine_lock),
         writer=ResultWriter(str(data_dir.results), late_dir, epoch),
+        fence=Fence(data_dir.fence, epoch),
+        sealed=sealed,
     )
     return JobOptions(
         checkpoint=str(data_dir.checkpoint),

@@ -21,7 +21,7 @@ from catalog.errors import InternalError
 from operators.pack.pack import Packer, control_payloads, packer
 from operators.pack.payload import Payload, WriteRows
 from operators.segments.segment import ArrivedFile, labelled
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.segment_files import Fence, SegmentFiles
 from service.inputs.read import read_partition
 from service.job.packets import packets
 from service.job.reader_tasks import ControlPartition, PackPartition, decompressed
@@ -47,7 +47,8 @@ class RowFiles:
         """Return what the source's options say; None where all rows go through Spark."""
         if not options["rows_dir"]:
             return None
-        return cls(SegmentFiles(Path(options["rows_dir"])), int(options["rows_file_bytes"]))
+        fence = Fence(Path(options["fence"]), int(options["epoch"])) if options.get("fence") else None
+        return cls(SegmentFiles(Path(options["rows_dir"]), fence), int(options["rows_file_bytes"]))
 
 
 def read(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from catalog.errors import InternalError
+from catalog.errors import FencedOut, InternalError
 from catalog.store.codec import encode
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
@@ -53,7 +53,8 @@ class SluiceReader:
     Args:
         options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
             ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: by itself), ``tasks``,
-            ``engine_lock``; for readers' tasks ``rows_dir`` (empty: none) and ``rows_file_bytes``.
+            ``engine_lock``, ``epoch``; for readers' tasks ``rows_dir`` (empty: none), ``rows_file_bytes``
+            and ``fence``.
         clock_s: What batches are timed by; it never goes back.
     """
 
@@ -69,6 +70,8 @@ class SluiceReader:
         self._by_clock = False
         # None before the first look; False forever in a bounded run.
         self._waits: bool | None = None
+        # Whether Spark may still ask for batches that the catalog has and Spark's log has lost.
+        self._repeats = True
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None
         # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
@@ -104,6 +107,9 @@ class SluiceReader:
         """Admit the next batch: control records that may apply, then rows by event time."""
         store, inputs = self._open()
         batch, control = start["batch"], start["control"]
+        self._check_epoch(store, batch)
+        if self._repeats and (repeated := self._recorded(store, batch)) is not None:
+            return repeated
         sizing = self._batch_sizing()
         sizing.asked(batch, now_s=self._clock_s())
         if sizing.grows:
@@ -171,6 +177,29 @@ class SluiceReader:
                     )
                 )
         return result or [control]
+
+    def _recorded(self, store: Store, batch: int) -> Offset | None:
+        """Return the end of a batch that is committed already; None, and so from now on, where it is not."""
+        manifest = store.batches.manifest(batch)
+        if manifest is not None and manifest.input_end:
+            return dict(manifest.input_end)
+        last = store.batches.last()
+        if last is not None and batch <= last:
+            raise InternalError(
+                f"batch {batch} is committed, but Spark's log has lost it, and the catalog its input",
+                hint="Catalog and checkpoint belong together; restore both from the same backup.",
+            )
+        self._repeats = False
+        return None
+
+    def _check_epoch(self, store: Store, batch: int) -> None:
+        """Begin no batch for an engine that another one has replaced."""
+        epoch, current = int(self._options["epoch"]), store.epochs.current()
+        if epoch != current:
+            raise FencedOut(
+                f"batch {batch} would be begun under epoch {epoch}, the current one is {current}",
+                detail="Another engine owns the data directory.",
+            )
 
     def _open(self) -> tuple[Store, Inputs]:
         if self._store is None or self._inputs is None:

@@ -25,8 +25,9 @@ from catalog.sql_text import quoted, text_literal
 from catalog.store.store import Store
 from catalog.values.query import Query
 from planner.families.families import family_id
+from service.results.result_check import CorruptResults
 from service.results.result_sql import order_sql, pairs_sql, results_sql
-from service.results.results import CorruptResults, family_files, query_sql
+from service.results.results import family_files, query_sql, reading
 
 #: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.
 _ROWS_PER_READ = 2_000_000
@@ -188,8 +189,9 @@ def _export_batches(
     before, expected = writer.rows, sum(rows for _, rows in batches)
     numbers = [batch for batch, _ in batches]
     text = f"{query_sql(connection, store, query, files, numbers)} ORDER BY {order_sql()}"
-    for found in connection.sql(text).to_arrow_reader(_ROWS_PER_GROUP):
-        writer.write(found)
+    with reading(query.name):
+        for found in connection.sql(text).to_arrow_reader(_ROWS_PER_GROUP):
+            writer.write(found)
     written = writer.rows - before
     if written != expected:
         raise CorruptResults(

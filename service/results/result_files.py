@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.batch import ResultFile
+from service.results.result_check import length_and_checksum
 
 #: Columns whose values repeat: one route, version and batch for many pairs.
 _REPEATED = ("_route", "_plan_version", "_batch")
@@ -38,21 +39,21 @@ class ResultWriter:
     def write_pairs(self, batch: int, family: str, rows: pa.RecordBatch) -> ResultFile:
         """Write joined pairs of a family and return the file, relative to the results directory."""
         name = self._name(batch, family)
-        self._write(Path(self.results_dir) / name, rows)
-        return ResultFile(name, family, rows.num_rows)
+        return ResultFile(name, family, rows.num_rows, *self._write(Path(self.results_dir) / name, rows))
 
     def write_late(self, batch: int, stream_id: int, rows: pa.RecordBatch) -> ResultFile | None:
         """Write late rows and return the file, named by the stream id; None if they are not kept."""
         if self.late_dir is None:
             return None
         name = self._name(batch, str(stream_id))
-        self._write(Path(self.late_dir) / name, rows)
-        return ResultFile(name, str(stream_id), rows.num_rows)
+        of = str(stream_id)
+        return ResultFile(name, of, rows.num_rows, *self._write(Path(self.late_dir) / name, rows))
 
     def _name(self, batch: int, of: str) -> str:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
-    def _write(self, path: Path, rows: pa.RecordBatch) -> None:
+    def _write(self, path: Path, rows: pa.RecordBatch) -> tuple[int, int]:
+        """Write a file and return its length and checksum."""
         # Pairs are written once and read by column: dictionaries only where values repeat. Of most columns
         # the differences are small: written as such they take half the bytes and less time than lz4 does.
         repeated = [column for column in _REPEATED if column in rows.schema.names]
@@ -69,6 +70,7 @@ class ResultWriter:
             ) as writer,
         ):
             writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))
+        return length_and_checksum(path)
 
 
 def _counts(kind: pa.DataType) -> bool:

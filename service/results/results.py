@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -23,11 +24,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from catalog.errors import InternalError, InvalidInput
+from catalog.errors import InvalidInput
 from catalog.store.retention import DroppedOfSeries
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from planner.families.families import family_id
+from service.results.result_check import CorruptResults, check_files
 from service.results.result_expiry import ResultsExpired, has_lost
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 
@@ -50,12 +52,6 @@ class InvalidCursor(InvalidInput):
     """A cursor was not given out by this service for this query."""
 
     code = "invalid-cursor"
-
-
-class CorruptResults(InternalError):
-    """Result files do not hold what their batch's manifest says."""
-
-    code = "corrupt-results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +229,10 @@ class ResultReader:
         cursor = self._connection.cursor()
         try:
             text = query_sql(cursor, self._store, query, files, (batch,))
-            for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
-                found += part.num_rows
-                yield part
+            with reading(query.name):
+                for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
+                    found += part.num_rows
+                    yield part
         finally:
             cursor.close()
         if found != rows:
@@ -315,7 +312,10 @@ class ResultReader:
         cursor = self._connection.cursor()
         try:
             text = query_sql(cursor, self._store, query, files, [span.batch for span in spans])
-            table = cursor.sql(f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}").to_arrow_table()
+            with reading(query.name):
+                table = cursor.sql(
+                    f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}"
+                ).to_arrow_table()
         finally:
             cursor.close()
         if table.num_rows != rows:
@@ -343,14 +343,32 @@ def family_files(store: Store, results_dir: Path, family: str, batch: int) -> li
     """Return the paths of one family's result files in a batch that has results of the family.
 
     Raises:
-        CorruptResults: There are none.
+        CorruptResults: There are none, or one of them is damaged.
     """
     manifest = store.batches.manifest(batch)
     files = () if manifest is None else manifest.files
-    paths = [str(results_dir / file.path) for file in files if file.family == family]
-    if not paths:
+    found = [file for file in files if file.family == family]
+    if not found:
         raise CorruptResults(f"batch {batch} has results but no files")
-    return paths
+    check_files(results_dir, found)
+    return [str(results_dir / file.path) for file in found]
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn what DuckDB says of files that it cannot read into an error that names the query.
+
+    Raises:
+        CorruptResults: A file cannot be read.
+    """
+    try:
+        yield
+    except (duckdb.IOException, duckdb.InvalidInputException) as error:
+        raise CorruptResults(
+            f'results of query "{name}" cannot be read',
+            detail=f"{error}.",
+            hint="Restore the files from a backup, or stop the service and let sluice repair make them anew.",
+        ) from error
 
 
 def query_sql(

@@ -37,6 +37,7 @@ from service.planning.objective import objective_of
 from service.planning.preview import Statistician
 from service.planning.resolve_migration import resolve_migration
 from service.planning.versions import Versions
+from service.recovery.opening import open_catalog
 from service.results.export import export_query, export_shared
 from service.statistics.sampling import SampleCache
 
@@ -119,10 +120,10 @@ def run_workload(
         rehearse(workload, objective, calibration, settings, samples)
     directory = run_data_dir(out, results)
     settings = settings.model_copy(update={"data_dir": directory.root})
-    store = Store.open(settings.catalog_url or directory.catalog_url)
+    store = open_catalog(directory, settings.catalog_url)
     engine = Engine(settings, directory, store, bounded=True, jvm=jvm)
-    engine.acquire()
     try:
+        engine.acquire()
         engine.launch()
         rows = settings.first_batch_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)

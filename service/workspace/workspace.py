@@ -32,6 +32,7 @@ from service.planning.migrations import Migrations
 from service.planning.objective import objective_of, take_settings
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
 from service.sinks.deliverer import Deliverer
 from service.sinks.delivery import Delivery
@@ -84,7 +85,7 @@ class Workspace:
     def open(self) -> None:
         """Open the catalog and the inputs. What needs no engine works from here on."""
         self.data_dir = open_data_dir(self.settings.data_dir)
-        store = self._store = Store.open(self.settings.catalog_url or self.data_dir.catalog_url)
+        store = self._store = open_catalog(self.data_dir, self.settings.catalog_url)
         events = self._events = EventLog(self.data_dir.events_db)
         self._engine = Engine(self.settings, self.data_dir, store, jvm=self.jvm, commits=self.commits)
         statistician = Statistician(store, CatalogRows(store, events), self.settings.bucket_count)

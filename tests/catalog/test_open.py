@@ -183,6 +183,7 @@ def test_a_last_batch_that_read_beyond_sparks_log_is_refused(
     connection = sqlite3.connect(tmp_path / "catalog.db")
     connection.execute("CREATE TABLE input_ends (batch INTEGER PRIMARY KEY, ends TEXT NOT NULL)")
     connection.execute("INSERT INTO input_ends VALUES (?, '{}')", (batch,))
+    connection.execute("DROP TABLE lease")
     connection.execute("UPDATE alembic_version SET version_num = '0007'")
     connection.commit()
 
@@ -215,7 +216,8 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
-    """Take off what migrations 0003 to 0008 left."""
+    """Take off what migrations 0003 to 0012 left."""
+    connection.execute("DROP TABLE lease")
     _undo_batch_routes(connection)
     connection.execute("DROP TABLE sinks")
     connection.execute("DROP INDEX ix_batches_plan_version_batch")

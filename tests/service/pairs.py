@@ -78,7 +78,7 @@ class Batches:
         rows = [row for file in files for row in file]
         manifest_files = []
         for number, file in enumerate(files):
-            path = f"b{self.next:06}-{number}.parquet"
+            path = f"b{self.next:06}-f-e{self.store.epochs.current()}-{number}.parquet"
             pq.write_table(self._table(file), self.results_dir / path)
             manifest_files.append(ResultFile(path, self.family, len(file)))
         given = {

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from catalog.errors import InvariantBroken
+from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
@@ -30,7 +30,6 @@ _bq = tables.batch_queries.c
 #: Batches of which a process knows by heart how far they came.
 PROGRESS_KEPT = 256
 
-_EXISTS = select(_b.batch).where(_b.batch == bindparam("batch"))
 _NEXT = select(func.coalesce(func.max(_b.batch) + 1, 0))
 _MANIFEST = select(_b.document).where(_b.batch == bindparam("batch"))
 _LAST = select(_b.document).order_by(_b.batch.desc()).limit(1)
@@ -80,11 +79,14 @@ class BatchRepository(Repository):
 
         Raises:
             FencedOut: Another engine has taken over since.
+            BatchDiffers: The batch was visible already, with other input or other row counts.
             InvariantBroken: The batch before is missing.
         """
         with self._database.write() as connection:
             check_epoch(connection, manifest.epoch, manifest.batch)
-            if connection.execute(_EXISTS, {"batch": manifest.batch}).first() is not None:
+            document = connection.execute(_MANIFEST, {"batch": manifest.batch}).scalar()
+            if document is not None:
+                _check_repeated(decode(BatchManifest, document), manifest)
                 return False
             expected = connection.execute(_NEXT).scalar_one()
             if manifest.batch != expected:
@@ -104,6 +106,28 @@ class BatchRepository(Repository):
             _add_totals(connection, manifest)
             self._database.after_commit(lambda: self._remember_progress(manifest.progress))
         return True
+
+    def replace_files(self, manifest: BatchManifest) -> None:
+        """Name other files for a batch that is visible: those that a repetition wrote, equal in content.
+
+        Args:
+            manifest: What the repetition gave.
+
+        Raises:
+            FencedOut: Another engine has taken over since.
+            BatchDiffers: It is not the same batch.
+        """
+        with self._database.write() as connection:
+            check_epoch(connection, manifest.epoch, manifest.batch)
+            document = connection.execute(_MANIFEST, {"batch": manifest.batch}).scalar_one()
+            first = decode(BatchManifest, document)
+            _check_repeated(first, manifest)
+            healed = replace(first, files=manifest.files, late_files=manifest.late_files)
+            connection.execute(
+                update(tables.batches)
+                .where(_b.batch == manifest.batch)
+                .values(document=encode(healed).decode())
+            )
 
     def manifest(self, batch: int) -> BatchManifest | None:
         """Return a batch's manifest, None if it is not committed.
@@ -225,6 +249,24 @@ class BatchRepository(Repository):
         """Return rows so far and newest watermarks per stream, by stream id."""
         with self._database.read() as connection:
             return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
+
+
+def _check_repeated(first: BatchManifest, again: BatchManifest) -> None:
+    """Refuse a batch that is not the one that was committed; older manifests have no digest to compare."""
+    if not first.digest or first.digest == again.digest:
+        return
+    raise BatchDiffers(
+        f"batch {again.batch} was committed before with other input or other results",
+        detail=f"Then {_amounts(first)}; now {_amounts(again)}.",
+        hint="Its input has changed since, or checkpoint and catalog are not of one life: restore both from "
+        "one backup, with the input files as they were.",
+    )
+
+
+def _amounts(manifest: BatchManifest) -> str:
+    rows, results = sum(s.rows for s in manifest.streams), sum(count for _, count in manifest.query_rows)
+    end = ", ".join(f"{key} {position}" for key, position in manifest.input_end)
+    return f"{rows} rows up to offset ({end}) gave {results} results"
 
 
 def _add_query_rows(connection: Connection, manifest: BatchManifest) -> None:

@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS blobs (
 CREATE TABLE IF NOT EXISTS receipts (
     key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL,
     first_offset INTEGER NOT NULL, rows INTEGER NOT NULL, at_s INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS identity (id TEXT NOT NULL);
 """
 
 #: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
@@ -96,6 +97,17 @@ class EventLog:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    def identity(self) -> str | None:
+        """Return the identity of the catalog whose streams these are, None if nobody has set it."""
+        with self._lock, _translated(self.path):
+            row = self._connection.execute("SELECT id FROM identity").fetchone()
+        return None if row is None else str(row[0])
+
+    def set_identity(self, identity: str) -> None:
+        """Say which catalog's streams these are."""
+        with self._lock, _translated(self.path):
+            self._connection.execute("INSERT INTO identity VALUES (?)", (identity,))
 
     def append(
         self, stream: Stream, events: Sequence[object], sending: Sending | None = None

@@ -37,6 +37,7 @@ from service.job.packets import joined
 from service.job.reader_tasks import PackPartition, compressed
 from service.job.source import SluiceReader
 from tests.bench.scaling.load import Point, workload
+from tests.service.spark_logs import log_of
 
 #: Buckets and partitions that are tried: those of 1,000 cores are 4,000 and 1,000.
 BUCKETS = (4, 64, 512, 4096)
@@ -73,7 +74,10 @@ def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
         ):
             store.control_log.append(plan=plan)
             epoch = store.epochs.begin("bench")
-            committer = BatchCommitter(store, Path(root), Path(root), epoch, f"{root}/lock", lambda: None)
+            log = log_of(Path(root), REPEATS + 1)
+            committer = BatchCommitter(
+                store, Path(root), Path(root), epoch, f"{root}/lock", log, lambda: None
+            )
             times, size = [], 0
             for batch in range(REPEATS + 1):
                 texts = [_text(few[n % len(few)], batch, n) for n in range(count)]
@@ -134,6 +138,7 @@ def _partitions(count: int) -> Serial:
             "catalog_url": url,
             "events_db": f"{root}/events.db",
             "engine_lock": f"{root}/lock",
+            "epoch": "0",
             "bucket_keys": ",".join(map(str, range(64))),
             "max_rows": "1000000000",
             "rows_per_partition": "1",

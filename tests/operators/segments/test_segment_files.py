@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operators.segments.segment import ArrivedFile, CorruptSegment, Segment, labelled, unlabelled
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.segment_files import Fence, SegmentFiles, WriterReplaced
 from tests.operators.segment_builders import a_segment
 
 DATA = a_segment([(1, 10), (2, 20)]).encode()
@@ -72,7 +72,7 @@ def test_a_value_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 def test_rows_on_their_way_become_a_value_without_being_written_again(tmp_path: Path) -> None:
     files = SegmentFiles(tmp_path)
     sent = files.send(batch=7, order=2, bucket=1, part=0, rows=ROWS)
-    assert sent == ArrivedFile("rows.7.2.1.0", (tmp_path / "rows.7.2.1.0").stat().st_size)
+    assert sent == ArrivedFile("rows.7.2.1.0", files.read("rows.7.2.1.0").size)
     for _ in range(2):
         files.link(sent, "c.1.7.0")
     assert (tmp_path / "c.1.7.0").samefile(tmp_path / sent.name)
@@ -86,7 +86,7 @@ def test_rows_on_their_way_become_a_value_without_being_written_again(tmp_path: 
 def test_what_is_sent_is_what_a_segment_writes(tmp_path: Path) -> None:
     sent = SegmentFiles(tmp_path).send(batch=0, order=0, bucket=0, part=0, rows=ROWS)
     segment = Segment(ROWS.replace_schema_metadata(None), 3, (4, 7))
-    assert (tmp_path / sent.name).read_bytes() == segment.encode()
+    assert SegmentFiles(tmp_path).read(sent.name).to_pybytes() == segment.encode()
 
 
 def test_rows_are_copied_where_files_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,3 +122,53 @@ def test_a_sweep_removes_rows_on_their_way(tmp_path: Path) -> None:
     assert list(files.sizes()) == ["c.1.7.0"]
     files.sweep()
     assert names(tmp_path) == ["c.1.7.0"]
+
+
+@pytest.mark.parametrize("at", [0, 17, -20, -1])
+def test_a_byte_that_is_another_one_is_an_error(tmp_path: Path, at: int) -> None:
+    files = SegmentFiles(tmp_path)
+    files.write("c.0.1.0", DATA)
+    stored = bytearray((tmp_path / "c.0.1.0").read_bytes())
+    stored[at] ^= 1
+    (tmp_path / "c.0.1.0").write_bytes(stored)
+    with pytest.raises(CorruptSegment, match=r'"c\.0\.1\.0" cannot be read as it was written'):
+        files.read("c.0.1.0")
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 100])
+def test_a_value_that_lost_its_end_is_an_error(tmp_path: Path, length: int) -> None:
+    files = SegmentFiles(tmp_path)
+    files.write("c.0.1.0", DATA)
+    (tmp_path / "c.0.1.0").write_bytes((tmp_path / "c.0.1.0").read_bytes()[:length])
+    with pytest.raises(CorruptSegment, match=r'"c\.0\.1\.0" cannot be read as it was written'):
+        files.read("c.0.1.0")
+
+
+def test_a_value_of_an_older_version_has_no_seal(tmp_path: Path) -> None:
+    (tmp_path / "c.0.1.0").write_bytes(DATA)
+    assert SegmentFiles(tmp_path, sealed=False).read("c.0.1.0").to_pybytes() == DATA
+    with pytest.raises(CorruptSegment, match="no seal"):
+        SegmentFiles(tmp_path).read("c.0.1.0")
+
+
+def test_an_engine_that_was_replaced_writes_and_removes_nothing(tmp_path: Path) -> None:
+    segments = tmp_path / "segments"
+    segments.mkdir()
+    first, second = (Fence(tmp_path / "epoch", epoch) for epoch in (1, 2))
+    first.announce()
+    files = SegmentFiles(segments, first)
+    files.write("c.0.1.0", DATA)
+    sent = files.send(batch=1, order=0, bucket=0, part=0, rows=ROWS)
+    second.announce()
+    for write in (
+        lambda: files.write("c.0.2.0", DATA),
+        lambda: files.send(batch=2, order=0, bucket=0, part=0, rows=ROWS),
+        lambda: files.link(sent, "c.0.2.1"),
+        lambda: files.remove(["c.0.1.0"]),
+        files.sweep,
+    ):
+        with pytest.raises(WriterReplaced, match="epoch 1 cannot be written, the current one is 2"):
+            write()
+    assert names(segments) == ["c.0.1.0", sent.name]
+    SegmentFiles(segments, second).sweep()
+    assert names(segments) == ["c.0.1.0"]

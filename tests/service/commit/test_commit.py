@@ -19,6 +19,7 @@ from service.commit.commit import BatchCommitter
 from service.job.chain_processor import bucket_report
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.service.spark_logs import log_of
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 LOW = '"v" < 5'
@@ -40,7 +41,9 @@ def a_plan() -> Plan:
 def committed(store: Store, reports: Sequence[BucketReport], directory: Path) -> BatchManifest:
     """Commit a batch and read its manifest back."""
     epoch = store.epochs.begin("engine")
-    committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), lambda: None)
+    committer = BatchCommitter(
+        store, directory, directory, epoch, str(directory / "lock"), log_of(directory), lambda: None
+    )
     committer(reports)
     manifest = store.batches.last_manifest()
     assert manifest is not None

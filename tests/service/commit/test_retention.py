@@ -20,6 +20,7 @@ from tests.catalog.processes import SPAWN, finished
 from tests.service.dropping import BOTH, Q1, SECOND_US, World, a_world, retention_of
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair
+from tests.service.spark_logs import log_of
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_late_rows_go_with_the_results_of_their_batch(world: World) -> None:
 def test_a_file_that_cannot_be_removed_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
     for n in range(10):
         world.commit(n)
-    stubborn = world.directory / "results" / "b000001-0.parquet"
+    stubborn = world.directory / "results" / "b000001-f-e1-0.parquet"
     stubborn.unlink()
     (stubborn / "inside").mkdir(parents=True)
     world.drop(4)
@@ -152,7 +153,15 @@ def die_after_dropping(directory: Path, batches: int) -> None:
 def committer(world: World) -> BatchCommitter:
     """As an engine makes it when it starts."""
     results, late = world.directory / "results", world.directory / "late"
-    return BatchCommitter(world.store, results, late, 1, str(world.directory / "engine.lock"), lambda: None)
+    return BatchCommitter(
+        world.store,
+        results,
+        late,
+        1,
+        str(world.directory / "engine.lock"),
+        log_of(world.directory),
+        lambda: None,
+    )
 
 
 def test_a_crash_between_dropping_and_unlinking_leaves_what_the_next_start_sweeps(world: World) -> None:

@@ -103,8 +103,10 @@ def test_files_that_lack_rows_fail_and_leave_the_former_export(
     export_query(store, batches.results_dir, q1.name, [q1], tmp_path / "out")
     batches.commit([pair(BOTH, 1, 2)], [pair(BOTH, 1, 3)])
     results = batches.results_dir
-    (results / "b000001-1.parquet").write_bytes((results / "b000000-0.parquet").read_bytes())
-    pq.write_table(pq.read_table(results / "b000001-0.parquet").slice(0, 0), results / "b000001-0.parquet")
+    (results / "b000001-f-e1-1.parquet").write_bytes((results / "b000000-f-e1-0.parquet").read_bytes())
+    pq.write_table(
+        pq.read_table(results / "b000001-f-e1-0.parquet").slice(0, 0), results / "b000001-f-e1-0.parquet"
+    )
     with pytest.raises(CorruptResults) as caught:
         export_query(store, results, q1.name, [q1], tmp_path / "out")
     assert caught.value.detail == "Batches 0 to 1 hold 2 of 3 rows."
@@ -179,7 +181,7 @@ def test_the_view_of_an_updated_query_has_its_whole_series(
 
 def test_files_that_no_manifest_names_are_deleted(store: Store, batches: Batches, tmp_path: Path) -> None:
     batches.commit([pair(BOTH, 1, 1)])
-    orphan = batches.results_dir / "b000001-0.parquet"
-    orphan.write_bytes((batches.results_dir / "b000000-0.parquet").read_bytes())
+    orphan = batches.results_dir / "b000001-f-e1-0.parquet"
+    orphan.write_bytes((batches.results_dir / "b000000-f-e1-0.parquet").read_bytes())
     export_shared(store, batches.results_dir, tmp_path / "out")
-    assert [path.name for path in batches.results_dir.iterdir()] == ["b000000-0.parquet"]
+    assert [path.name for path in batches.results_dir.iterdir()] == ["b000000-f-e1-0.parquet"]

@@ -117,7 +117,7 @@ def test_the_cursor_at_the_end_goes_on_with_what_is_committed_later(world: World
 def test_a_page_reads_no_file_of_another_batch(world: World, tmp_path: Path) -> None:
     for batch in range(3):
         world.batches.commit([pair(BOTH, 0, batch, 0, batch)])
-    for unread in ("b000000-0.parquet", "b000002-0.parquet"):
+    for unread in ("b000000-f-e1-0.parquet", "b000002-f-e1-0.parquet"):
         (tmp_path / "results" / unread).write_bytes(b"not a Parquet file")
     assert world.values(world.q1, "0.1", 1) == [1]
 
@@ -216,7 +216,7 @@ def test_a_cursor_beyond_the_results_is_refused(world: World, cursor: str) -> No
 
 def test_files_that_hold_less_than_the_manifest_says_fail_loudly(world: World, tmp_path: Path) -> None:
     world.batches.commit([pair(BOTH, 1, 0, 0, 1), pair(BOTH, 2, 1, 1, 2)])
-    file = tmp_path / "results" / "b000000-0.parquet"
+    file = tmp_path / "results" / "b000000-f-e1-0.parquet"
     pq.write_table(pq.read_table(file).slice(0, 1), file)
     with pytest.raises(CorruptResults) as caught:
         world.reader.page(world.q1.id, None, 10)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.values.sink import FilesSink, Sink, WebhookSink
-from service.results.results import CorruptResults
+from service.results.result_check import CorruptResults
 from service.sinks.errors import SinkFailed
 from tests.catalog.examples import undone
 from tests.service.sinks.receiver import Receiver

@@ -1,0 +1,143 @@
+"""The lease of the catalog: held by one engine, renewed, and checked in each of its write transactions.
+
+    engine A   take ── renew ── renew ── (dead)
+    engine B              look ........ look: no renewal since ── take     A's next write: FencedOut
+
+A challenger says which lease it has looked at, and gets nothing if that one was renewed or taken meanwhile.
+So who decides that a lease is over needs no clock that agrees with the holder's.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from catalog.errors import FencedOut
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.repository import Repository
+
+_l = tables.lease.c
+_LEASE = select(_l.epoch, _l.token, _l.holder, _l.expiry_ms, _l.renewals)
+_TOKEN = select(_l.token)
+_RENEW = update(tables.lease).where(_l.token == bindparam("held")).values(renewals=_l.renewals + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """An engine's process, as far as another one can tell whether it still runs.
+
+    Attributes:
+        host: Name of the machine, for people.
+        boot: Id of the machine's boot; processes of one boot see each other if their ``processes`` agree.
+        processes: Id of the name space that ``pid`` belongs to.
+        pid: Process id.
+        started_s: When the process started, s since 1970 by its machine's clock; tells it from a later one
+            of the same id on the same machine, and is compared nowhere else.
+        directory: Its data directory, for people.
+    """
+
+    host: str
+    boot: str
+    processes: str
+    pid: int
+    started_s: float
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The lease as it stands in the catalog.
+
+    No wall clock is in it. It is over when its holder has given it back, when the holder is known to be dead,
+    or when whoever wants it has seen no renewal for ``expiry_ms`` of its own monotonic clock.
+
+    Attributes:
+        epoch: 1, 2, ...: how often the lease has changed hands.
+        token: Random; whoever knows it holds the lease. Empty once it was given back.
+        holder: The engine's process.
+        expiry_ms: Time without renewal after which others may take the lease.
+        renewals: How often this holder has renewed it.
+    """
+
+    epoch: int
+    token: str
+    holder: Holder
+    expiry_ms: int
+    renewals: int
+
+
+class LeaseRepository(Repository):
+    """The one lease."""
+
+    def current(self) -> Lease | None:
+        """Return the lease as it stands, None if nobody ever took it."""
+        with self._database.read() as connection:
+            return _lease(connection)
+
+    def take(self, holder: Holder, expiry_ms: int, over: Lease | None) -> Lease | None:
+        """Take the lease, and let every write transaction of this process check that it is still held.
+
+        Args:
+            holder: This process.
+            expiry_ms: Time without renewal after which others may take it.
+            over: The lease that is over, as ``current`` returned it.
+
+        Returns:
+            The lease; None if it is not as ``over`` says any more.
+        """
+        self._database.guard(None)
+        with self._database.write() as connection:
+            if _lease(connection) != over:
+                return None
+            epoch = 1 if over is None else over.epoch + 1
+            lease = Lease(epoch, secrets.token_hex(16), holder, expiry_ms, 0)
+            connection.execute(delete(tables.lease))
+            connection.execute(
+                insert(tables.lease).values(
+                    id=1,
+                    epoch=lease.epoch,
+                    token=lease.token,
+                    holder=encode(holder).decode(),
+                    expiry_ms=lease.expiry_ms,
+                    renewals=0,
+                )
+            )
+        self._database.guard(lambda connection: _check(connection, lease))
+        return lease
+
+    def renew(self, lease: Lease) -> None:
+        """Renew the lease.
+
+        Raises:
+            FencedOut: Another engine has it.
+        """
+        with self._database.write() as connection:
+            _check(connection, lease)
+            connection.execute(_RENEW, {"held": lease.token})
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back; one that another engine has stays with it."""
+        self._database.guard(None)
+        with self._database.write() as connection:
+            connection.execute(update(tables.lease).where(_l.token == lease.token).values(token=""))
+
+
+def _lease(connection: Connection) -> Lease | None:
+    row = connection.execute(_LEASE).first()
+    if row is None:
+        return None
+    return Lease(row.epoch, row.token, decode(Holder, row.holder), row.expiry_ms, row.renewals)
+
+
+def _check(connection: Connection, lease: Lease) -> None:
+    if connection.execute(_TOKEN).scalar() != lease.token:
+        found = _lease(connection)
+        by = "nobody" if found is None else f"process {found.holder.pid} on {found.holder.host}"
+        raise FencedOut(
+            "another engine has taken the catalog over",
+            detail=f"Its lease is held by {by}; this engine did not renew it in time.",
+            hint="One service runs on a catalog. Stop this one, or restart it once the other has stopped.",
+        )

@@ -1,0 +1,84 @@
+"""``sluice repair``: say what is wrong with a data directory and what would mend it; with --yes do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from catalog.errors import InvalidInput
+from service.config.data_dir import DataDir
+from service.config.settings import Settings
+from service.engine.catalog_lease import CatalogLease
+from service.engine.engine_lock import EngineLock
+from service.recovery.checkpoint import check_checkpoint
+from service.recovery.identity import OtherLife
+from service.recovery.opening import open_catalog
+from service.recovery.repair import find_repair
+
+
+class NoDataDir(InvalidInput):
+    """The directory is no data directory."""
+
+    code = "no-data-dir"
+
+
+def repair_command(directory: Path, settings: Settings, *, yes: bool, say: Callable[[str], None]) -> None:
+    """Repair a data directory, or say what the repair would be.
+
+    Args:
+        directory: Data directory of a service, or output directory of a run.
+        settings: Settings that name a catalog elsewhere.
+        yes: Whether to do it.
+        say: Prints a line.
+
+    Raises:
+        NoDataDir: There is no data directory.
+        DataDirInUse: An engine runs on it.
+        OtherLife: The catalog is not that of the directory.
+        NotRepairable: What is left is not enough.
+    """
+    data_dir = _data_dir(directory)
+    lock = EngineLock(data_dir.engine_lock)
+    lock.acquire()
+    try:
+        with open_catalog(data_dir, settings.catalog_url) as store:
+            lease = CatalogLease(store, data_dir.root, lambda _: None)
+            lease.acquire()
+            try:
+                if lease.unsynced:
+                    # The next start will not know any more that power may have failed.
+                    with suppress(OtherLife):
+                        check_checkpoint(store, data_dir, unsynced=True)
+                repair = find_repair(store, data_dir)
+                if repair is None:
+                    say("nothing to repair: catalog, checkpoint and results belong together and are whole")
+                    return
+                say(f"wrong: {repair.found}")
+                say(f"repair: {repair.does}")
+                if not yes:
+                    say("nothing was changed; --yes repairs it")
+                    return
+                repair.apply()
+                say("repaired")
+            finally:
+                lease.release()
+    finally:
+        lock.release()
+
+
+def _data_dir(directory: Path) -> DataDir:
+    root = directory.absolute()
+    if (root / "_sluice").is_dir():
+        root = root / "_sluice"
+    if not root.is_dir() or not any(
+        (root / name).exists() for name in ("catalog.db", "checkpoint", "events.db")
+    ):
+        raise NoDataDir(
+            f'"{directory}" is no data directory',
+            hint="Name the directory of a service (--data-dir) or the output of a run (--out).",
+        )
+    shared = root.parent / "results" if root.name == "_sluice" else None
+    if shared is not None and next(shared.glob("b[0-9]*-*.parquet"), None) is not None:
+        return DataDir(root, shared).create()
+    return DataDir(root).create()

@@ -1,0 +1,59 @@
+"""Syncing: what the catalog is about to name is on disk before.
+
+One call syncs a whole file system, whoever wrote to it: a batch writes tens of files in several processes,
+and for each of them ext4 would commit its journal once (docs/reliability.md has the figures).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def sync_file(path: Path) -> None:
+    """Sync one file, or the names in one directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_systems(directories: Iterable[Path]) -> None:
+    """Sync everything that was written on the file systems of some directories.
+
+    Args:
+        directories: Directories that exist.
+
+    Raises:
+        OSError: Something could not be written.
+    """
+    done: set[int] = set()
+    for directory in directories:
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            device = os.fstat(descriptor).st_dev
+            if device not in done:
+                done.add(device)
+                _sync_file_system(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync_file_system(descriptor: int) -> None:
+    syncfs = _syncfs()
+    if syncfs is None:
+        os.sync()
+    elif syncfs(descriptor):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+@cache
+def _syncfs() -> Any:  # Any: a foreign function
+    """Return Linux's call, None on other systems."""
+    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

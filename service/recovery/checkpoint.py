@@ -1,0 +1,291 @@
+"""Checkpoint and catalog: whether Spark can go on from its logs so that no batch is lost or made twice.
+
+    Spark's offset log    5   6   7  [8]           a batch is begun, ...
+    catalog               5   6   7                ... its results are visible, ...
+    Spark's commit log    5   6  [7]               ... and it is done: the brackets are there or not
+
+Spark repeats what it began and has not done. A batch of the catalog that Spark's logs do not have any more is
+repeated, too: ``service.job.source`` gives it the input that its manifest names. That needs the state from
+which the batch began, whose segments stay for ``REPEATABLE`` batches. Anything else is refused by name,
+before a file is removed or a batch begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from catalog.store.pruning import REPLAYED_BATCHES
+from catalog.store.store import Store
+from service.commit.spark_log import SparkLog
+from service.config.buckets import CHECKPOINT_SETTING
+from service.config.data_dir import DataDir
+from service.recovery.identity import OtherLife, identity_of, read_mark, write_mark
+from service.results.result_check import CorruptResults, check_files
+
+log = logging.getLogger(__name__)
+
+#: How many of the last batches can be repeated: what a batch dropped is removed two batches later.
+REPEATABLE = 2
+#: What Spark keeps in a checkpoint.
+SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
+
+#: In the checkpoint's mark: its state is built anew from the first batch on (``recovery.repair``).
+_ANEW = "anew"
+
+
+class CheckpointLost(OtherLife):
+    """Batches of the catalog are not in the checkpoint, and it cannot repeat them."""
+
+    code = "checkpoint-lost"
+
+
+class CheckpointAhead(OtherLife):
+    """The checkpoint has batches that the catalog does not have."""
+
+    code = "checkpoint-ahead"
+
+
+class CheckpointDamaged(OtherLife):
+    """An entry of Spark's logs is not whole."""
+
+    code = "checkpoint-damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far catalog and checkpoint are; -1 stands for no batch.
+
+    Attributes:
+        committed: Last batch of the catalog.
+        begun: Batches of Spark's offset log that are whole, ascending.
+        done: Last batch of Spark's commit log whose offset is there.
+        torn: Batches at the end of the logs whose entries are not whole.
+    """
+
+    committed: int
+    begun: tuple[int, ...]
+    done: int
+    torn: tuple[int, ...]
+
+    @property
+    def repeated(self) -> range:
+        """Batches of the catalog that Spark has not done, and so repeats."""
+        return range(self.done + 1, self.committed + 1)
+
+
+def standing(store: Store, checkpoint: Path) -> Standing:
+    """Return how far the catalog and Spark's logs are."""
+    spark = SparkLog(checkpoint)
+    begun, done = list(spark.begun()), list(spark.done())
+    torn: set[int] = set()
+    while begun and spark.input_end(begun[-1]) is None:
+        torn.add(begun.pop())
+    while done and not spark.is_whole(done[-1]):
+        torn.add(done.pop())
+    committed = store.batches.last()
+    return Standing(
+        committed=-1 if committed is None else committed,
+        begun=tuple(begun),
+        done=max((batch for batch in done if batch in begun), default=-1),
+        torn=tuple(sorted(torn)),
+    )
+
+
+def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> None:
+    """Refuse to go on where a batch would be lost; clear what a death has left in Spark's logs.
+
+    Args:
+        store: The catalog.
+        data_dir: The data directory; nobody writes to it.
+        unsynced: Whether power may have failed since the last batch: what came after it is not trusted.
+
+    Raises:
+        OtherLife: As ``examine_checkpoint``.
+    """
+    found = examine_checkpoint(store, data_dir, unsynced=unsynced)
+    _clear(data_dir, SparkLog(data_dir.checkpoint), found)
+    mark = read_mark(data_dir.checkpoint_identity)
+    if _ANEW in mark and len(found.repeated) <= REPEATABLE:
+        del mark[_ANEW]
+        write_mark(data_dir.checkpoint_identity, mark)
+
+
+def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> Standing:
+    """Return from where Spark can go on so that no batch is lost; change nothing.
+
+    Args:
+        store: The catalog.
+        data_dir: The data directory.
+        unsynced: As for ``check_checkpoint``.
+
+    Raises:
+        OtherLife: The checkpoint is that of another catalog.
+        CheckpointLost: The catalog has batches that the checkpoint cannot repeat.
+        CheckpointAhead: The checkpoint has batches that the catalog does not have.
+        CheckpointDamaged: An entry that is needed is not whole.
+    """
+    anew = _check_mark(store, data_dir)
+    spark = SparkLog(data_dir.checkpoint)
+    found = standing(store, data_dir.checkpoint)
+    ahead = max((*spark.done(), *(batch - 1 for batch in found.begun)), default=-1)
+    if ahead > found.committed:
+        raise _ahead(data_dir, ahead, found.committed)
+    # A repetition replaces files that are damaged.
+    distrusted = unsynced or (not anew and _damaged(store, data_dir))
+    if distrusted and found.done >= 0 and (anew or not found.repeated):
+        # Its state may not be whole. That of the batch before was synced before this one was committed.
+        found = replace(found, done=found.done - 1)
+    if found.done not in found.begun:
+        found = replace(found, done=-1)
+    if not _can_repeat(store, found, anew):
+        raise _lost(data_dir, found)
+    _compare(store, spark, found)
+    return found
+
+
+def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, anew: bool = False) -> None:
+    """Say in the checkpoint which one it is of which catalog.
+
+    Args:
+        store: The catalog.
+        data_dir: The data directory.
+        checkpoint_id: Id of the checkpoint.
+        anew: Whether it is empty and all batches of the catalog are to be repeated.
+    """
+    identity = identity_of(store)
+    wanted = {"id": "" if identity is None else identity.id, "checkpoint": checkpoint_id}
+    if not wanted.items() <= read_mark(data_dir.checkpoint_identity).items():
+        write_mark(data_dir.checkpoint_identity, wanted | ({_ANEW: "yes"} if anew else {}))
+
+
+def _check_mark(store: Store, data_dir: DataDir) -> bool:
+    """Refuse the checkpoint of another catalog, or one that was replaced since.
+
+    Returns:
+        Whether all batches may be repeated because the state is built anew.
+    """
+    mark, facts = read_mark(data_dir.checkpoint_identity), store.settings.get(CHECKPOINT_SETTING)
+    identity = identity_of(store)
+    if not mark or identity is None:
+        return False  # the batches tell
+    wanted = str(facts["id"]) if isinstance(facts, dict) else ""
+    if mark.get("id") != identity.id or (wanted and mark.get("checkpoint", wanted) != wanted):
+        raise OtherLife(
+            f'the catalog is not that of checkpoint "{data_dir.checkpoint}"',
+            detail=f"The catalog has identity {identity.id} and checkpoint {wanted or 'none'}, "
+            f"the directory {mark.get('id', 'none')} and {mark.get('checkpoint', 'none')}.",
+            hint=_hint(data_dir),
+        )
+    return _ANEW in mark
+
+
+def _damaged(store: Store, data_dir: DataDir) -> bool:
+    """Tell whether files of the last batch are damaged.
+
+    Raises:
+        CorruptResults: Those of a batch before are.
+    """
+    last = store.batches.last()
+    if last is None:
+        return False
+    manifests = store.batches.manifests(last - REPLAYED_BATCHES, last)
+    for manifest in manifests:
+        try:
+            check_files(data_dir.results, manifest.files)
+            check_files(data_dir.late, manifest.late_files)
+        except CorruptResults:
+            if manifest.batch < last or not manifest.input_end:
+                raise
+            return True
+    return False
+
+
+def _can_repeat(store: Store, found: Standing, anew: bool) -> bool:
+    """Tell whether the batches that Spark will repeat have what they need."""
+    if len(found.repeated) > REPEATABLE and not anew:
+        return False
+    if anew:
+        return True  # who began it has looked
+    # Of those that Spark has not even begun the catalog must know the input.
+    unknown = [batch for batch in found.repeated if batch > found.done + 1 or batch not in found.begun]
+    manifests = [store.batches.manifest(batch) for batch in unknown]
+    return all(manifest is not None and manifest.input_end for manifest in manifests)
+
+
+def _compare(store: Store, spark: SparkLog, found: Standing) -> None:
+    """Refuse an offset log with other input than the catalog knows of the same batches."""
+    for batch in found.begun:
+        manifest = store.batches.manifest(batch) if batch <= found.committed else None
+        if manifest is None or not manifest.input_end:
+            continue
+        end = spark.input_end(batch)
+        if end is None:
+            raise CheckpointDamaged(
+                f"Spark's log entry {batch} is not whole",
+                detail=f"{spark.offsets / str(batch)} cannot be read.",
+                hint="Remove the file: an entry before the last is not needed.",
+            )
+        if tuple(sorted(end.items())) != manifest.input_end:
+            raise OtherLife(
+                f"checkpoint and catalog disagree about the input of batch {batch}",
+                detail=f"Spark's log says {end}, the catalog {dict(manifest.input_end)}.",
+                hint="Restore the data directory as a whole from one backup.",
+            )
+
+
+def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
+    """Remove what is not needed and in the way; by now nothing is refused."""
+    for path in spark.leftovers():
+        path.unlink(missing_ok=True)
+        log.warning("leftover of Spark's log removed", extra={"path": str(path)})
+    for batch in spark.done():
+        if batch > found.done:
+            spark.forget_done(batch)
+            log.warning("batch will be repeated", extra={"batch": batch})
+    for batch in spark.begun():
+        # Spark repeats the last entry alone; the input of later batches is in the catalog, or chosen anew.
+        if batch > found.done + 1 or batch not in found.begun:
+            spark.forget_begun(batch)
+            log.warning("entry of Spark's log removed", extra={"batch": batch})
+    if found.done == -1 and 0 not in found.begun:
+        clear_spark(data_dir.checkpoint)
+
+
+def clear_spark(checkpoint: Path) -> None:
+    """Remove what Spark keeps in a checkpoint of which no batch counts: it wants an empty one to begin."""
+    for name in SPARK_PARTS:
+        path = checkpoint / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _ahead(data_dir: DataDir, done: int, committed: int) -> CheckpointAhead:
+    return CheckpointAhead(
+        f"the checkpoint has batch {done}, the catalog {_up_to(committed)}",
+        detail=f"The catalog is older than {data_dir.checkpoint}, or another one.",
+        hint=_hint(data_dir),
+    )
+
+
+def _lost(data_dir: DataDir, found: Standing) -> CheckpointLost:
+    return CheckpointLost(
+        f"the catalog has batches up to {found.committed}, the checkpoint {_up_to(found.done)}",
+        detail=f"Something in {data_dir.checkpoint} was lost: new input would count as that of old batches.",
+        hint=_hint(data_dir),
+    )
+
+
+def _up_to(batch: int) -> str:
+    return f"only up to {batch}" if batch >= 0 else "none"
+
+
+def _hint(data_dir: DataDir) -> str:
+    return (
+        f'"sluice repair {data_dir.root}" says whether it can be repaired. Otherwise restore the data '
+        "directory as a whole from one backup, or start anew in an empty directory."
+    )

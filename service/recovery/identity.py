@@ -1,0 +1,99 @@
+"""Identity of a data directory: a random id that its catalog and its parts carry.
+
+    catalog       setting "identity"     {"id": "5f0c...", "settled": true}
+    directory     identity.json          {"id": "5f0c..."}
+    checkpoint/   identity.json          {"id": "5f0c...", "checkpoint": "c57b7a71801e"}
+    events.db     table identity          5f0c...
+
+The catalog has it first and is settled once all parts have it: until then, a start that was interrupted is
+done again. A part without the id of a settled catalog is not the part that the catalog describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.errors import Unavailable
+from catalog.store.store import Store
+from service.commit.sync import sync_file
+
+_SETTING = "identity"
+
+
+class OtherLife(Unavailable):
+    """Catalog, data directory and checkpoint do not belong together."""
+
+    code = "other-life"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Identity as the catalog has it.
+
+    Attributes:
+        id: Random.
+        settled: Whether all parts have it.
+    """
+
+    id: str
+    settled: bool
+
+
+def identity_of(store: Store) -> Identity | None:
+    """Return the catalog's identity, None if it never got one."""
+    facts = store.settings.get(_SETTING)
+    return Identity(str(facts["id"]), bool(facts["settled"])) if isinstance(facts, dict) else None
+
+
+def give_identity(store: Store) -> Identity:
+    """Give the catalog an identity that no part has yet."""
+    identity = Identity(uuid.uuid4().hex, settled=False)
+    _store(store, identity)
+    return identity
+
+
+def settle(store: Store, identity: Identity) -> None:
+    """Note that all parts have the identity, durably."""
+    _store(store, Identity(identity.id, settled=True))
+
+
+def read_mark(path: Path) -> dict[str, str]:
+    """Return what a part's file says of its identity; empty where there is no such file.
+
+    Raises:
+        OtherLife: The file is damaged.
+    """
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): str(value) for name, value in facts.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, OSError) as error:
+        raise OtherLife(
+            f'"{path}" cannot be read',
+            detail=f"It says which catalog the directory belongs to: {error}.",
+            hint="Restore it from a backup. If nothing else was damaged, remove it: "
+            "then sluice repair writes it anew.",
+        ) from error
+
+
+def write_mark(path: Path, facts: dict[str, str]) -> None:
+    """Write a part's file, whole or not at all, and durably."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        partial.write_text(json.dumps(facts), encoding="utf-8")
+        sync_file(partial)
+        partial.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+    sync_file(path.parent)
+
+
+def _store(store: Store, identity: Identity) -> None:
+    store.settings.set(_SETTING, {"id": identity.id, "settled": identity.settled})

@@ -1,0 +1,82 @@
+"""Checks of result files: each is as long as its batch's manifest says, and has its checksum.
+
+A file is read through once per process, when it is first needed; later its length and time are looked at.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+import google_crc32c
+import pyarrow as pa
+
+from catalog.errors import InternalError
+from catalog.values.batch import ResultFile
+
+#: Files that a process remembers to be whole.
+_KEPT = 65_536
+_whole: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+_lock = threading.Lock()
+
+
+class CorruptResults(InternalError):
+    """Result files do not hold what their batch's manifest says."""
+
+    code = "corrupt-results"
+
+
+def length_and_checksum(path: Path) -> tuple[int, int]:
+    """Return a file's length in bytes and the CRC-32C of its bytes.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if not path.stat().st_size:
+        return 0, 0
+    with pa.memory_map(str(path)) as file:
+        found = file.read_buffer()
+        return found.size, google_crc32c.value(found)
+
+
+def check_files(directory: Path, files: Iterable[ResultFile]) -> None:
+    """Refuse files that are not as they were written; of older ones only missing and empty ones are known.
+
+    Args:
+        directory: Directory that the paths are relative to.
+        files: Files as a manifest names them.
+
+    Raises:
+        CorruptResults: A file is missing, or it has other bytes.
+    """
+    for file in files:
+        path = directory / file.path
+        try:
+            status = path.stat()
+            looks = (status.st_size, status.st_mtime_ns, status.st_ino)
+            with _lock:
+                if _whole.get(str(path)) == looks:
+                    continue
+            if not status.st_size:
+                raise corrupt(path, "It is empty.")
+            if file.bytes is not None and status.st_size != file.bytes:
+                raise corrupt(path, f"It has {status.st_size} bytes, its batch wrote {file.bytes}.")
+            if file.crc32c is not None and length_and_checksum(path)[1] != file.crc32c:
+                raise corrupt(path, "Its checksum is not the one that its batch wrote.")
+        except OSError as error:
+            raise corrupt(path, f"{error.strerror or error}.") from error
+        with _lock:
+            _whole[str(path)] = looks
+            while len(_whole) > _KEPT:
+                _whole.popitem(last=False)
+
+
+def corrupt(path: Path, detail: str) -> CorruptResults:
+    """Return the error of a file that is not as it was written."""
+    return CorruptResults(
+        f'result file "{path}" is damaged',
+        detail=detail,
+        hint="Restore the file from a backup, or stop the service and let sluice repair make it anew.",
+    )

@@ -1,0 +1,96 @@
+"""A data directory with committed batches and Spark's logs of them, without Spark."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.plan import Plan
+from service.commit.spark_log import Offset, SparkLog
+from service.config.buckets import CHECKPOINT_SETTING
+from service.config.data_dir import DataDir, open_data_dir
+from service.recovery.checkpoint import mark_checkpoint
+from service.recovery.opening import open_catalog
+from service.results.result_check import length_and_checksum
+from tests.catalog.examples import manifest
+from tests.service.spark_logs import write_begun, write_done
+
+CHECKPOINT = "c57b7a71801e"
+
+
+def input_end(batch: int) -> Offset:
+    """Offset at the end of a batch."""
+    return {"1": batch + 1, "batch": batch + 1, "control": 1}
+
+
+@dataclass(slots=True)
+class Life:
+    """A data directory as an engine leaves it.
+
+    Attributes:
+        data_dir: Its paths.
+        store: Its catalog.
+    """
+
+    data_dir: DataDir
+    store: Store
+    log: SparkLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = SparkLog(self.data_dir.checkpoint)
+        if self.store.settings.get(CHECKPOINT_SETTING) is None:
+            facts = {"id": CHECKPOINT, "buckets": 1, "partitions": 1, "sealed": True}
+            self.store.settings.set(CHECKPOINT_SETTING, facts)
+            mark_checkpoint(self.store, self.data_dir, CHECKPOINT)
+            self.store.control_log.append(plan=Plan(1, "mem-opt", (), ()))
+            self.store.epochs.begin("test")
+
+    def commit(self, batch: int, *, done: bool = True) -> None:
+        """Run a batch, with a result file; without ``done`` the engine dies before Spark's commit log."""
+        write_begun(self.log, batch, input_end(batch))
+        self.store.batches.commit(self.manifest(batch))
+        if done:
+            write_done(self.log, batch)
+
+    def manifest(self, batch: int) -> BatchManifest:
+        """Write the result file of a batch and return its manifest."""
+        epoch = self.store.epochs.current()
+        path = self.data_dir.results / f"b{batch:09}-f-e{epoch}-{batch}.parquet"
+        path.write_bytes(b"results of batch %d" % batch)
+        file = ResultFile(path.name, "f", 1, *length_and_checksum(path))
+        end = tuple(sorted(input_end(batch).items()))
+        return replace(manifest(batch, epoch), files=(file,), input_end=end, digest=f"digest {batch}")
+
+    def files(self) -> set[str]:
+        """Return the names of the result files that are there."""
+        return {path.name for path in self.data_dir.results.iterdir()}
+
+
+@contextmanager
+def a_life(root: Path, batches: int = 0, catalog_url: str | None = None) -> Iterator[Life]:
+    """Open a data directory, and run batches in it if it is new."""
+    data_dir = open_data_dir(root)
+    with open_catalog(data_dir, catalog_url) as store:
+        life = Life(data_dir, store)
+        for batch in range(batches):
+            life.commit(batch)
+        yield life
+
+
+def forget_identity(root: Path) -> None:
+    """Make of a data directory what a version left that knew no identity."""
+    for path in (root / "identity.json", root / "checkpoint" / "identity.json"):
+        path.unlink()
+    for file, statement in (
+        ("catalog.db", "DELETE FROM settings WHERE key = 'identity'"),
+        ("events.db", "DROP TABLE identity"),
+    ):
+        connection = sqlite3.connect(root / file)
+        connection.execute(statement)
+        connection.commit()
+        connection.close()

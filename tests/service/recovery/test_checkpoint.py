@@ -1,0 +1,202 @@
+"""Where Spark can go on from its logs, beside a catalog that knows what is visible."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.recovery.checkpoint import (
+    CheckpointAhead,
+    CheckpointLost,
+    check_checkpoint,
+    examine_checkpoint,
+)
+from service.recovery.identity import OtherLife
+from service.recovery.repair import NotRepairable, find_repair
+from service.results.result_check import CorruptResults
+from tests.service.recovery.lives import Life, a_life, input_end
+from tests.service.spark_logs import write_begun, write_done
+
+UUID = "0c9bbd4c-9be3-4ef2-8d4b-4f1f0b0f2a11"
+
+
+def logs(life: Life) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return life.log.begun(), life.log.done()
+
+
+def lose(life: Life, *entries: str) -> None:
+    for entry in entries:
+        (life.data_dir.checkpoint / entry).unlink()
+
+
+def begin_batch_5(life: Life) -> None:
+    write_begun(life.log, 5, input_end(5))
+
+
+@pytest.mark.parametrize(
+    ("crash", "begun", "done"),
+    [
+        (lambda life: None, 5, 5),
+        (begin_batch_5, 6, 5),
+        (lambda life: lose(life, "commits/4"), 5, 4),
+        # The end of Spark's log is lost: the source gives what the catalog has of the batch.
+        (lambda life: lose(life, "commits/4", "offsets/4"), 4, 4),
+        (lambda life: lose(life, "offsets/4"), 4, 4),
+        (lambda life: lose(life, "commits/4", "commits/3"), 4, 3),
+        (lambda life: lose(life, "commits/4", "offsets/4", "commits/3", "offsets/3"), 3, 3),
+        # Torn entries count as not written.
+        (lambda life: (life.log.commits / "4").write_text(""), 5, 4),
+        (lambda life: (life.log.offsets / "4").write_text("v2\n{"), 4, 4),
+        (lambda life: (life.log.offsets / "5").write_text(""), 5, 5),
+    ],
+)
+def test_what_a_crash_leaves_is_gone_on_with(
+    tmp_path: Path, crash: Callable[[Life], object], begun: int, done: int
+) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        crash(life)
+        for _ in range(2):
+            check_checkpoint(life.store, life.data_dir)
+            assert logs(life) == (tuple(range(begun)), tuple(range(done)))
+        assert find_repair(life.store, life.data_dir) is None
+
+
+def test_a_batch_of_which_power_may_have_taken_something_is_repeated(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        begin_batch_5(life)
+        check_checkpoint(life.store, life.data_dir, unsynced=True)
+        assert logs(life) == (tuple(range(5)), tuple(range(4)))
+
+
+def test_the_leftover_of_a_first_offset_is_cleared(tmp_path: Path) -> None:
+    with a_life(tmp_path) as life:
+        life.log.offsets.mkdir()
+        life.log.commits.mkdir()
+        leftovers = [life.log.offsets / f".0.{UUID}.tmp", life.log.commits / f".0.{UUID}.tmp"]
+        for path in leftovers:
+            path.write_text("v2")
+        check_checkpoint(life.store, life.data_dir)
+        assert not any(path.exists() for path in leftovers)
+
+
+def test_leftovers_beside_entries_go_and_other_files_stay(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=2) as life:
+        leftover, others = life.log.offsets / f".2.{UUID}.tmp", [".2.tmp", "notes.txt", ".hidden"]
+        leftover.touch()
+        for name in others:
+            (life.log.offsets / name).touch()
+        check_checkpoint(life.store, life.data_dir)
+        assert not leftover.exists()
+        assert all((life.log.offsets / name).exists() for name in others)
+        assert logs(life) == ((0, 1), (0, 1))
+
+
+def lose_all(life: Life) -> None:
+    shutil.rmtree(life.data_dir.checkpoint)
+    life.data_dir.create()
+
+
+def lose_logs(life: Life) -> None:
+    shutil.rmtree(life.log.offsets)
+    shutil.rmtree(life.log.commits)
+
+
+def restore_an_older_one(life: Life) -> None:
+    for batch in (2, 3, 4):
+        lose(life, f"offsets/{batch}", f"commits/{batch}")
+
+
+@pytest.mark.parametrize("loss", [lose_all, lose_logs, restore_an_older_one])
+def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
+    tmp_path: Path, loss: Callable[[Life], None]
+) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        loss(life)
+        for _ in range(2):
+            with pytest.raises(CheckpointLost, match="the catalog has batches up to 4") as refused:
+                check_checkpoint(life.store, life.data_dir)
+            assert f'"sluice repair {tmp_path}"' in str(refused.value)
+        repair = find_repair(life.store, life.data_dir)
+        assert repair is not None
+        assert "repeats batches 0 to 4" in repair.does
+        repair.apply()
+        assert logs(life) == ((), ())
+        assert len(list(tmp_path.glob("checkpoint.before-*"))) == (life.data_dir.checkpoint.exists())
+        # Spark repeats from the first batch on, however often it dies on the way.
+        for batch in range(5):
+            check_checkpoint(life.store, life.data_dir)
+            write_begun(life.log, batch, input_end(batch))
+            check_checkpoint(life.store, life.data_dir)
+            write_done(life.log, batch)
+        check_checkpoint(life.store, life.data_dir)
+        assert find_repair(life.store, life.data_dir) is None
+        # Built anew, it is a checkpoint like any other.
+        lose_logs(life)
+        with pytest.raises(CheckpointLost):
+            check_checkpoint(life.store, life.data_dir)
+
+
+def test_a_state_that_was_begun_by_an_older_version_cannot_be_built_anew(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        with life.store._database.write() as connection:
+            connection.exec_driver_sql(
+                "UPDATE batches SET document = json_remove(document, '$.input_end') WHERE batch = 1"
+            )
+        lose_all(life)
+        with pytest.raises(NotRepairable, match="the catalog has batches up to 4") as refused:
+            find_repair(life.store, life.data_dir)
+        assert "does not know the input of batch 1" in str(refused.value)
+
+
+def test_a_catalog_that_is_older_than_the_checkpoint_is_refused_and_the_rest_made_again(
+    tmp_path: Path,
+) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        for batch in (5, 6):
+            write_begun(life.log, batch, input_end(batch))
+            write_done(life.log, batch)
+        write_begun(life.log, 7, input_end(7))
+        with pytest.raises(CheckpointAhead, match="the checkpoint has batch 6, the catalog only up to 4"):
+            check_checkpoint(life.store, life.data_dir)
+        assert logs(life) == (tuple(range(8)), tuple(range(7)))
+        repair = find_repair(life.store, life.data_dir)
+        assert repair is not None
+        assert "Forget batches 5 to 6" in repair.does
+        repair.apply()
+        check_checkpoint(life.store, life.data_dir)
+        assert logs(life) == (tuple(range(5)), tuple(range(5)))
+
+
+def test_a_checkpoint_with_other_input_is_refused(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=3) as life:
+        write_begun(life.log, 2, input_end(2) | {"1": 7})
+        with pytest.raises(OtherLife, match="disagree about the input of batch 2"):
+            check_checkpoint(life.store, life.data_dir)
+
+
+def damage(life: Life, batch: int) -> Path:
+    manifest = life.store.batches.manifest(batch)
+    assert manifest is not None
+    path = life.data_dir.results / manifest.files[0].path
+    path.write_bytes(b"")
+    return path
+
+
+def test_a_damaged_result_file_of_the_last_batch_is_made_again(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        damage(life, 4)
+        assert list(examine_checkpoint(life.store, life.data_dir).repeated) == [4]
+
+
+def test_a_damaged_result_file_of_a_batch_before_is_refused_and_can_be_made_again(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        path = damage(life, 1)
+        with pytest.raises(CorruptResults, match=f'result file "{path}" is damaged'):
+            check_checkpoint(life.store, life.data_dir)
+        repair = find_repair(life.store, life.data_dir)
+        assert repair is not None
+        repair.apply()
+        check_checkpoint(life.store, life.data_dir)

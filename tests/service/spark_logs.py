@@ -1,0 +1,30 @@
+"""A checkpoint as Spark leaves it: logs with the entries that a test wants."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from service.commit.spark_log import Offset, SparkLog
+
+_METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795479489162,"conf":{},"sourceMetadataInfo":{}}'
+
+
+def write_begun(log: SparkLog, batch: int, end: Offset) -> None:
+    """Write an entry of the offset log."""
+    log.offsets.mkdir(parents=True, exist_ok=True)
+    (log.offsets / str(batch)).write_text(f"v2\n{_METADATA}\nsluice:{json.dumps(end)}")
+
+
+def write_done(log: SparkLog, batch: int) -> None:
+    """Write an entry of the commit log."""
+    log.commits.mkdir(parents=True, exist_ok=True)
+    (log.commits / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def log_of(directory: Path, batches: int = 1) -> SparkLog:
+    """Return the logs of a checkpoint whose batches were begun, each at the end of its number of rows."""
+    log = SparkLog(directory / "checkpoint")
+    for batch in range(batches):
+        write_begun(log, batch, {"1": batch + 1, "batch": batch + 1, "control": 1})
+    return log
