@@ -61,7 +61,7 @@ class Standing:
     Attributes:
         committed: Last batch of the catalog.
         begun: Batches of Spark's offset log that are whole, ascending.
-        done: Last batch of Spark's commit log whose offset is there.
+        done: Last batch of Spark's commit log whose offset is there, and that of the batch before.
         torn: Batches at the end of the logs whose entries are not whole.
     """
 
@@ -89,7 +89,8 @@ def standing(store: Store, checkpoint: Path) -> Standing:
     return Standing(
         committed=-1 if committed is None else committed,
         begun=tuple(begun),
-        done=max((batch for batch in done if batch in begun), default=-1),
+        # Spark reads the entry before, too.
+        done=max((n for n in done if n in begun and (not n or n - 1 in begun)), default=-1),
         torn=tuple(sorted(torn)),
     )
 
@@ -138,7 +139,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     if distrusted and found.done >= 0 and (anew or not found.repeated):
         # Its state may not be whole. That of the batch before was synced before this one was committed.
         found = replace(found, done=found.done - 1)
-    if found.done not in found.begun:
+    if found.done not in found.begun or (found.done and found.done - 1 not in found.begun):
         found = replace(found, done=-1)
     if not _can_repeat(store, found, anew):
         raise _lost(data_dir, found)

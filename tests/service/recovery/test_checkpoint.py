@@ -47,6 +47,7 @@ def begin_batch_5(life: Life) -> None:
         (lambda life: lose(life, "offsets/4"), 4, 4),
         (lambda life: lose(life, "commits/4", "commits/3"), 4, 3),
         (lambda life: lose(life, "commits/4", "offsets/4", "commits/3", "offsets/3"), 3, 3),
+        (lambda life: lose(life, "offsets/3"), 3, 3),
         # Torn entries count as not written.
         (lambda life: (life.log.commits / "4").write_text(""), 5, 4),
         (lambda life: (life.log.offsets / "4").write_text("v2\n{"), 4, 4),

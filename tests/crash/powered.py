@@ -1,0 +1,260 @@
+"""A job without Spark on a disk that forgets: what was not synced is whole, empty, half or gone after a cut.
+
+    offset log -> segments, results -> sync -> catalog -> state -> commit log
+        ^              ^                ^         ^         ^          ^        power may fail after each
+
+The workers' own code reads, joins and writes, the engine's own code commits. Spark's part is what
+``service.commit.spark_log`` and the state store's files are: an entry per batch, a manifest per bucket.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.store.codec import encode
+from catalog.store.store import Store
+from catalog.values.plan import ControlRecord, Plan
+from operators.pack.pack_plan import pack_plan
+from operators.segments.segment_files import Fence
+from service.commit import commit
+from service.commit.commit import BatchCommitter
+from service.commit.spark_log import SparkLog
+from service.config.buckets import CHECKPOINT_SETTING
+from service.config.data_dir import DataDir, open_data_dir
+from service.job import packing
+from service.job.chain_processor import ChainOptions, forget_checkpoint
+from service.job.reader_tasks import ControlPartition, PackPartition, compressed
+from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
+from service.recovery.opening import open_catalog
+from service.results.result_check import check_files
+from service.results.result_files import ResultWriter
+from tests.bench.migration.carrying import scheduled
+from tests.bench.migration.load import Load
+from tests.bench.migration.pipeline import Pipeline
+from tests.service.recovery.lives import CHECKPOINT
+from tests.service.spark_logs import write_begun, write_done
+
+#: A minute of both streams in a batch.
+LOAD = Load(state_rows=12_000, queries=4, batch_rows=6_000, longest_s=120.0)
+BUCKETS = 2
+
+#: The files of a directory, by name.
+Files = dict[str, bytes]
+#: Results of a batch, in order.
+Results = list[tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class Job(Pipeline):
+    """The job on one data directory, from where its checkpoint is.
+
+    Attributes:
+        data_dir: The data directory.
+        store: Its catalog.
+        reached: Called after each step of a batch.
+    """
+
+    reached: Callable[[str], None] = lambda _: None
+    data_dir: DataDir = field(init=False)
+    store: Store = field(init=False)
+    carries: dict[int, Plan] = field(init=False)
+    _committer: BatchCommitter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.data_dir = open_data_dir(self.directory)
+        self.store = open_catalog(self.data_dir)
+        Pipeline.__post_init__(self)
+        shutil.rmtree(self._options.segments_dir)
+        check_checkpoint(self.store, self.data_dir, unsynced=True)
+        changes, at, _ = scheduled(LOAD, gap=1)
+        self.carries = {n: c.plan for n, c in zip(at, changes, strict=True) if c.plan is not None}
+        if self.store.settings.get(CHECKPOINT_SETTING) is None:
+            self.store.settings.set(CHECKPOINT_SETTING, {"id": CHECKPOINT, "sealed": True})
+            for stream in self.streams:
+                self.store.streams.add(stream)
+            for plan in self.carries.values():
+                self.store.control_log.append(plan=plan)
+        mark_checkpoint(self.store, self.data_dir, CHECKPOINT)
+        epoch = self.store.epochs.begin("test")
+        fence = Fence(self.data_dir.fence, epoch)
+        fence.announce()
+        results, late = self.data_dir.results, self.data_dir.late
+        self._options = ChainOptions(
+            checkpoint_id=CHECKPOINT,
+            bucket_keys=tuple(range(self.buckets)),
+            segments_dir=str(self.data_dir.segments),
+            cache_bytes=1 << 30,
+            engine_lock="",
+            writer=ResultWriter(str(results), None, epoch),
+            fence=fence,
+        )
+        log = SparkLog(self.data_dir.checkpoint)
+        self._committer = BatchCommitter(self.store, results, late, epoch, "", log, lambda: None)
+        self._committer.sweep()
+        self._load_state(log)
+
+    def _load_state(self, log: SparkLog) -> None:
+        """Go on as Spark does: with the state after the last batch of the commit log."""
+        forget_checkpoint(CHECKPOINT)
+        self.batch = max(log.done(), default=-1) + 1
+        if not self.batch:
+            return
+        for bucket, handle in enumerate(self._handles):
+            manifest = self._state(bucket, self.batch).read_bytes()
+            handle.getValueState("manifest", "").update((manifest,))
+        self.plan = next(plan for n, plan in sorted(self.carries.items(), reverse=True) if n < self.batch)
+        self._watermark_us = self._watermark(self.batch - 1)
+
+    def _watermark(self, batch: int) -> int:
+        before = self.store.batches.manifest(batch)
+        assert before is not None
+        return min(s.watermark_us for s in before.streams if s.watermark_us is not None)
+
+    def _state(self, bucket: int, version: int) -> Path:
+        return self.data_dir.checkpoint / "state" / "0" / str(bucket) / f"{version}.changelog"
+
+    def run(self, batches: int) -> None:
+        """Run up to a number of batches."""
+        log = SparkLog(self.data_dir.checkpoint)
+        while self.batch < batches:
+            batch = self.batch
+            self.plan = self.carries.get(batch, self.plan)
+            assert self.plan is not None
+            # Spark repeats the entry that is there; else the source chooses, or has it from the catalog.
+            if log.input_end(batch) is None:
+                write_begun(log, batch, {"1": batch + 1, "batch": batch + 1, "control": self.plan.version})
+            self.reached(f"offset log of {batch}")
+            packets = self._packets(self.plan if batch in self.carries else None)
+            reports = []
+            for bucket in range(self.buckets):
+                reports.append(self._joined(bucket, packets[bucket]))
+                self.reached(f"bucket {bucket} of {batch}")
+            self._committer(reports)
+            self.reached(f"manifest of {batch}")
+            for bucket, handle in enumerate(self._handles):
+                state = self._state(bucket, batch + 1)
+                state.parent.mkdir(parents=True, exist_ok=True)
+                (manifest,) = handle.getValueState("manifest", "").get() or (b"",)
+                state.write_bytes(manifest)
+            self.reached(f"state of {batch}")
+            write_done(log, batch)
+            self.reached(f"commit log of {batch}")
+            self.batch += 1
+            self._watermark_us = self._watermark(batch)
+
+    def _packets(self, plan: Plan | None) -> dict[int, list[bytes]]:
+        assert self.plan is not None
+        records = () if plan is None else (encode(ControlRecord(seq=plan.version, plan=plan)).decode(),)
+        partitions: list[ControlPartition | PackPartition] = [
+            ControlPartition(self.batch, compressed(records))
+        ]
+        for order, stream in enumerate(self.streams, 1):
+            asked = pickle.dumps(pack_plan(self.plan, stream, self.buckets))
+            piece, version = self._piece(stream), self.plan.version
+            partitions.append(PackPartition(order, self.batch, version, asked, piece, self._watermark_us))
+        row_files = packing.RowFiles(packing.SegmentFiles(self.data_dir.segments, self._options.fence), 0)
+        packets: dict[int, list[bytes]] = defaultdict(list)
+        for partition in partitions:
+            for rows in packing.read(partition, range(self.buckets), row_files):
+                for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+                    packets[bucket].append(packet)
+        return packets
+
+    def results(self) -> list[Results]:
+        """Return what is visible, batch by batch."""
+        found = []
+        for manifest in self.store.batches.manifests(0, 10**6):
+            check_files(self.data_dir.results, manifest.files)
+            tables = [pq.read_table(self.data_dir.results / file.path) for file in manifest.files]
+            found.append(sorted(row for t in tables for row in zip(*t.to_pydict().values(), strict=True)))
+        return found
+
+    def close(self) -> None:
+        """Close the catalog and forget what the worker has."""
+        Pipeline.close(self)
+        self.store.close()
+
+
+def a_job(root: Path, reached: Callable[[str], None] = lambda _: None) -> Job:
+    """Open a data directory, new or as a cut has left it."""
+    return Job(tuple(LOAD.streams(None).values()), LOAD.batch_s, root, BUCKETS, reached=reached)
+
+
+def files_of(root: Path) -> Files:
+    """Read all files but those of databases, which sync by themselves."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".db" not in path.name
+    }
+
+
+@dataclass(slots=True)
+class Disk:
+    """What is on the disk for sure, beside what programs see.
+
+    Attributes:
+        root: The data directory.
+        synced: Files as they were synced last.
+        seed: Of what a cut leaves of the others.
+    """
+
+    root: Path
+    synced: Files = field(default_factory=dict)
+    seed: int = 0
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Notice every sync of a commit."""
+
+        def sync(directories: object) -> None:
+            self.synced = files_of(self.root)
+
+        monkeypatch.setattr(commit, "sync_file_systems", sync)
+
+    def cut(self, into: Path, kind: str) -> None:
+        """Write what a power cut now leaves.
+
+        Args:
+            into: Directory that does not exist.
+            kind: What becomes of what is not synced: ``lost``, ``kept``, ``empty``, or by chance ``any``.
+        """
+        chance = random.Random(self.seed)
+        self.seed += 1
+        seen, left = files_of(self.root), dict[str, bytes]()
+        for name in sorted(seen.keys() | self.synced.keys()):
+            now, before = seen.get(name), self.synced.get(name)
+            chosen = [now] if now == before else self._outcomes(now, before)[kind]
+            data = chance.choice(chosen)
+            if data is not None:
+                left[name] = data
+        for name, data in left.items():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            (into / name).write_bytes(data)
+        into.mkdir(exist_ok=True)
+        for name in ("catalog.db", "events.db"):
+            with (
+                closing(sqlite3.connect(self.root / name)) as now,
+                closing(sqlite3.connect(into / name)) as then,
+            ):
+                now.backup(then)
+
+    @staticmethod
+    def _outcomes(now: bytes | None, before: bytes | None) -> dict[str, list[bytes | None]]:
+        torn = [] if now is None else [b"", now[: len(now) // 2], b"\0" * len(now)]
+        return {
+            "lost": [before],
+            "kept": [now],
+            "empty": [before if now is None else b""],
+            "any": [now, before, *torn],
+        }
