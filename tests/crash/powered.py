@@ -35,6 +35,7 @@ from service.config.data_dir import DataDir, open_data_dir
 from service.job import packing
 from service.job.chain_processor import ChainOptions, forget_checkpoint
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
+from service.recovery import identity
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
 from service.recovery.opening import open_catalog
 from service.results.result_check import check_files
@@ -215,12 +216,23 @@ class Disk:
     seed: int = 0
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Notice every sync of a commit."""
+        """Notice what is synced: everything in a commit, and marks of identity one by one."""
 
         def sync(directories: object) -> None:
             self.synced = files_of(self.root)
 
+        synced: dict[int, bytes] = {}
+
+        def sync_file(path: Path) -> None:
+            if path.is_file():
+                synced[path.stat().st_ino] = path.read_bytes()
+                return
+            for file in path.iterdir():
+                if file.stat().st_ino in synced:
+                    self.synced[str(file.relative_to(self.root))] = synced[file.stat().st_ino]
+
         monkeypatch.setattr(commit, "sync_file_systems", sync)
+        monkeypatch.setattr(identity, "sync_file", sync_file)
 
     def cut(self, into: Path, kind: str) -> None:
         """Write what a power cut now leaves.

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from catalog.errors import InvariantBroken
+from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters
+from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters, ResultFile
 from catalog.values.plan import Plan
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from service.commit.bucket_report import BucketReport
 from service.commit.commit import BatchCommitter
+from service.commit.spark_log import SparkLog
 from service.job.chain_processor import bucket_report
+from service.results.result_check import length_and_checksum
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
-from tests.service.spark_logs import log_of
+from tests.service.spark_logs import log_of, write_begun
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 LOW = '"v" < 5'
@@ -98,3 +100,48 @@ def test_buckets_that_disagree_are_refused(store: Store, tmp_path: Path) -> None
     reports[1] = replace(reports[1], plan_version=7)
     with pytest.raises(InvariantBroken, match="several plan versions"):
         committed(store, reports, tmp_path)
+
+
+def test_a_batch_that_comes_again_with_other_input_or_results_is_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    first = committed(store, reports_of_a_batch(), tmp_path)
+    assert committed(store, reports_of_a_batch(), tmp_path) == first
+    fewer = [replace(report, query_rows=()) for report in reports_of_a_batch()]
+    with pytest.raises(
+        BatchDiffers, match="batch 0 was committed before with other input or other results"
+    ) as no:
+        committed(store, fewer, tmp_path)
+    assert "gave 10 results; now 12 rows up to offset (1 1, batch 1, control 1) gave 0 results" in str(
+        no.value
+    )
+    write_begun(SparkLog(tmp_path / "checkpoint"), 0, {"1": 9, "batch": 1, "control": 1})
+    with pytest.raises(BatchDiffers, match="batch 0"):
+        BatchCommitter(
+            store,
+            tmp_path,
+            tmp_path,
+            store.epochs.current(),
+            str(tmp_path / "lock"),
+            SparkLog(tmp_path / "checkpoint"),
+            lambda: None,
+        )(reports_of_a_batch())
+    assert store.batches.last_manifest() == first
+
+
+def test_files_that_were_damaged_are_replaced_by_those_of_the_repetition(
+    store: Store, tmp_path: Path
+) -> None:
+    def report(name: str) -> list[BucketReport]:
+        (tmp_path / name).write_bytes(b"results")
+        file = ResultFile(name, "f", 1, *length_and_checksum(tmp_path / name))
+        reports = reports_of_a_batch()
+        return [replace(reports[0], files=(file,)), *reports[1:]]
+
+    committed(store, report("first.parquet"), tmp_path)
+    assert committed(store, report("second.parquet"), tmp_path).files[0].path == "first.parquet"
+    assert not (tmp_path / "second.parquet").exists()
+    (tmp_path / "first.parquet").write_bytes(b"")
+    healed = committed(store, report("third.parquet"), tmp_path)
+    assert [file.path for file in healed.files] == ["third.parquet"]
+    assert not (tmp_path / "first.parquet").exists()

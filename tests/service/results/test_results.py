@@ -223,5 +223,21 @@ def test_files_that_hold_less_than_the_manifest_says_fail_loudly(world: World, t
     assert caught.value.detail == "Batches 0 to 0 hold 1 of 2 rows."
 
 
+@pytest.mark.parametrize("data", [b"", b"not Parquet", None])
+def test_a_file_that_is_no_parquet_file_is_an_error_of_ours(
+    world: World, tmp_path: Path, data: bytes | None
+) -> None:
+    world.batches.commit([pair(BOTH, 1, 0, 0, 1)])
+    file = tmp_path / "results" / "b000000-f-e1-0.parquet"
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(data)
+    with pytest.raises(CorruptResults, match=r"is damaged|cannot be read"):
+        world.reader.page(world.q1.id, None, 10)
+    with pytest.raises(CorruptResults, match=r"is damaged|cannot be read"):
+        list(world.reader.whole_batch(world.q1.id, 0, 1, at_a_time=10))
+
+
 def test_a_cursor_reads_back() -> None:
     assert parse_cursor("7.250") == (7, 250)
