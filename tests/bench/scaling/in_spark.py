@@ -33,7 +33,6 @@ import yaml
 
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
-from service.jvm.spark_home import link_home, packaged_home
 from tests.bench.batch_budget import log_files
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
 from tests.bench.start import cpu_times
@@ -297,7 +296,7 @@ def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) ->
         "SLUICE_LOG_LEVEL": "WARNING",
     }
     if run.master.startswith("local-cluster"):  # its executors work below Spark's home
-        environment["SPARK_HOME"] = str(link_home(packaged_home(), root / "spark"))
+        environment["SPARK_HOME"] = str(link_home(root / "spark"))
     samples = _Samples()
     with (root / "run.log").open("wb") as output:
         process = subprocess.Popen(
