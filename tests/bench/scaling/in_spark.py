@@ -36,6 +36,7 @@ from catalog.values.batch import BatchManifest
 from tests.bench.batch_budget import log_files
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
 from tests.bench.start import cpu_times
+from tests.sluice_run import link_home
 
 FILES = 8
 #: Rows up to which files share a reader task; with fewer a file is tiny, with more it has a task of its own.
