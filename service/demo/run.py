@@ -71,7 +71,7 @@ def run_demo(
     use_java()
     with _directory(data_dir) as root:
         settings = settings.for_data_dir(root)
-        console.print(f"Reading the data and starting Spark on {settings.cores} cores ...")
+        console.print(f"Reading the data and starting Spark on {settings.spark.cores} cores ...")
         tables = load_tables()
         with _workspace(settings, None if once else serving) as workspace:
             replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
@@ -80,7 +80,7 @@ def run_demo(
             queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
             reader = ProgressReader(workspace.batches, _meter(workspace, tables))
             if not once:
-                url = f"http://{settings.host}:{settings.port}"
+                url = f"http://{settings.server.host}:{settings.server.port}"
                 console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
             began_s = time.monotonic()
             with replay.running():

@@ -140,7 +140,7 @@ class Engine:
     def launch(self) -> None:
         """Start a JVM for the job beside whatever is to be done before it starts."""
         if self.jvm is None:
-            self.jvm = launch(self.settings, self.data_dir.spark_log)
+            self.jvm = launch(self.settings.spark, self.data_dir.spark_log)
 
     def start(self) -> None:
         """Start the job in the background; the lock must be held."""
@@ -297,7 +297,7 @@ class Engine:
         commit.sweep()
         reports = self._reports = self._take_reports(len(keys), commit)
         SegmentFiles(self.data_dir.segments).sweep()
-        session = self._session = start_session(self.settings, partitions, self.jvm)
+        session = self._session = start_session(self.settings.spark, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
         options = job_options(
@@ -318,10 +318,10 @@ class Engine:
 
     def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
         """Take the reports of this machine's workers, or of a cluster's where Spark's driver is reached."""
-        if self.settings.one_machine:
+        if self.settings.spark.one_machine:
             return Reports(buckets, commit)
-        spark = spark_configuration(self.settings)
-        bind = (spark["spark.driver.bindAddress"], self.settings.reports_port)
+        spark = spark_configuration(self.settings.spark)
+        bind = (spark["spark.driver.bindAddress"], self.settings.spark.reports_port)
         return Reports(buckets, commit, host=spark["spark.driver.host"], bind=bind)
 
     def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
@@ -329,13 +329,14 @@ class Engine:
         facts = self.store.settings.get(CHECKPOINT_SETTING)
         if not isinstance(facts, dict):
             buckets = self.settings.bucket_count
-            partitions = min(buckets, max(self.settings.cores, 1))
+            partitions = min(buckets, max(self.settings.spark.cores, 1))
             facts = {"id": uuid.uuid4().hex[:12], "buckets": buckets, "partitions": partitions}
             self.store.settings.set(CHECKPOINT_SETTING, facts)
         buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
-        if self.settings.buckets is not None and self.settings.buckets != buckets:
+        wanted = self.settings.state.buckets
+        if wanted is not None and wanted != buckets:
             raise BucketsFixed(
-                f"this data directory has {buckets} buckets, not {self.settings.buckets}",
+                f"this data directory has {buckets} buckets, not {wanted}",
                 detail="The number of buckets is fixed by the first batch.",
                 hint="Leave --buckets out, or start on a fresh data directory.",
             )

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
 
 #: Where prepared homes are.
 DIRECTORY = Path(sys.prefix) / "share" / "sluice"
@@ -44,9 +44,9 @@ def spark_home(master: str, java_home: Path, environment: Mapping[str, str] = os
     return prepared if master.startswith("local") and prepared.is_dir() else packaged_home()
 
 
-def archive_options(home: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+def archive_options(home: Path, spark: SparkSettings, environment: Mapping[str, str] = os.environ) -> str:
     """Return the option with which a JVM uses its home's archive, as Spark reads options; empty if none."""
-    options = " ".join([*settings.spark_conf.values(), environment.get("JAVA_TOOL_OPTIONS", "")])
+    options = " ".join([*spark.conf.values(), environment.get("JAVA_TOOL_OPTIONS", "")])
     archive = home / ARCHIVE
     return f'"-XX:SharedArchiveFile={archive}"' if archive.exists() and RECORDER not in options else ""
 

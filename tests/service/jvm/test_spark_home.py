@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
 from service.jvm import spark_home as module
 from service.jvm.java import use_java
 from service.jvm.spark_home import archive_options, link_home, packaged_home, prepared_home, spark_home
@@ -60,20 +60,20 @@ def test_another_java_or_spark_has_another_home(
 def test_an_archive_is_used_where_there_is_one(tmp_path: Path) -> None:
     home = tmp_path / "with space"
     home.mkdir()
-    assert archive_options(home, Settings(), {}) == ""
+    assert archive_options(home, SparkSettings(), {}) == ""
 
     (home / "classes.jsa").touch()
 
-    assert archive_options(home, Settings(), {}) == f'"-XX:SharedArchiveFile={home / "classes.jsa"}"'
+    assert archive_options(home, SparkSettings(), {}) == f'"-XX:SharedArchiveFile={home / "classes.jsa"}"'
 
 
 def test_a_jvm_under_flight_recorder_uses_no_archive(tmp_path: Path) -> None:
     (tmp_path / "classes.jsa").touch()
     option = "-XX:StartFlightRecording=filename=a.jfr"
-    configured = Settings(spark_conf={"spark.driver.extraJavaOptions": option})
+    configured = SparkSettings(conf={"spark.driver.extraJavaOptions": option})
 
     assert archive_options(tmp_path, configured, {}) == ""
-    assert archive_options(tmp_path, Settings(), {"JAVA_TOOL_OPTIONS": option}) == ""
+    assert archive_options(tmp_path, SparkSettings(), {"JAVA_TOOL_OPTIONS": option}) == ""
 
 
 def test_a_jvm_starts_with_an_archive_that_is_none(tmp_path: Path) -> None:
