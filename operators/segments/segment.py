@@ -31,7 +31,6 @@ import pyarrow as pa
 
 from catalog.errors import InternalError
 from operators.kernels.keys import Bools, Int64s, Words
-from operators.kernels.sort import sort_by_key, sort_by_key_and_position
 from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.segments.row_kinds import RowKinds
 from operators.segments.view_names import cut_name, stored_ids
@@ -370,7 +369,8 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     names = batches[0].schema.names
     rows = pa.concat_batches([batch.select(names) for batch in batches])
     key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
-    order = sort_by_key(key) if _follow_each_other(parts) else sort_by_key_and_position(key, pos)
+    # numpy merges runs that are sorted already, which the parts are.
+    order = np.argsort(key, kind="stable") if _follow_each_other(parts) else np.lexsort((pos, key))
     return Segment(rows.take(pa.array(order)), epoch, filters)
 
 
