@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.config.settings import SparkSettings
+from service.jvm.class_archive import archive_file, archive_options, spark_home
 from service.jvm.java import use_java, write_script
 from service.jvm.python_launcher import FORK_SERVER
 from service.jvm.spark_configuration import spark_configuration
-from service.jvm.spark_home import archive_options, spark_home
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,9 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
     Raises:
         JavaMissing: No Java 17 or newer is found.
     """
-    home = spark_home(spark.master, use_java())
+    java_home, home = use_java(), spark_home()
     command = [str(home / "bin" / "spark-submit")]
-    archive = archive_options(home, spark)
+    archive = archive_options(archive_file(java_home, home), spark)
     options = {DEFAULT_OPTIONS: archive} if archive else {}
     for name, value in (options | spark_configuration(spark)).items():
         command += ["--conf", f"{name}={value}"]
