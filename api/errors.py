@@ -40,12 +40,14 @@ class RequestFault:
         path: Keys and indexes inside the body, or the parameter's name.
         detail: What is wrong with it.
         hint: What to send instead.
+        explanation: Facts, in sentences.
     """
 
     where: Literal["body", "query", "path", "header"]
     path: tuple[str | int, ...]
     detail: str
     hint: str | None = None
+    explanation: str | None = None
 
 
 class InvalidRequest(InvalidInput):
@@ -60,7 +62,7 @@ class InvalidRequest(InvalidInput):
     def __init__(self, *faults: RequestFault) -> None:
         first = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        super().__init__(first.detail + more, hint=first.hint)
+        super().__init__(first.detail + more, detail=first.explanation, hint=first.hint)
         self.faults = faults
 
 

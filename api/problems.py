@@ -219,6 +219,7 @@ def _faults(error: SluiceError) -> list[Fault]:
         return [
             Fault(
                 detail=fault.detail,
+                explanation=fault.explanation,
                 hint=fault.hint,
                 pointer=_pointer(fault.path) if fault.where == "body" else None,
                 parameter=None if fault.where == "body" else str(fault.path[0]),

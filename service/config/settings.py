@@ -21,6 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from catalog.durations import InvalidDuration, parse_duration_us
 from catalog.errors import InvalidInput
+from catalog.mistakes import mistake
 from catalog.values.plan import Partitioning, Strategy
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
@@ -337,9 +338,10 @@ def load_settings(**options: object) -> Settings:
         return Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][1])
+        found = mistake(first, first["loc"])
+        name = str(found.path[1])
         raise InvalidSetting(
             f'setting "{name}" cannot be {first["input"]!r}',
-            detail=f"{first['msg'].removeprefix('Value error, ')}.",
+            detail=found.detail or f"{found.text[:1].upper()}{found.text[1:]}.",
             hint=f"Set it by --{name.replace('_', '-')} or by {VARIABLE_PREFIX}{name.upper()}.",
         ) from error

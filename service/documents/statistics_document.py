@@ -182,10 +182,10 @@ def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
     try:
         model = StatisticsDocument.model_validate(document.value)
     except ValidationError as error:
-        raise first_mistake(error, document, InvalidStatistics, _known_keys) from error
+        raise first_mistake(error, document, InvalidStatistics, _known_names) from error
     return model.to_given(), document
 
 
-def _known_keys(path: ItemPath) -> list[str]:
+def _known_names(path: ItemPath) -> list[str]:
     model: type[BaseModel] = StreamNumbersDocument if path[:1] == ("streams",) else StatisticsDocument
     return list(model.model_fields)

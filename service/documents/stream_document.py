@@ -87,6 +87,8 @@ class GeneratorDocument(_StreamDocument):
 
 
 SourceDocument = Annotated[FilesDocument | HttpDocument | GeneratorDocument, Field(discriminator="type")]
+#: Tags of the union.
+SOURCE_TYPES = ("files", "http", "generator")
 
 
 class StreamDocument(_StreamDocument):

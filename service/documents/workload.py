@@ -34,6 +34,7 @@ from service.documents.migration_document import (
     SliceStepDocument,
 )
 from service.documents.stream_document import (
+    SOURCE_TYPES,
     FilesDocument,
     GeneratedColumnDocument,
     GeneratorDocument,
@@ -159,7 +160,7 @@ def load_workload(path: Path) -> Workload:
     try:
         model = _WorkloadDocument.model_validate(document.value)
     except ValidationError as error:
-        raise first_mistake(error, document, InvalidWorkload, _known_keys) from error
+        raise first_mistake(error, document, InvalidWorkload, _known_names) from error
     streams = _streams(model, document, path.absolute().parent)
     queries = tuple(_query(q, document, ("queries", i)) for i, q in enumerate(model.queries))
     script = _script(model, document)
@@ -362,8 +363,10 @@ def _check_names(
             states[step.name] = "paused" if step.action == "pause" else "running"
 
 
-def _known_keys(path: ItemPath) -> list[str]:
-    """Return the keys allowed beside the last one of ``path``."""
+def _known_names(path: ItemPath) -> list[str]:
+    """Return the keys allowed beside the last one of ``path``, or the types of sources."""
+    if path[-2:] == ("source", "type"):
+        return list(SOURCE_TYPES)
     model: type[BaseModel] = _WorkloadDocument
     for item in path[:-1]:
         if model is GeneratorDocument and item == "columns":

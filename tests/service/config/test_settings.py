@@ -52,7 +52,7 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
 
     assert str(caught.value) == (
         'setting "cores" cannot be 0\n'
-        "  detail: Input should be greater than or equal to 1.\n"
+        "  detail: Expected at least 1.\n"
         "  hint: Set it by --cores or by SLUICE_CORES."
     )
 
