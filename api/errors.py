@@ -1,4 +1,4 @@
-"""Errors of HTTP itself; what a request means is judged below, by errors of the other packages.
+"""Errors of HTTP and its server; what a request means is judged below, by errors of the other packages.
 
     InvalidInput
     * MalformedBody           the body is not JSON (or NDJSON)            400
@@ -7,6 +7,7 @@
     * MethodNotAllowed        the route has no such method                 405
     * UnsupportedMediaType    the body is of another type                  415
     * BodyTooLarge            the body is too big for one request          413
+    * AddressInUse            the address to listen on is taken            (at the start)
     NotFound
     * RouteNotFound           no route has that path                       404
     Conflict
@@ -106,3 +107,9 @@ class EngineNotReady(Unavailable):
     """The engine does not process batches now."""
 
     code = "engine-not-ready"
+
+
+class AddressInUse(InvalidInput):
+    """The address to listen on is taken or not ours."""
+
+    code = "address-in-use"

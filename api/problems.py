@@ -43,8 +43,7 @@ from catalog.errors import (
     StalePlanVersion,
     Unavailable,
 )
-from service.planning.changes import InvalidChanges
-from service.results.result_expiry import ResultsExpired
+from service.errors import InvalidChanges, ResultsExpired
 
 log = logging.getLogger(__name__)
 

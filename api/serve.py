@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from catalog.errors import InvalidInput
+from api.errors import AddressInUse
 from service.config.data_dir import open_data_dir
 from service.config.settings import LogSettings, ServerSettings, Settings
 from service.jvm.jvm import Jvm, launched
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 #: Open result streams are cut so many seconds after the signal to stop.
 GRACE_S = 3
-
-
-class AddressInUse(InvalidInput):
-    """The address to listen on is taken or not ours."""
-
-    code = "address-in-use"
 
 
 def serve(settings: Settings, on_ready: Callable[[], None]) -> None:

@@ -25,6 +25,7 @@ from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
+from service.errors import WorkloadMissing
 
 if TYPE_CHECKING:
     from service.config.data_dir import ResultsForm as RunResults
@@ -50,12 +51,6 @@ BucketsOption = Annotated[
     int | None,
     typer.Option(help="Hash buckets of the join state; fixed by the first batch. [default: cores]"),
 ]
-
-
-class WorkloadMissing(InvalidInput):
-    """An option counts for a workload file, and none is given."""
-
-    code = "workload-missing"
 
 
 class ResultsForm(StrEnum):

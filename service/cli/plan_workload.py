@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from catalog.clock import wall_clock_us
-from catalog.durations import InvalidDuration, parse_duration_us
-from catalog.errors import InvalidInput
+from catalog.durations import parse_duration_us
+from catalog.errors import InvalidDuration, InvalidInput
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.statistics import Profile

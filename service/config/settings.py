@@ -19,12 +19,13 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from catalog.durations import InvalidDuration, parse_duration_us
-from catalog.errors import InvalidInput
+from catalog.durations import parse_duration_us
+from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
 from catalog.values.plan import Partitioning, Strategy
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
+from service.errors import InvalidSetting
 
 #: Opens the name of every variable.
 VARIABLE_PREFIX: Final = "SLUICE_"
@@ -34,12 +35,6 @@ DRIVER_MEMORY = "1g"
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 #: As ``result_retention``: no result ever goes.
 FOREVER = "forever"
-
-
-class InvalidSetting(InvalidInput):
-    """A ``SLUICE_`` variable or option has an invalid value."""
-
-    code = "invalid-setting"
 
 
 def _json_object(value: object) -> object:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from catalog.errors import Unavailable
 from catalog.values.query import Query
 from service.config.settings import Settings
 from service.demo.data import DemoTables, demo_streams, load_tables
@@ -25,6 +24,7 @@ from service.demo.queries import QUERIES
 from service.demo.replay import Replay, kept_step_length_us
 from service.demo.screen import line, screen, summary, welcome
 from service.demo.unshared import UnsharedMeter
+from service.errors import DemoFailed
 from service.jvm.java import use_java
 
 if TYPE_CHECKING:
@@ -43,12 +43,6 @@ LINE_EVERY_S = 5.0
 
 #: Serves the workspace of these settings as long as the block runs.
 Serving = Callable[[Settings], "AbstractContextManager[Workspace]"]
-
-
-class DemoFailed(Unavailable):
-    """The engine under the demo did not start, or stopped."""
-
-    code = "demo-failed"
 
 
 def run_demo(

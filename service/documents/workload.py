@@ -14,7 +14,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from catalog.errors import InvalidInput
 from catalog.values.change import (
     AddQuery,
     Change,
@@ -43,14 +42,8 @@ from service.documents.stream_document import (
     check_name,
 )
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
+from service.errors import InvalidWorkload
 from service.inputs.validate import resolve_source, validate_source
-
-
-class InvalidWorkload(InvalidInput):
-    """A workload file says something invalid."""
-
-    code = "invalid-workload"
-
 
 Action = Literal["add", "update", "remove", "pause", "resume", "migrate"]
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from catalog.clock import wall_clock_us
-from catalog.errors import Conflict, SluiceError, Unavailable
+from catalog.errors import SluiceError
 from catalog.store.store import Store
 from service.commit.commits import Commits
 from service.commit.reports import Reports
@@ -33,7 +33,7 @@ from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_lock import EngineLock
-from service.inputs.errors import find_corrupt_input
+from service.errors import BucketsFixed, EngineFailed, find_corrupt_input
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 
@@ -54,18 +54,6 @@ RESTART_DELAY_S = 1.0
 
 #: How often a waiting call looks whether its plan version is in force.
 WAIT_STEP_S = 0.02
-
-
-class EngineFailed(Unavailable):
-    """The Spark job has ended with an error."""
-
-    code = "engine-failed"
-
-
-class BucketsFixed(Conflict):
-    """The number of buckets was fixed by the checkpoint's first batch."""
-
-    code = "buckets-fixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,5 +381,5 @@ def _reason(error: Exception, trace: str) -> str:
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
-    # "service.inputs.errors.CorruptInput: file ..." - people want what comes behind the class.
+    # "service.errors.CorruptInput: file ..." - people want what comes behind the class.
     return causes[-1].partition(": ")[2] if causes else (lines[0] if lines else type(error).__name__)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.errors import InvalidInput
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
@@ -29,6 +28,7 @@ from service.config.settings import Settings
 from service.documents.workload import ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
+from service.errors import OtherWorkload
 from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import list_files
 from service.jvm.jvm import Jvm
@@ -41,12 +41,6 @@ from service.results.export import export_query, export_shared
 from service.statistics.sampling import SampleCache
 
 WORKLOAD_SETTING = "workload"
-
-
-class OtherWorkload(InvalidInput):
-    """The output directory belongs to another workload."""
-
-    code = "other-workload"
 
 
 @dataclass(frozen=True, slots=True)

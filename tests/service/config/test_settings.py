@@ -3,17 +3,17 @@ from pathlib import Path
 
 import pytest
 
-from service.config.data_dir import DataDirUnusable, open_data_dir
+from service.config.data_dir import open_data_dir
 from service.config.settings import (
     GROUPS,
     AdaptiveSettings,
     BatchSettings,
-    InvalidSetting,
     ResultSettings,
     Settings,
     SparkSettings,
     load_settings,
 )
+from service.errors import DataDirUnusable, InvalidSetting
 
 
 def test_the_environment_sets_what_the_command_line_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
