@@ -1,4 +1,4 @@
-"""Source and chain as Spark sees them while it plans: entry points that load the implementation with the work.
+"""Source and chain as Spark sees them while it plans: entry points that load the rest when there is work.
 
 Spark asks fresh Python processes what a source gives, how it is read and which state an operator keeps. Each
 unpickles our object, answers and goes:

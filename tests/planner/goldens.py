@@ -29,7 +29,7 @@ _Dumper.add_representer(str, _text)
 
 
 def readable(document: Any) -> str:
-    """Return a JSON document as YAML: lists and objects of plain values on one line, carets below the text."""
+    """Return a JSON document as YAML: lists of plain values on one line, carets below the text."""
     text = yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, width=110, default_flow_style=None, allow_unicode=True
     )
