@@ -34,21 +34,15 @@ from pathlib import Path
 import google_crc32c
 import pyarrow as pa
 
-from catalog.errors import Unavailable
+from operators.errors import CorruptSegment, WriterReplaced
 from operators.segments.row_codec import write_rows
-from operators.segments.segment import ArrivedFile, CorruptSegment
+from operators.segments.segment import ArrivedFile
 
 #: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."
 
 _MAGIC = b"SLC1"
 _SEAL = struct.Struct("<4sIQ")
-
-
-class WriterReplaced(Unavailable):
-    """Another engine writes the segments now."""
-
-    code = "writer-replaced"
 
 
 @dataclass(frozen=True, slots=True)

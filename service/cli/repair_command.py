@@ -6,29 +6,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from catalog.errors import InvalidInput
 from service.config.data_dir import DataDir
-from service.config.settings import Settings
 from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
+from service.errors import NoDataDir, OtherLife
 from service.recovery.checkpoint import check_checkpoint
-from service.recovery.identity import OtherLife
 from service.recovery.opening import open_catalog
 from service.recovery.repair import find_repair
 
 
-class NoDataDir(InvalidInput):
-    """The directory is no data directory."""
-
-    code = "no-data-dir"
-
-
-def repair_command(directory: Path, settings: Settings, *, yes: bool, say: Callable[[str], None]) -> None:
+def repair_command(
+    directory: Path, catalog_url: str | None, *, yes: bool, say: Callable[[str], None]
+) -> None:
     """Repair a data directory, or say what the repair would be.
 
     Args:
         directory: Data directory of a service, or output directory of a run.
-        settings: Settings that name a catalog elsewhere.
+        catalog_url: SQLAlchemy URL of a catalog elsewhere; None: SQLite in the data directory.
         yes: Whether to do it.
         say: Prints a line.
 
@@ -42,7 +36,7 @@ def repair_command(directory: Path, settings: Settings, *, yes: bool, say: Calla
     lock = EngineLock(data_dir.engine_lock)
     lock.acquire()
     try:
-        with open_catalog(data_dir, settings.catalog_url) as store:
+        with open_catalog(data_dir, catalog_url) as store:
             lease = CatalogLease(store, data_dir.root, lambda _: None)
             lease.acquire()
             try:

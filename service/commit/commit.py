@@ -36,7 +36,8 @@ from service.commit.spark_log import Offset, SparkLog
 from service.commit.sweep import sweep
 from service.commit.sync import sync_file_systems
 from service.config.failpoints import reached
-from service.results.result_check import CorruptResults, check_files
+from service.errors import CorruptResults
+from service.results.result_check import check_files
 
 log = logging.getLogger(__name__)
 

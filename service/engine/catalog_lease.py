@@ -26,7 +26,7 @@ import psutil
 from catalog.errors import CatalogDown, FencedOut
 from catalog.store.lease import Holder, Lease
 from catalog.store.store import Store
-from service.engine.engine_lock import DataDirInUse
+from service.errors import CatalogInUse
 
 log = logging.getLogger(__name__)
 
@@ -144,12 +144,6 @@ class CatalogLease:
                 if time.monotonic() - renewed_s > self.give_up_s and not told:
                     told = True
                     self.lost(f"the lease of the catalog was not renewed for {self.give_up_s:g} s")
-
-
-class CatalogInUse(DataDirInUse):
-    """Another engine holds the lease of the catalog."""
-
-    code = "catalog-in-use"
 
 
 def _in_use(holder: Holder) -> CatalogInUse:

@@ -22,8 +22,9 @@ from catalog.store.store import Store
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
-from service.recovery.identity import OtherLife, identity_of, read_mark, write_mark
-from service.results.result_check import CorruptResults, check_files
+from service.errors import CheckpointAhead, CheckpointDamaged, CheckpointLost, CorruptResults, OtherLife
+from service.recovery.identity import identity_of, read_mark, write_mark
+from service.results.result_check import check_files
 
 log = logging.getLogger(__name__)
 
@@ -34,24 +35,6 @@ SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
 #: In the checkpoint's mark: its state is built anew from the first batch on (``recovery.repair``).
 _ANEW = "anew"
-
-
-class CheckpointLost(OtherLife):
-    """Batches of the catalog are not in the checkpoint, and it cannot repeat them."""
-
-    code = "checkpoint-lost"
-
-
-class CheckpointAhead(OtherLife):
-    """The checkpoint has batches that the catalog does not have."""
-
-    code = "checkpoint-ahead"
-
-
-class CheckpointDamaged(OtherLife):
-    """An entry of Spark's logs is not whole."""
-
-    code = "checkpoint-damaged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.errors import Unavailable
 from catalog.store.store import Store
 from service.commit.sync import sync_file
+from service.errors import OtherLife
 
 _SETTING = "identity"
-
-
-class OtherLife(Unavailable):
-    """Catalog, data directory and checkpoint do not belong together."""
-
-    code = "other-life"
 
 
 @dataclass(frozen=True, slots=True)

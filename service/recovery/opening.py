@@ -18,27 +18,14 @@ from catalog.store.store import Store
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
+from service.errors import CatalogMissing, OtherLife
 from service.inputs.sources.http_log import EventLog
-from service.recovery.identity import (
-    Identity,
-    OtherLife,
-    give_identity,
-    identity_of,
-    read_mark,
-    settle,
-    write_mark,
-)
+from service.recovery.identity import Identity, give_identity, identity_of, read_mark, settle, write_mark
 
 _HINT = (
     "Restore the data directory as a whole from a backup, give the SLUICE_CATALOG_URL that it was used with, "
     "or start anew in an empty directory."
 )
-
-
-class CatalogMissing(OtherLife):
-    """There is no catalog, but there is what one has described."""
-
-    code = "catalog-missing"
 
 
 def open_catalog(data_dir: DataDir, catalog_url: str | None = None) -> Store:

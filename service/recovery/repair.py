@@ -15,11 +15,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from catalog.errors import Conflict
 from catalog.store.store import Store
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
+from service.errors import CorruptResults, NotRepairable, OtherLife
 from service.recovery.checkpoint import (
     REPEATABLE,
     Standing,
@@ -27,14 +27,7 @@ from service.recovery.checkpoint import (
     mark_checkpoint,
     standing,
 )
-from service.recovery.identity import OtherLife
-from service.results.result_check import CorruptResults, check_files
-
-
-class NotRepairable(Conflict):
-    """What is left of a data directory is not enough to make it whole."""
-
-    code = "not-repairable"
+from service.results.result_check import check_files
 
 
 @dataclass(frozen=True, slots=True)

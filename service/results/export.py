@@ -25,7 +25,7 @@ from catalog.sql_text import quoted, text_literal
 from catalog.store.store import Store
 from catalog.values.query import Query
 from planner.families.families import family_id
-from service.results.result_check import CorruptResults
+from service.errors import CorruptResults
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 from service.results.results import family_files, query_sql, reading
 

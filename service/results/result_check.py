@@ -13,19 +13,13 @@ from pathlib import Path
 import google_crc32c
 import pyarrow as pa
 
-from catalog.errors import InternalError
 from catalog.values.batch import ResultFile
+from service.errors import CorruptResults
 
 #: Files that a process remembers to be whole.
 _KEPT = 65_536
 _whole: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 _lock = threading.Lock()
-
-
-class CorruptResults(InternalError):
-    """Result files do not hold what their batch's manifest says."""
-
-    code = "corrupt-results"
 
 
 def length_and_checksum(path: Path) -> tuple[int, int]:

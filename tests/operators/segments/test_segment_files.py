@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operators.segments.segment import ArrivedFile, CorruptSegment, Segment, labelled, unlabelled
-from operators.segments.segment_files import Fence, SegmentFiles, WriterReplaced
+from operators.errors import CorruptSegment, WriterReplaced
+from operators.segments.segment import ArrivedFile, Segment, labelled, unlabelled
+from operators.segments.segment_files import Fence, SegmentFiles
 from tests.operators.segment_builders import a_segment
 
 DATA = a_segment([(1, 10), (2, 20)]).encode()

@@ -129,9 +129,7 @@ def test_a_batch_that_comes_again_with_other_input_or_results_is_refused(
     assert store.batches.last_manifest() == first
 
 
-def test_files_that_were_damaged_are_replaced_by_those_of_the_repetition(
-    store: Store, tmp_path: Path
-) -> None:
+def test_damaged_files_are_replaced_by_those_of_the_repetition(store: Store, tmp_path: Path) -> None:
     def report(name: str) -> list[BucketReport]:
         (tmp_path / name).write_bytes(b"results")
         file = ResultFile(name, "f", 1, *length_and_checksum(tmp_path / name))

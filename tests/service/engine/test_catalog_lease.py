@@ -17,8 +17,9 @@ from catalog.store.store import Store
 from service.config.data_dir import open_data_dir
 from service.config.settings import Settings
 from service.engine import catalog_lease
-from service.engine.catalog_lease import CatalogInUse, CatalogLease, this_process
+from service.engine.catalog_lease import CatalogLease, this_process
 from service.engine.engine import Engine
+from service.errors import CatalogInUse
 from tests.catalog.examples import manifest
 
 EXPIRY_S, RENEW_S = 0.6, 0.1
@@ -162,10 +163,7 @@ def _down(lease: object) -> None:
 
 def test_two_directories_on_one_catalog_have_one_engine(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        engines = [
-            Engine(Settings(data_dir=tmp_path / name), open_data_dir(tmp_path / name), store)
-            for name in ("one", "other")
-        ]
+        engines = [Engine(Settings(), open_data_dir(tmp_path / name), store) for name in ("one", "other")]
         engines[0].acquire()
         with pytest.raises(CatalogInUse):
             engines[1].acquire()

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from service.recovery.checkpoint import (
-    CheckpointAhead,
-    CheckpointLost,
-    check_checkpoint,
-    examine_checkpoint,
-)
-from service.recovery.identity import OtherLife
-from service.recovery.repair import NotRepairable, find_repair
-from service.results.result_check import CorruptResults
+from service.errors import CheckpointAhead, CheckpointLost, CorruptResults, NotRepairable, OtherLife
+from service.recovery.checkpoint import check_checkpoint, examine_checkpoint
+from service.recovery.repair import find_repair
 from tests.service.recovery.lives import Life, a_life, input_end
 from tests.service.spark_logs import write_begun, write_done
 

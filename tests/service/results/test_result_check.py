@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from catalog.values.batch import ResultFile
-from service.results.result_check import CorruptResults, check_files
+from service.errors import CorruptResults
+from service.results.result_check import check_files
 from service.results.result_files import ResultWriter
 
 
