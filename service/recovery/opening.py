@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlalchemy import exc, make_url
 
 from catalog.store.store import Store
+from catalog.values.stream import HttpSource
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
@@ -87,8 +88,23 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity) -> None:
                 detail=f"The catalog has identity {identity.id}, the event log {found_id or 'none'}.",
                 hint=_HINT,
             )
+        _check_events(store, data_dir, events)
     if not identity.settled:
         settle(store, identity)
+
+
+def _check_events(store: Store, data_dir: DataDir, events: EventLog) -> None:
+    """Refuse an event log that lacks events which batches have read: new ones would count as those."""
+    last = store.batches.last_manifest()
+    read = dict(last.input_end) if last is not None else {}
+    for stream in store.streams.all():
+        position, head = read.get(str(stream.id), 0), events.end(stream.id)
+        if isinstance(stream.source, HttpSource) and head < position:
+            raise OtherLife(
+                f'the event log "{data_dir.events_db}" is older than the catalog',
+                detail=f'Batches have read {position} events of stream "{stream.name}", it has {head}.',
+                hint=_HINT,
+            )
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -111,6 +112,22 @@ def test_an_event_log_that_was_removed_is_missed(tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(OtherLife, match="event log"):
         open_catalog(open_data_dir(tmp_path))
+
+
+def test_an_event_log_that_is_older_than_the_batches_that_read_it_is_refused(tmp_path: Path) -> None:
+    with a_life(tmp_path) as life:
+        life.store.streams.add(Stream(0, "A", (Column("ts", "timestamp"),), "ts", 0, HttpSource()))
+        for _ in range(2):
+            post(life.data_dir)
+        life.commit(0)
+        life.commit(1)
+    open_catalog(open_data_dir(tmp_path)).close()
+    with closing(sqlite3.connect(tmp_path / "events.db")) as events:
+        events.execute("UPDATE heads SET next_offset = 1")
+        events.commit()
+    with pytest.raises(OtherLife, match="is older than the catalog") as refused:
+        open_catalog(open_data_dir(tmp_path))
+    assert 'Batches have read 2 events of stream "A", it has 1.' in str(refused.value)
 
 
 def test_a_directory_that_lost_its_mark_is_known_by_its_checkpoint(tmp_path: Path) -> None:
