@@ -37,6 +37,7 @@ import pyarrow as pa
 from operators.errors import CorruptSegment, WriterReplaced
 from operators.segments.row_codec import write_rows
 from operators.segments.segment import ArrivedFile
+from operators.segments.writeback import begin_writeback
 
 #: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."
@@ -190,6 +191,7 @@ class SegmentFiles:
         partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:
             yield partial
+            begin_writeback(partial)
             partial.replace(self.directory / name)
         except OSError:
             # A disk that is full should not stay so for a file that nobody can use.

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.batch import ResultFile
+from operators.segments.writeback import begin_writeback
 from service.results.result_check import length_and_checksum
 
 #: Columns whose values repeat: one route, version and batch for many pairs.
@@ -70,6 +71,7 @@ class ResultWriter:
             ) as writer,
         ):
             writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))
+        begin_writeback(path)
         return length_and_checksum(path)
 
 
