@@ -91,6 +91,8 @@ def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False)
     """
     found = examine_checkpoint(store, data_dir, unsynced=unsynced)
     _clear(data_dir, SparkLog(data_dir.checkpoint), found)
+    if unsynced:
+        _forget_young_snapshots(store, data_dir, found)
     mark = read_mark(data_dir.checkpoint_identity)
     if _ANEW in mark and len(found.repeated) <= REPEATABLE:
         del mark[_ANEW]
@@ -236,6 +238,22 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
             log.warning("entry of Spark's log removed", extra={"batch": batch})
     if found.done == -1 and 0 not in found.begun:
         clear_spark(data_dir.checkpoint)
+
+
+def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) -> None:
+    """Remove snapshots of Spark's state that may not be whole, and that it does not need.
+
+    Spark takes them in the background. It begins with the newest one up to the version that it wants, so one
+    that is torn would be in the way; from an older one it comes there by the changes in between.
+    """
+    last = store.batches.last_manifest()
+    synced_us = 0 if last is None else last.committed_at_us
+    for path in data_dir.checkpoint.glob("state/*/*/*.zip"):
+        changes = path.with_suffix(".changelog")
+        young = path.stat().st_mtime_ns // 1000 >= synced_us
+        if path.stem.isdigit() and young and (changes.exists() or int(path.stem) > found.done + 1):
+            path.unlink()
+            log.warning("snapshot of the state removed", extra={"path": str(path)})
 
 
 def clear_spark(checkpoint: Path) -> None:

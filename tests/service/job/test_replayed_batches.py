@@ -12,13 +12,15 @@ import itertools
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.errors import FencedOut, InternalError
 from catalog.store.store import Store
 from catalog.values.plan import Plan
 from catalog.values.source_file import SourceFile
@@ -118,7 +120,8 @@ class Spark:
 
     def commit(self, ranges: Ranges) -> None:
         """Commit the batch in hand."""
-        self.store.batches.commit(manifest(len(self.read), self.epoch))
+        end = tuple(sorted(self.offsets[len(self.read)].items()))
+        self.store.batches.commit(replace(manifest(len(self.read), self.epoch), input_end=end))
         self.read.append(ranges)
 
     def batch(self, between: tuple[int, ...] = (), death: Death | None = None, change: bool = False) -> None:
@@ -226,3 +229,37 @@ def test_a_stream_of_so_many_files_a_batch_takes_no_more(tmp_path: Path) -> None
         run.post(http, 1)
         run.batch(between=(0, 0))
         assert run.read == [{files.id: (0, 1), http.id: (0, 1)}]
+
+
+def test_a_batch_that_sparks_log_has_lost_has_the_input_that_it_had(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        stream = run.add_stream()
+        for count in (2, 3):
+            run.post(stream, count)
+            run.batch()
+        lost, read = run.offsets.pop(), run.read.pop()
+        run.post(stream, 4)
+        run.start()
+        assert run.latest() == lost
+        run.offsets.append(lost)
+        assert run.partitions() == read
+        run.read.append(read)
+        assert run.latest() == lost | {str(stream.id): 9, "batch": 3}
+
+
+def test_a_batch_is_not_begun_without_input_that_only_an_older_catalog_lacks(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        run.post(run.add_stream(), 2)
+        run.batch()
+        run.store.batches.commit(manifest(1, run.epoch))
+        run.start()
+        with pytest.raises(InternalError, match="batch 1 is committed, but Spark's log has lost it"):
+            run.latest()
+
+
+def test_an_engine_that_was_replaced_begins_no_batch(tmp_path: Path) -> None:
+    with spark(tmp_path) as run:
+        run.post(run.add_stream(), 2)
+        run.store.epochs.begin("another engine")
+        with pytest.raises(FencedOut, match="batch 0 would be begun under epoch 1, the current one is 2"):
+            run.latest()

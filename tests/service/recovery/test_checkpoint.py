@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,25 @@ def test_a_batch_of_which_power_may_have_taken_something_is_repeated(tmp_path: P
         begin_batch_5(life)
         check_checkpoint(life.store, life.data_dir, unsynced=True)
         assert logs(life) == (tuple(range(5)), tuple(range(4)))
+
+
+def test_a_snapshot_that_was_not_synced_is_not_in_the_way(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=5) as life:
+        state = life.data_dir.checkpoint / "state" / "0" / "0"
+        state.mkdir(parents=True)
+        for name in ("1.zip", "3.zip", "5.zip", "3.changelog", "4.changelog"):
+            (state / name).write_bytes(b"")
+        check_checkpoint(life.store, life.data_dir)
+        assert len(list(state.iterdir())) == 5
+        last = life.store.batches.last_manifest()
+        assert last is not None
+        synced_ns = last.committed_at_us * 1000
+        os.utime(state / "1.zip", ns=(0, 0))
+        for name in ("3.zip", "5.zip"):
+            os.utime(state / name, ns=(synced_ns, synced_ns))
+        check_checkpoint(life.store, life.data_dir, unsynced=True)
+        # Of batch 4 on, the state begins with version 4: version 3 is reached by its changes.
+        assert sorted(path.name for path in state.iterdir()) == ["1.zip", "3.changelog", "4.changelog"]
 
 
 def test_the_leftover_of_a_first_offset_is_cleared(tmp_path: Path) -> None:
