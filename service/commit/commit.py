@@ -121,8 +121,8 @@ class BatchCommitter:
         if len(versions) != 1:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
         version = versions.pop()
-        end = self.log.input_end(batch)
-        if end is None:
+        ends = self.log.input_range(batch)
+        if ends is None:
             raise InvariantBroken(f"batch {batch} runs, but Spark's offset log does not have it")
         began_us = min(report.began_us for report in reports if report.began_us is not None)
         now_us = wall_clock_us()
@@ -145,10 +145,9 @@ class BatchCommitter:
                 chain_us=sum(report.cpu.chain_us for report in reports),
             ),
             buckets=_bucket_counters(reports),
-            input_end=tuple(sorted(end.items())),
+            input_end=tuple(sorted(ends[1].items())),
         )
-        start = self.log.input_end(batch - 1) if batch else {}
-        manifest = replace(manifest, digest=_digest(manifest, start or {}))
+        manifest = replace(manifest, digest=_digest(manifest, ends[0]))
         tables = (RouteTable.decode(data) for report in reports for data in report.routes)
         return self._routes.with_routes(manifest, tables, self.store.control_log.plan)
 

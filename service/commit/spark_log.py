@@ -4,6 +4,9 @@
                  {metadata}                 {"nextBatchWatermarkMs": 0}
                  sluice:{"1": 12, "batch": 8, "control": 3}
 
+Numbers of entries are Spark's, in which the first batch of a service is an empty one, none of ours: from then
+on they are one ahead of ours. Which they are the offset says: its ``batch`` is our number of the next batch.
+
 Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync, so that power that fails can
 leave an entry without its bytes: such an entry is torn, and counts as not written.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,28 +48,61 @@ class SparkLog:
         return self.checkpoint / "commits"
 
     def begun(self) -> tuple[int, ...]:
-        """Return the batches of the offset log, ascending."""
-        return _entries(self.offsets)
+        """Return the batches of the offset log, ascending; -1 is Spark's empty first one."""
+        ahead = self.ahead()
+        return tuple(number - ahead for number in _entries(self.offsets))
 
     def done(self) -> tuple[int, ...]:
         """Return the batches of the commit log, ascending."""
-        return _entries(self.commits)
+        ahead = self.ahead()
+        return tuple(number - ahead for number in _entries(self.commits))
+
+    def ahead(self) -> int:
+        """Return by how much Spark's numbers are above ours, as the newest entry that is whole says."""
+        for number in reversed(_entries(self.offsets)):
+            end = _parsed(self.offsets / str(number))
+            if end is not None and "batch" in end:
+                return number + 1 - end["batch"]
+        return 0
 
     def input_end(self, batch: int) -> Offset | None:
         """Return the offset at the end of a batch; None where its entry is torn or not there."""
-        return _parsed(self.offsets / str(batch))
+        return _parsed(self._begun(batch))
+
+    def input_range(self, batch: int) -> tuple[Offset, Offset] | None:
+        """Return the offsets at start and end of a batch; None where Spark has not begun it."""
+        end = self.input_end(batch)
+        if end is None or end.get("batch") != batch + 1:
+            return None
+        return (self.input_end(batch - 1) or {}) if batch else {}, end
 
     def is_whole(self, batch: int) -> bool:
         """Tell whether the commit log's entry of a batch has all its bytes."""
-        return _parsed(self.commits / str(batch)) is not None
+        return _parsed(self._done(batch)) is not None
 
-    def forget_begun(self, batch: int) -> None:
-        """Remove a batch from the offset log."""
-        (self.offsets / str(batch)).unlink(missing_ok=True)
+    def cut(self, done: int, begun: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Remove batches from both logs, so that Spark repeats them or begins them anew.
 
-    def forget_done(self, batch: int) -> None:
-        """Remove a batch from the commit log, so that Spark repeats it."""
-        (self.commits / str(batch)).unlink(missing_ok=True)
+        Args:
+            done: Last batch that stays in the commit log.
+            begun: Batches that stay in the offset log.
+
+        Returns:
+            The batches that were removed from commit log and offset log.
+        """
+        not_done = tuple(batch for batch in self.done() if batch > done)
+        not_begun = tuple(batch for batch in self.begun() if batch not in begun)
+        commits, offsets = map(self._done, not_done), map(self._begun, not_begun)
+        # The names first: they depend on the entries.
+        for path in (*commits, *offsets):
+            path.unlink(missing_ok=True)
+        return not_done, not_begun
+
+    def _begun(self, batch: int) -> Path:
+        return self.offsets / str(batch + self.ahead())
+
+    def _done(self, batch: int) -> Path:
+        return self.commits / str(batch + self.ahead())
 
     def leftovers(self) -> tuple[Path, ...]:
         """Return the files that writers of entries left half written; nobody reads them."""

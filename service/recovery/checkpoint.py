@@ -73,7 +73,7 @@ def standing(store: Store, checkpoint: Path) -> Standing:
         committed=-1 if committed is None else committed,
         begun=tuple(begun),
         # Spark reads the entry before, too.
-        done=max((n for n in done if n in begun and (not n or n - 1 in begun)), default=-1),
+        done=max((n for n in done if n in begun and (n <= 0 or n - 1 in begun)), default=-1),
         torn=tuple(sorted(torn)),
     )
 
@@ -124,7 +124,9 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     if distrusted and found.done >= 0 and (anew or not found.repeated):
         # Its state may not be whole. That of the batch before was synced before this one was committed.
         found = replace(found, done=found.done - 1)
-    if found.done not in found.begun or (found.done and found.done - 1 not in found.begun):
+    if unsynced and found.committed == -1:
+        found = replace(found, done=-1, begun=())  # nothing is visible: begin anew
+    elif found.done not in found.begun or (found.done > 0 and found.done - 1 not in found.begun):
         found = replace(found, done=-1)
     if not _can_repeat(store, found, anew):
         raise _lost(data_dir, found)
@@ -227,16 +229,11 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
     for path in spark.leftovers():
         path.unlink(missing_ok=True)
         log.warning("leftover of Spark's log removed", extra={"path": str(path)})
-    for batch in spark.done():
-        if batch > found.done:
-            spark.forget_done(batch)
-            log.warning("batch will be repeated", extra={"batch": batch})
-    for batch in spark.begun():
-        # Spark repeats the last entry alone; the input of later batches is in the catalog, or chosen anew.
-        if batch > found.done + 1 or batch not in found.begun:
-            spark.forget_begun(batch)
-            log.warning("entry of Spark's log removed", extra={"batch": batch})
-    if found.done == -1 and 0 not in found.begun:
+    # Spark repeats the last entry alone; the input of later batches is in the catalog, or chosen anew.
+    kept = {batch for batch in found.begun if batch <= found.done + 1}
+    for batch in spark.cut(found.done, kept)[0]:
+        log.warning("batch will be repeated", extra={"batch": batch})
+    if found.done == -1 and not kept:
         clear_spark(data_dir.checkpoint)
 
 
@@ -248,10 +245,11 @@ def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) ->
     """
     last = store.batches.last_manifest()
     synced_us = 0 if last is None else last.committed_at_us
+    version = found.done + 1 + SparkLog(data_dir.checkpoint).ahead()
     for path in data_dir.checkpoint.glob("state/*/*/*.zip"):
         changes = path.with_suffix(".changelog")
         young = path.stat().st_mtime_ns // 1000 >= synced_us
-        if path.stem.isdigit() and young and (changes.exists() or int(path.stem) > found.done + 1):
+        if path.stem.isdigit() and young and (changes.exists() or int(path.stem) > version):
             path.unlink()
             log.warning("snapshot of the state removed", extra={"path": str(path)})
 

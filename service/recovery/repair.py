@@ -66,7 +66,7 @@ def find_repair(store: Store, data_dir: DataDir) -> Repair | None:
             wrong,
             f"Forget batches {found.committed + 1} to {ahead} in the checkpoint. They are made again, "
             "with the input that is there then.",
-            lambda: _forget(spark, found.committed),
+            lambda: _forget_after(spark, found.committed),
         )
     reason = _cannot_repeat(store, found)
     if reason is not None:
@@ -99,13 +99,8 @@ def _wrong(store: Store, data_dir: DataDir) -> str | None:
     return None
 
 
-def _forget(spark: SparkLog, committed: int) -> None:
-    for batch in spark.done():
-        if batch > committed:
-            spark.forget_done(batch)
-    for batch in spark.begun():
-        if batch > committed:
-            spark.forget_begun(batch)
+def _forget_after(spark: SparkLog, committed: int) -> None:
+    spark.cut(committed, [batch for batch in spark.begun() if batch <= committed])
 
 
 def _cannot_repeat(store: Store, found: Standing) -> str | None:

@@ -143,3 +143,24 @@ def test_damaged_files_are_replaced_by_those_of_the_repetition(store: Store, tmp
     healed = committed(store, report("third.parquet"), tmp_path)
     assert [file.path for file in healed.files] == ["third.parquet"]
     assert not (tmp_path / "first.parquet").exists()
+
+
+def test_input_is_that_of_the_batch_where_sparks_numbers_are_ahead(store: Store, tmp_path: Path) -> None:
+    log = SparkLog(tmp_path / "checkpoint")
+    write_begun(log, 0, {"batch": 0, "control": 0})
+    write_begun(log, 1, {"1": 7, "batch": 1, "control": 1})
+    lock = str(tmp_path / "lock")
+    epoch = store.epochs.begin("engine")
+    BatchCommitter(store, tmp_path, tmp_path, epoch, lock, log, lambda: None)(reports_of_a_batch())
+    manifest = store.batches.last_manifest()
+    assert manifest is not None
+    assert dict(manifest.input_end) == {"1": 7, "batch": 1, "control": 1}
+
+
+def test_a_batch_that_spark_has_not_begun_is_refused(store: Store, tmp_path: Path) -> None:
+    log = SparkLog(tmp_path / "checkpoint")
+    write_begun(log, 0, {"batch": 0, "control": 0})
+    epoch = store.epochs.begin("engine")
+    committer = BatchCommitter(store, tmp_path, tmp_path, epoch, str(tmp_path / "lock"), log, lambda: None)
+    with pytest.raises(InvariantBroken, match="batch 0 runs, but Spark's offset log does not have it"):
+        committer(reports_of_a_batch())

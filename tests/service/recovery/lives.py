@@ -35,10 +35,12 @@ class Life:
     Attributes:
         data_dir: Its paths.
         store: Its catalog.
+        ahead: By how much Spark's numbers of batches are above ours: 1 where its first one is empty.
     """
 
     data_dir: DataDir
     store: Store
+    ahead: int = 0
     log: SparkLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,13 +51,29 @@ class Life:
             mark_checkpoint(self.store, self.data_dir, CHECKPOINT)
             self.store.control_log.append(plan=Plan(1, "mem-opt", (), ()))
             self.store.epochs.begin("test")
+            for number in range(self.ahead):
+                write_begun(self.log, number, {"batch": 0, "control": 0})
+                write_done(self.log, number)
 
     def commit(self, batch: int, *, done: bool = True) -> None:
         """Run a batch, with a result file; without ``done`` the engine dies before Spark's commit log."""
-        write_begun(self.log, batch, input_end(batch))
+        self.begin(batch)
         self.store.batches.commit(self.manifest(batch))
         if done:
-            write_done(self.log, batch)
+            self.end(batch)
+
+    def begin(self, batch: int) -> None:
+        """Write a batch to Spark's offset log."""
+        write_begun(self.log, batch + self.ahead, input_end(batch))
+
+    def end(self, batch: int) -> None:
+        """Write a batch to Spark's commit log."""
+        write_done(self.log, batch + self.ahead)
+
+    def entry(self, name: str) -> Path:
+        """Return the file of an entry, such as ``offsets/4``, by our number."""
+        log, _, batch = name.partition("/")
+        return self.data_dir.checkpoint / log / str(int(batch) + self.ahead)
 
     def manifest(self, batch: int) -> BatchManifest:
         """Write the result file of a batch and return its manifest."""
@@ -72,11 +90,11 @@ class Life:
 
 
 @contextmanager
-def a_life(root: Path, batches: int = 0, catalog_url: str | None = None) -> Iterator[Life]:
+def a_life(root: Path, batches: int = 0, *, ahead: int = 0) -> Iterator[Life]:
     """Open a data directory, and run batches in it if it is new."""
     data_dir = open_data_dir(root)
-    with open_catalog(data_dir, catalog_url) as store:
-        life = Life(data_dir, store)
+    with open_catalog(data_dir) as store:
+        life = Life(data_dir, store, ahead)
         for batch in range(batches):
             life.commit(batch)
         yield life

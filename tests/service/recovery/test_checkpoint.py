@@ -24,11 +24,11 @@ def logs(life: Life) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def lose(life: Life, *entries: str) -> None:
     for entry in entries:
-        (life.data_dir.checkpoint / entry).unlink()
+        life.entry(entry).unlink()
 
 
 def begin_batch_5(life: Life) -> None:
-    write_begun(life.log, 5, input_end(5))
+    life.begin(5)
 
 
 @pytest.mark.parametrize(
@@ -44,27 +44,42 @@ def begin_batch_5(life: Life) -> None:
         (lambda life: lose(life, "commits/4", "offsets/4", "commits/3", "offsets/3"), 3, 3),
         (lambda life: lose(life, "offsets/3"), 3, 3),
         # Torn entries count as not written.
-        (lambda life: (life.log.commits / "4").write_text(""), 5, 4),
-        (lambda life: (life.log.offsets / "4").write_text("v2\n{"), 4, 4),
-        (lambda life: (life.log.offsets / "5").write_text(""), 5, 5),
+        (lambda life: life.entry("commits/4").write_text(""), 5, 4),
+        (lambda life: life.entry("offsets/4").write_text("v2\n{"), 4, 4),
+        (lambda life: life.entry("offsets/5").write_text(""), 5, 5),
     ],
 )
+@pytest.mark.parametrize("ahead", [0, 1])
 def test_what_a_crash_leaves_is_gone_on_with(
-    tmp_path: Path, crash: Callable[[Life], object], begun: int, done: int
+    tmp_path: Path, crash: Callable[[Life], object], begun: int, done: int, ahead: int
 ) -> None:
-    with a_life(tmp_path, batches=5) as life:
+    with a_life(tmp_path, batches=5, ahead=ahead) as life:
         crash(life)
         for _ in range(2):
             check_checkpoint(life.store, life.data_dir)
-            assert logs(life) == (tuple(range(begun)), tuple(range(done)))
+            assert logs(life) == (tuple(range(-ahead, begun)), tuple(range(-ahead, done)))
         assert find_repair(life.store, life.data_dir) is None
 
 
-def test_a_batch_of_which_power_may_have_taken_something_is_repeated(tmp_path: Path) -> None:
-    with a_life(tmp_path, batches=5) as life:
-        begin_batch_5(life)
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("batches", [1, 5])
+def test_a_batch_of_which_power_may_have_taken_something_is_repeated(
+    tmp_path: Path, batches: int, ahead: int
+) -> None:
+    with a_life(tmp_path, batches=batches, ahead=ahead) as life:
+        life.begin(batches)
         check_checkpoint(life.store, life.data_dir, unsynced=True)
-        assert logs(life) == (tuple(range(5)), tuple(range(4)))
+        assert logs(life) == (tuple(range(-ahead, batches)), tuple(range(-ahead, batches - 1)))
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_power_that_failed_before_anything_was_visible_leaves_nothing(tmp_path: Path, ahead: int) -> None:
+    with a_life(tmp_path, ahead=ahead) as life:
+        life.begin(0)
+        check_checkpoint(life.store, life.data_dir)
+        assert logs(life)[0] == tuple(range(-ahead, 1))
+        check_checkpoint(life.store, life.data_dir, unsynced=True)
+        assert logs(life) == ((), ())
 
 
 def test_a_snapshot_that_was_not_synced_is_not_in_the_way(tmp_path: Path) -> None:
@@ -124,11 +139,12 @@ def restore_an_older_one(life: Life) -> None:
         lose(life, f"offsets/{batch}", f"commits/{batch}")
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
 @pytest.mark.parametrize("loss", [lose_all, lose_logs, restore_an_older_one])
 def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
-    tmp_path: Path, loss: Callable[[Life], None]
+    tmp_path: Path, loss: Callable[[Life], None], ahead: int
 ) -> None:
-    with a_life(tmp_path, batches=5) as life:
+    with a_life(tmp_path, batches=5, ahead=ahead) as life:
         loss(life)
         for _ in range(2):
             with pytest.raises(CheckpointLost, match="the catalog has batches up to 4") as refused:
