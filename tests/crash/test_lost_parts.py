@@ -17,6 +17,7 @@ from tests.oracle import Oracle
 from tests.sluice_run import assert_equals_oracle, run
 from tests.workloads import make_workload
 
+KEYS = [1, 2, 3, 4]
 UUID = "0c9bbd4c-9be3-4ef2-8d4b-4f1f0b0f2a11"
 
 
@@ -82,11 +83,12 @@ def test_a_service_without_its_checkpoint_or_catalog_does_not_start(tmp_path: Pa
             service.ok("POST", "/streams", 201, json=stream | source)
         cql = "SELECT A.k FROM A [RANGE 1 MINUTE], B [RANGE 1 MINUTE] WHERE A.k = B.k"
         service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "q", "cql": cql})
-        for name in ("A", "B"):
-            rows = [{"ts": "2026-01-01T00:00:00Z", "k": 1}]
-            service.ok("POST", f"/streams/{name}/events", 202, json=rows)
         with service.events("/queries/q/results/stream") as events:
-            assert next(events).data["k"] == 1
+            for key in KEYS:  # more batches than could be repeated without state
+                for name in ("A", "B"):
+                    rows = [{"ts": "2026-01-01T00:00:00Z", "k": key}]
+                    service.ok("POST", f"/streams/{name}/events", 202, json=rows)
+                assert next(events).data["k"] == key
     results = {path.name for path in (data_dir / "results").iterdir()}
     lost = tmp_path / "lost"
     lost.mkdir()
@@ -105,8 +107,7 @@ def test_a_service_without_its_checkpoint_or_catalog_does_not_start(tmp_path: Pa
     for path in lost.iterdir():
         path.rename(data_dir / path.name)
 
-    path = next((data_dir / "results").iterdir())
-    path.write_bytes(b"")
+    max((data_dir / "results").iterdir()).write_bytes(b"")
     with RunningService(data_dir, tmp_path / "second.log", free_port()) as service:
         # It was of the last batch, which is repeated.
         deadline_s = time.monotonic() + WAIT_S
@@ -114,7 +115,7 @@ def test_a_service_without_its_checkpoint_or_catalog_does_not_start(tmp_path: Pa
             assert answer.json()["code"] == "corrupt-results"
             assert time.monotonic() < deadline_s
             time.sleep(0.1)
-        assert [row["k"] for row in answer.json()["rows"]] == [1]
+        assert [row["k"] for row in answer.json()["rows"]] == KEYS
 
 
 def _refused(data_dir: Path) -> str:
