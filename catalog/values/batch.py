@@ -194,7 +194,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """What a batch made visible, all but its routes (``catalog.values.routes``); committed in one transaction.
+    """What a batch made visible, all but its routes (``catalog.values.routes``), in one transaction.
 
     Attributes:
         batch: Batch number, from 0, without gaps.
