@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from catalog.errors import InvalidInput
+from catalog.errors import InvalidDuration
 
 _SECOND_US = 1_000_000
 _UNITS_US = {
@@ -30,12 +30,6 @@ _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 
 #: Beyond this no event time can be: int64 microseconds.
 _LIMIT_US = 2**62
-
-
-class InvalidDuration(InvalidInput):
-    """A text is not a length of time."""
-
-    code = "invalid-duration"
 
 
 @dataclass(frozen=True, slots=True)

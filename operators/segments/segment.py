@@ -29,7 +29,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from catalog.errors import InternalError
+from operators.errors import CorruptSegment
 from operators.kernels.keys import Bools, Int64s, Words
 from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.segments.row_kinds import RowKinds
@@ -43,12 +43,6 @@ COLUMN = "c."
 #: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 keys, times and
 #: positions were 64 bits wide.
 FORMAT = 3
-
-
-class CorruptSegment(InternalError):
-    """Stored bytes are not a segment of a known format."""
-
-    code = "corrupt-segment"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
 
 #: Where archives are.
 DIRECTORY = Path(sys.prefix) / "share" / "sluice"
@@ -29,9 +29,9 @@ def spark_home(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(environment.get("SPARK_HOME") or packaged_home())
 
 
-def archive_options(archive: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+def archive_options(archive: Path, spark: SparkSettings, environment: Mapping[str, str] = os.environ) -> str:
     """Return the option with which a JVM uses an archive, as Spark reads options; empty if it must not."""
-    options = " ".join([*settings.spark_conf.values(), environment.get("JAVA_TOOL_OPTIONS", "")])
+    options = " ".join([*spark.conf.values(), environment.get("JAVA_TOOL_OPTIONS", "")])
     return f'"-XX:SharedArchiveFile={archive}"' if archive.exists() and RECORDER not in options else ""
 
 

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from catalog.errors import SluiceError, Unavailable
+from catalog.errors import SluiceError
+from service.errors import ClassArchiveNotMade
 from service.jvm.class_archive import DIRECTORY, archive_file, spark_home
 from service.jvm.java import use_java
 from service.jvm.jvm import DEFAULT_OPTIONS
@@ -29,12 +30,6 @@ from service.jvm.jvm import DEFAULT_OPTIONS
 TIMEOUT_S = 600
 
 _CQL = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k AND A.v < B.v"
-
-
-class ClassArchiveNotMade(Unavailable):
-    """The JVM could not make an archive of its classes."""
-
-    code = "class-archive-not-made"
 
 
 def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Path:

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.errors import CorruptSegment
 from operators.segments.row_codec import KEY, POS, TS, encode_rows
-from operators.segments.segment import CorruptSegment, Segment, concat, mergeable
+from operators.segments.segment import Segment, concat, mergeable
 from tests.operators.cases import REPEATABLE
 from tests.operators.segment_builders import a_segment
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
 from service.jvm.class_archive import archive_file, archive_options, packaged_home, spark_home
 from service.jvm.java import use_java
 
@@ -37,21 +37,21 @@ def test_another_java_or_spark_has_another_archive(
 
 def test_an_archive_is_used_where_there_is_one(tmp_path: Path) -> None:
     archive = tmp_path / "with space.jsa"
-    assert archive_options(archive, Settings(), {}) == ""
+    assert archive_options(archive, SparkSettings(), {}) == ""
 
     archive.touch()
 
-    assert archive_options(archive, Settings(), {}) == f'"-XX:SharedArchiveFile={archive}"'
+    assert archive_options(archive, SparkSettings(), {}) == f'"-XX:SharedArchiveFile={archive}"'
 
 
 def test_a_jvm_under_flight_recorder_uses_no_archive(tmp_path: Path) -> None:
     archive = tmp_path / "classes.jsa"
     archive.touch()
     option = "-XX:StartFlightRecording=filename=a.jfr"
-    configured = Settings(spark_conf={"spark.driver.extraJavaOptions": option})
+    configured = SparkSettings(conf={"spark.driver.extraJavaOptions": option})
 
     assert archive_options(archive, configured, {}) == ""
-    assert archive_options(archive, Settings(), {"JAVA_TOOL_OPTIONS": option}) == ""
+    assert archive_options(archive, SparkSettings(), {"JAVA_TOOL_OPTIONS": option}) == ""
 
 
 def test_a_jvm_starts_with_an_archive_that_is_none(tmp_path: Path) -> None:

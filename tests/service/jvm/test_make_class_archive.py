@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from service.documents.workload import bind_workload, check_sources, load_workload
-from service.jvm.make_class_archive import ClassArchiveNotMade, make_archive, write_workload
+from service.errors import ClassArchiveNotMade
+from service.jvm.make_class_archive import make_archive, write_workload
 
 
 def test_the_run_that_loads_the_classes_is_a_workload(tmp_path: Path) -> None:
