@@ -22,7 +22,7 @@ from catalog.store.database import Database
 from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest
 from catalog.values.routes.query_sets import Int64s
-from catalog.values.routes.route_table import BatchRoutes, RouteTable
+from catalog.values.routes.route_table import BatchRoutes, RouteTable, numbers_having
 
 _r = tables.batch_routes.c
 
@@ -85,7 +85,7 @@ class RouteRepository(Repository):
             new = [row for row in rows if row not in found]
             for start in range(0, len(new), _ROWS_AT_A_TIME):
                 for row in connection.execute(_ROWS, {"rows": new[start : start + _ROWS_AT_A_TIME]}):
-                    found[row.batch] = RouteTable.decode(row.routes).having(query_id)
+                    found[row.batch] = numbers_having(row.routes, query_id)
         self._keep({(row, query_id): found[row] for row in new if row in found})
         if not found:
             return np.empty(0, dtype=np.int64)

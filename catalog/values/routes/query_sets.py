@@ -66,13 +66,6 @@ class QuerySets:
             start += len(bits)
         return np.concatenate(places), np.concatenate(ids)
 
-    def having(self, query_id: int) -> Bools:
-        """Tell which sets have a query, bool[n]."""
-        if query_id not in self.queries:
-            return np.zeros(len(self), dtype=np.bool_)
-        word, bit = divmod(self.queries.index(query_id), WORD_BITS)
-        return np.asarray(self.words[:, word] & np.uint64(1 << bit) != 0)
-
     def ids(self) -> list[tuple[int, ...]]:
         """Return the query ids of each set, ascending."""
         places, ids = self.members()
