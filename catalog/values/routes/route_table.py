@@ -111,7 +111,9 @@ def numbers_having(encoded: bytes, query_id: int) -> Int64s:
     word, bit = divmod(int(places[0]), WORD_BITS)
     numbers: Int64s = batch.column(0).to_numpy()
     words: UInt64s = batch.column(1 + word).to_numpy()
-    return numbers[words & np.uint64(1 << bit) != 0]
+    member: Bools = words & np.uint64(1 << bit) != 0
+    found: Int64s = numbers[member]
+    return found
 
 
 def _read(encoded: bytes) -> tuple[Int64s, pa.RecordBatch]:
