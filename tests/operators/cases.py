@@ -225,7 +225,7 @@ def check_values(
     """Every column that a query needs of a result must be its source row's."""
     by_id = {q.id: q for q in queries}
     for family, table in output.results.items():
-        ids = output.routes[family].ids()
+        ids = output.routes[family].table.ids()
         table = table.set_column(3, "_event_time", table.column("_event_time").cast(pa.int64()))
         for found in table.to_pylist():
             members = [by_id[i] for i in ids[found["_route"]]]
