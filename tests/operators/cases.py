@@ -29,7 +29,7 @@ from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
 
 #: Settings of all examples here. They are the same every time, but in ``make test-slow``.
-REPEATABLE = settings(
+SETTINGS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 
