@@ -24,8 +24,9 @@ from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.lineage.route_counts import RouteCounts
 from operators.pack.payload import Payload, arrivals
 from operators.segments.layout import SIDES
+from operators.segments.merge import concat
 from operators.segments.row_codec import TS
-from operators.segments.segment import Segment, concat, unlabelled
+from operators.segments.segment import Segment, unlabelled
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.errors import CorruptSegment
+from operators.segments.merge import concat, mergeable
 from operators.segments.row_codec import KEY, POS, TS, encode_rows
-from operators.segments.segment import Segment, concat, mergeable
+from operators.segments.segment import Segment
 from tests.operators.cases import SETTINGS
 from tests.operators.segment_builders import a_segment
 

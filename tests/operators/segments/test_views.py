@@ -27,7 +27,8 @@ from operators.bucket.counters import slice_counters
 from operators.errors import CorruptSegment
 from operators.join.segment_cache import SegmentCache
 from operators.join.sliced_join import SliceState
-from operators.segments.segment import ArrivedFile, Segment, concat, mergeable
+from operators.segments.merge import concat, mergeable
+from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
 from operators.segments.views import read_segment
 from tests.operators.cases import SETTINGS
