@@ -1,4 +1,4 @@
-"""Manifest of a committed micro-batch: result files, routes, late rows and counters."""
+"""Manifest of a committed micro-batch: result files, late rows and counters."""
 
 from __future__ import annotations
 
@@ -26,21 +26,6 @@ class ResultFile:
     rows: int
     bytes: int | None = None
     crc32c: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A set of queries that share joined pairs. Its number derives from the set, so it is never reused.
-
-    Attributes:
-        route: 63 bits that derive from the query ids alone (``operators.lineage.query_sets``).
-        plan_version: Version under which it was first seen.
-        queries: Immutable query ids, ascending.
-    """
-
-    route: int
-    plan_version: int
-    queries: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +198,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """Everything a batch made visible, committed in one transaction.
+    """What a batch made visible, all but its routes (``catalog.values.routes``), in one transaction.
 
     Attributes:
         batch: Batch number, from 0, without gaps.
@@ -221,8 +206,6 @@ class BatchManifest:
         plan_version: Version in force while the batch was processed (0: none yet).
         files: Result files.
         late_files: Files of late rows.
-        routes: Routes in the files that no batch of their generation had before. They are kept apart, in
-            ``catalog.store.repositories.routes``: a manifest that is read has none.
         streams: Counters per stream.
         slices: Counters per slice.
         query_rows: Results per query id in this batch.
@@ -232,7 +215,6 @@ class BatchManifest:
         keys: Counters per family side.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
-        routes_since: First batch of the routes' generation; None for the batch itself.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
         digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
             likewise.
@@ -243,7 +225,6 @@ class BatchManifest:
     plan_version: int
     files: tuple[ResultFile, ...]
     late_files: tuple[ResultFile, ...]
-    routes: tuple[Route, ...]
     streams: tuple[StreamCounters, ...]
     slices: tuple[SliceCounters, ...]
     query_rows: tuple[tuple[int, int], ...]
@@ -253,7 +234,6 @@ class BatchManifest:
     keys: tuple[KeyCounters, ...] = ()
     cpu: CpuCounters = CpuCounters()
     buckets: BucketCounters = BucketCounters()
-    routes_since: int | None = None
     input_end: tuple[tuple[str, int], ...] = ()
     digest: str = ""
 

@@ -29,7 +29,7 @@ from catalog.values.batch import (
     StreamCounters,
     add_up,
 )
-from operators.lineage.route_table import RouteTable
+from catalog.values.routes.route_table import RouteTable
 from service.commit.bucket_report import BucketReport
 from service.commit.route_dictionary import RouteDictionary
 from service.commit.spark_log import Offset, SparkLog
@@ -77,12 +77,14 @@ class BatchCommitter:
             InvariantBroken: Buckets disagree, or Spark's log does not have the batch.
         """
         manifest = self._manifest(reports)
+        occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
+        routes = self._routes.new_routes(manifest, occurring, self.store.control_log.plan)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
         # Segments, results, and what Spark wrote for this batch and about the one before.
         sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
-        if self.store.batches.commit(manifest):
-            self._routes.committed(manifest)
+        if self.store.batches.commit(manifest, routes):
+            self._routes.committed(manifest, routes)
         else:
             # The engine before wrote its routes, into a generation of its own: the next batch begins ours.
             log.info("batch was committed before", extra={"batch": batch})
@@ -132,7 +134,6 @@ class BatchCommitter:
             plan_version=version,
             files=_by_place(file for report in reports for file in report.files),
             late_files=self._late_files(reports),
-            routes=(),
             streams=_stream_counters(reports, batch),
             slices=add_up((c for report in reports for c in report.slices), SliceCounters.KEY),
             query_rows=_query_rows(reports),
@@ -147,9 +148,7 @@ class BatchCommitter:
             buckets=_bucket_counters(reports),
             input_end=tuple(sorted(ends[1].items())),
         )
-        manifest = replace(manifest, digest=_digest(manifest, ends[0]))
-        tables = (RouteTable.decode(data) for report in reports for data in report.routes)
-        return self._routes.with_routes(manifest, tables, self.store.control_log.plan)
+        return replace(manifest, digest=_digest(manifest, ends[0]))
 
     def _late_files(self, reports: Sequence[BucketReport]) -> tuple[ResultFile, ...]:
         return tuple(
