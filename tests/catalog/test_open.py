@@ -272,6 +272,7 @@ def test_routes_kept_as_json_stay_readable(url: str, tmp_path: Path) -> None:
     """Rows as the version before wrote them, and one of before the first batch, as migration 0006 made."""
     Store.open(url).close()
     connection = sqlite3.connect(tmp_path / "catalog.db")
+    connection.execute("DROP TABLE lease")
     connection.execute("DROP TABLE batch_routes")
     _create_json_routes(connection)
     many = list(range(100, 230))
