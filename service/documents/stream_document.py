@@ -129,6 +129,12 @@ class StreamDocument(_StreamDocument):
             if not name or name.lower() in RESERVED_COLUMNS:
                 hint = "Rename the column." if name else "Give the column a name."
                 raise InvalidStream(f'column name "{name}" is reserved', hint=hint, path=path)
+            if not name.isprintable():
+                raise InvalidStream(
+                    f"column name {name!a} holds a character that cannot be printed",
+                    hint="Use letters, digits, spaces and punctuation.",
+                    path=path,
+                )
             if name.lower() in columns:
                 raise InvalidStream(
                     f'column "{name}" is declared twice in stream "{self.name}"',

@@ -38,15 +38,33 @@ def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
         stream: As it was written.
         base: Directory that relative paths start from.
         now_us: Moment of registration, µs UTC.
+
+    Raises:
+        SourceNotFound: The path cannot be made absolute.
     """
     source = stream.source
     if isinstance(source, FilesSource):
-        return replace(
-            stream, source=replace(source, path=os.path.normpath(base / Path(source.path).expanduser()))
-        )
+        return replace(stream, source=replace(source, path=os.path.normpath(base / _expanded(stream))))
     if isinstance(source, GeneratorSource) and source.start_us is None:
         return replace(stream, source=replace(source, start_us=now_us))
     return stream
+
+
+def _expanded(stream: Stream) -> Path:
+    assert isinstance(stream.source, FilesSource)
+    path, where = stream.source.path, ("source", "path")
+    if "\0" in path:
+        raise SourceNotFound(
+            f'path of stream "{stream.name}" holds a NUL character', hint="Remove it.", path=where
+        )
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise SourceNotFound(
+            f'path "{path}" of stream "{stream.name}" names the home of a user that does not exist',
+            hint="Write an absolute path.",
+            path=where,
+        ) from error
 
 
 def validate_source(stream: Stream) -> None:

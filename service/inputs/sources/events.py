@@ -87,5 +87,8 @@ def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> lis
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=repr)
+    try:
+        text = json.dumps(value, default=repr)
+    except RecursionError:
+        text = "an array or object of very many levels"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
