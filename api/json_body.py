@@ -27,14 +27,17 @@ def body_text(body: bytes) -> str:
     """Return a body as text.
 
     Raises:
-        MalformedBody: It is not UTF-8.
+        MalformedBody: It is not UTF-8, or empty.
     """
     try:
-        return body.decode("utf-8")
+        text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MalformedBody(
             "the body is not UTF-8", detail=f"Byte {error.start} cannot be decoded.", hint="Send UTF-8."
         ) from error
+    if not text.strip():
+        raise MalformedBody("the body is empty", hint="Send JSON.")
+    return text
 
 
 def read_json(text: str, what: str = "the body") -> Any:

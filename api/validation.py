@@ -40,7 +40,7 @@ def malformed_json(text: str, position: int, reason: str) -> MalformedBody:
     line_start = text.rfind("\n", 0, position) + 1
     return MalformedBody(
         "the body is not JSON",
-        detail=f"{reason}.",
+        detail=f"{reason.removesuffix(' at').removesuffix(' starting')}.",
         location=Location(text.count("\n", 0, position) + 1, position - line_start + 1, text),
     )
 

@@ -30,6 +30,8 @@ from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, column
 Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]
 
 _MAX_COUNT = 10_000
+#: Groups of a regular expression that DuckDB can extract.
+_MAX_GROUP = 9
 
 
 def call(compiler: Compiler, node: exp.Anonymous) -> Typed:
@@ -91,7 +93,7 @@ def known_functions() -> list[str]:
 
 def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
     """Compile an argument and hold it to what the function takes."""
-    if kind in ("unit", "count", "pattern"):
+    if kind in ("unit", "count", "group", "pattern"):
         return _literal_argument(compiler, node, name, kind)
     value = compiler.compile(node)
     if value.type == "null":
@@ -138,10 +140,9 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
                 f"{value.sql} is not a regular expression", f"{wrong[:1].upper()}{wrong[1:]}.", node
             )
         return value
-    if value.columns or not value.sql.isdigit() or int(value.sql) > _MAX_COUNT:
-        compiler.mismatch(
-            f"{name.lower()} takes a whole number written out", f"Write 0 to {_MAX_COUNT}.", node
-        )
+    most = _MAX_GROUP if kind == "group" else _MAX_COUNT
+    if value.columns or not value.sql.isdigit() or int(value.sql) > most:
+        compiler.mismatch(f"{name.lower()} takes a whole number written out", f"Write 0 to {most}.", node)
     return value
 
 
