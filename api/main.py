@@ -46,10 +46,10 @@ def serve(
         strategy=strategy,
         log_level=log_level,
     )
-    setup_logging(settings.log_level, settings.log_format)
+    setup_logging(settings.log.level, settings.log.format)
     from api.serve import serve as serve_until_signal
 
-    where = f"http://{settings.host}:{settings.port} from {settings.data_dir}"
+    where = f"http://{settings.server.host}:{settings.server.port} from {settings.storage.data_dir}"
     serve_until_signal(settings, lambda: typer.echo(f"sluice: serving on {where}", err=True))
 
 
@@ -76,7 +76,7 @@ def demo(
         typer.echo(str(write_workload(write)))
         return
     settings = load_settings(host=host, port=port, cores=cores, buckets=buckets)
-    setup_logging("WARNING", settings.log_format)
+    setup_logging("WARNING", settings.log.format)
     from api.serve import serving
     from service.demo.run import run_demo
 

@@ -43,8 +43,7 @@ from catalog.errors import (
     StalePlanVersion,
     Unavailable,
 )
-from service.planning.changes import InvalidChanges
-from service.results.result_expiry import ResultsExpired
+from service.errors import InvalidChanges, ResultsExpired
 
 log = logging.getLogger(__name__)
 
@@ -219,6 +218,7 @@ def _faults(error: SluiceError) -> list[Fault]:
         return [
             Fault(
                 detail=fault.detail,
+                explanation=fault.explanation,
                 hint=fault.hint,
                 pointer=_pointer(fault.path) if fault.where == "body" else None,
                 parameter=None if fault.where == "body" else str(fault.path[0]),

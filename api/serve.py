@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from catalog.errors import InvalidInput
+from api.errors import AddressInUse
 from service.config.data_dir import open_data_dir
-from service.config.settings import Settings
+from service.config.settings import LogSettings, ServerSettings, Settings
 from service.jvm.jvm import Jvm, launched
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 #: Open result streams are cut so many seconds after the signal to stop.
 GRACE_S = 3
-
-
-class AddressInUse(InvalidInput):
-    """The address to listen on is taken or not ours."""
-
-    code = "address-in-use"
 
 
 def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
@@ -43,9 +37,9 @@ def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
         AddressInUse: The port is taken.
         SluiceError: The engine cannot start, for example because another one holds the data directory.
     """
-    with _bound_socket(settings) as listener, _launched(settings) as jvm:
+    with _bound_socket(settings.server) as listener, _launched(settings) as jvm:
         app = _Startup(_create_app(settings, jvm), on_ready)
-        server = uvicorn.Server(_config(app, settings))
+        server = uvicorn.Server(_config(app, settings.log))
         # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
             server.run([listener])
@@ -60,10 +54,10 @@ def serving(settings: Settings) -> Iterator[Workspace]:
         AddressInUse: The port is taken.
         SluiceError: The engine cannot start.
     """
-    with _bound_socket(settings) as listener, _launched(settings) as jvm:
+    with _bound_socket(settings.server) as listener, _launched(settings) as jvm:
         inner = _create_app(settings, jvm)
         app = _Startup(inner, lambda: None)
-        server = uvicorn.Server(_config(app, settings))
+        server = uvicorn.Server(_config(app, settings.log))
         thread = threading.Thread(target=server.run, args=([listener],), name="api")
         thread.start()
         try:
@@ -85,33 +79,33 @@ def _create_app(settings: Settings, jvm: Jvm) -> FastAPI:
 @contextmanager
 def _launched(settings: Settings) -> Iterator[Jvm]:
     """Launch Spark's JVM, which takes as long to start as the application to be imported."""
-    with launched(settings, open_data_dir(settings.data_dir).spark_log) as jvm:
+    with launched(settings.spark, open_data_dir(settings.storage.data_dir).spark_log) as jvm:
         yield jvm
 
 
-def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def _config(app: ASGIApp, log: LogSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
-        log_level="warning" if settings.log_level != "DEBUG" else "debug",
-        access_log=settings.log_level == "DEBUG",
+        log_level="warning" if log.level != "DEBUG" else "debug",
+        access_log=log.level == "DEBUG",
         timeout_graceful_shutdown=GRACE_S,
         lifespan="on",
     )
 
 
 @contextmanager
-def _bound_socket(settings: Settings) -> Iterator[socket.socket]:
+def _bound_socket(server: ServerSettings) -> Iterator[socket.socket]:
     """Take the port before the engine starts, which takes seconds."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((settings.host, settings.port))
+            listener.bind((server.host, server.port))
             listener.listen(128)  # without it a second bind on the port succeeds
         except OSError as error:
             raise AddressInUse(
-                f'cannot listen on "{settings.host}:{settings.port}"',
+                f'cannot listen on "{server.host}:{server.port}"',
                 detail=f"{error.strerror or error}.",
                 hint="Choose another address with --host and --port.",
             ) from error

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 
 from api.errors import InvalidRequest, MalformedBody, RequestFault
 from catalog.errors import Location, SluiceError
+from catalog.mistakes import mistake
 
 _PARTS: Mapping[str, Literal["body", "query", "path", "header"]] = {
     "body": "body",
@@ -45,39 +46,22 @@ def malformed_json(text: str, position: int, reason: str) -> MalformedBody:
     )
 
 
-def _fault(found: Mapping[str, Any], body: object) -> RequestFault:
-    where = _PARTS[str(found["loc"][0])]
-    path = tuple(found["loc"][1:])
+def _fault(error: Mapping[str, Any], body: object) -> RequestFault:
+    where = _PARTS[str(error["loc"][0])]
+    path = tuple(error["loc"][1:])
     if where == "body":
         path = _within(path, body)
+    found = mistake(error, path)
+    path = found.path
     # Headers come as parameter names.
     name = str(path[-1]) if path else "body"
     if len(path) > 1 and isinstance(path[-1], int):
         name = f"{path[-2]}[{path[-1]}]"
-    kind = f'{_KINDS[where]} "{name}"' if path else "the body"
-    if found["type"] == "missing":
-        detail = f"{kind} is missing"
-        hint = None if path else "Send a JSON object, with Content-Type: application/json."
-    elif found["type"] == "extra_forbidden":
-        detail, hint = f"{kind} is not known", None
-    elif found["type"] == "model_attributes_type":
-        detail, hint = f"{kind} is not an object", None
-    elif found["type"] == "union_tag_not_found":
-        tag = str(found["ctx"]["discriminator"]).strip("'")
-        path = (*path, tag)
-        detail, hint = f'field "{tag}" is missing', None
-    elif found["type"] == "union_tag_invalid":
-        tag = str(found["ctx"]["discriminator"]).strip("'")
-        path = (*path, tag)
-        detail, hint = f'{name} {tag} "{found["ctx"]["tag"]}" is not known', f"Use one of: {_tags(found)}."
-    else:
-        message = str(found["msg"]).removeprefix("Value error, ")
-        detail, hint = f"{kind}: {message[:1].lower()}{message[1:]}", None
-    return RequestFault(where, path, detail, hint)
-
-
-def _tags(found: Mapping[str, Any]) -> str:
-    return str(found["ctx"]["expected_tags"]).replace("'", "")
+    hint = found.hint
+    if not path and error["type"] == "missing":
+        hint = "Send a JSON object, with Content-Type: application/json."
+    subject = f'{_KINDS[where]} "{name}"' if path else "the body"
+    return RequestFault(where, path, found.said_of(subject), hint, found.detail)
 
 
 def _within(path: tuple[str | int, ...], body: object) -> tuple[str | int, ...]:

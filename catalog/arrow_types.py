@@ -9,7 +9,7 @@ import re
 
 import pyarrow as pa
 
-from catalog.errors import InvalidInput
+from catalog.errors import UnknownType
 from catalog.values.stream import SIMPLE_TYPES, Stream
 from catalog.wording import did_you_mean
 
@@ -46,12 +46,6 @@ _ALIASES = {
 _ALIASES["timestamp_with_time_zone"] = _ALIASES["timestamp_without_time_zone"] = "timestamp"
 
 _PARAMETRISED = re.compile(r"([a-z_0-9]+)_?\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
-
-
-class UnknownType(InvalidInput):
-    """A text names no column type."""
-
-    code = "unknown-type"
 
 
 def canonical_type(text: str) -> str:

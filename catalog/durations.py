@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from catalog.errors import InvalidInput
+from catalog.errors import InvalidDuration
 
 _SECOND_US = 1_000_000
 _UNITS_US = {
@@ -32,12 +32,6 @@ _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 _LIMIT_US = 2**62
 #: No window, lateness or timeout is longer, so that its sum with any event time stays far within int64.
 MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
-
-
-class InvalidDuration(InvalidInput):
-    """A text is not a length of time."""
-
-    code = "invalid-duration"
 
 
 @dataclass(frozen=True, slots=True)

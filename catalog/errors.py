@@ -9,7 +9,7 @@
     * InternalError    Sluice itself is wrong                         HTTP 500
 
 Wording: primary in lower case without full stop, naming kind and quoted name; detail and hint in
-sentences. Leaves live in each package's ``errors.py``, with their facts as attributes.
+sentences. Leaves live in each top-level package's ``errors.py``, with their facts as attributes.
 """
 
 from __future__ import annotations
@@ -225,3 +225,15 @@ class CorruptDocument(InternalError):
     """A stored document does not decode."""
 
     code = "corrupt-document"
+
+
+class InvalidDuration(InvalidInput):
+    """A text is not a length of time."""
+
+    code = "invalid-duration"
+
+
+class UnknownType(InvalidInput):
+    """A text names no column type."""
+
+    code = "unknown-type"

@@ -1,1 +1,4 @@
-"""The join operators, free of Spark."""
+"""The join operators, free of Spark.
+
+Doors: errors.
+"""

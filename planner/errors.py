@@ -17,6 +17,9 @@ InvalidInput
 * InvalidChain          boundaries that make no chain for the queries
 * UnknownBoundary       a slice that is named by a boundary that is not there
 * NoSharedChain         a family that has no one chain to split or merge
+* NotRewritable         a part of a query cannot be put anew by itself
+* UnknownFamily         no family of queries has that id or key
+* UnknownStatistic      a statistic is about a stream or filter that is not there
 InternalError
 * InvalidPlan           a plan breaks an invariant
 """
@@ -126,3 +129,21 @@ class InvalidPlan(InternalError):
     """A plan breaks an invariant."""
 
     code = "invalid-plan"
+
+
+class NotRewritable(InvalidInput):
+    """A part of a query cannot be put anew by itself."""
+
+    code = "not-rewritable"
+
+
+class UnknownFamily(InvalidInput):
+    """No family of queries has that id or key."""
+
+    code = "unknown-family"
+
+
+class UnknownStatistic(InvalidInput):
+    """A statistic is about a stream or filter that is not there."""
+
+    code = "unknown-statistic"

@@ -16,6 +16,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from service.jvm.class_archive import packaged_home
 from tests.oracle import Oracle, runs_of_one_schema
 
 Mode = Literal["per-query", "shared"]
@@ -44,6 +45,15 @@ class Run:
         document = json.loads(self.stdout.strip().splitlines()[-1])
         assert isinstance(document, dict)
         return document
+
+
+def link_home(home: Path) -> Path:
+    """Make a home of Spark of links into PySpark's; executors of a local cluster write below their home."""
+    home.mkdir()
+    for name in ("bin", "conf", "jars", "sbin"):
+        if (packaged_home() / name).exists():
+            (home / name).symlink_to(packaged_home() / name)
+    return home
 
 
 def start(

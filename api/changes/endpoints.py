@@ -15,7 +15,7 @@ from api.queries.changing import keep_answer, settled
 from api.queries.schemas import QueryOut
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
-from service.sinks.errors import SinkInUse
+from service.errors import SinkInUse
 from service.workspace.queries import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)

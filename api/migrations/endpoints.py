@@ -14,9 +14,8 @@ from api.migrations.schemas import DryRunOut, MigrationIn, MigrationOut, Migrati
 from api.problems import problem_responses
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InternalError, InvalidInput, MigrationNotFound, StalePlanVersion, Unavailable
+from service.errors import PlanRefused, UnknownPlanVersion
 from service.planning.migrations import MigrationStatus
-from service.planning.resolve_migration import UnknownPlanVersion
-from service.planning.versions import PlanRefused
 
 router = APIRouter(prefix="/migrations", tags=["migrations"], route_class=SluiceRoute)
 

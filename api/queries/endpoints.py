@@ -28,7 +28,7 @@ from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, StalePlanVersion, Unavailable
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
-from service.sinks.errors import SinkInUse
+from service.errors import SinkInUse
 from service.statistics.query_status import QueryStatus
 from service.workspace.workspace import Workspace
 

@@ -17,9 +17,9 @@ from api.queries.schemas import ResultsOut, result_columns
 from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.errors import QueryNotFound
-from service.results.result_expiry import ResultsExpired
+from service.errors import InvalidCursor, ResultsExpired
 from service.results.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
-from service.results.results import MAX_PAGE_ROWS, InvalidCursor, ResultPage
+from service.results.results import MAX_PAGE_ROWS, ResultPage
 from service.workspace.workspace import Workspace
 
 Answer = TypeVar("Answer")

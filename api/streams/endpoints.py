@@ -21,7 +21,7 @@ from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
 from api.streams.schemas import AppendOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
-from service.inputs.errors import EventRejected
+from service.errors import EventRejected
 from service.inputs.sources.http_log import Sending
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)

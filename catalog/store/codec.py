@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from catalog.errors import CorruptDocument
+from catalog.mistakes import mistake
 
 T = TypeVar("T")
 
@@ -65,8 +66,11 @@ def decode(type_: type[T], data: bytes | str) -> T:
     try:
         (value,) = _adapter(cast("Hashable", type_)).validate_json(b"[" + raw + b"]", strict=True)
     except ValidationError as error:
+        first = error.errors()[0]
+        path = first["loc"][1:]  # the value is the only item of a list
+        said = mistake(first, path).said_of(f'"{".".join(map(str, path))}"' if path else "it")
         raise CorruptDocument(
             f'stored document is no "{type_.__name__}"',
-            detail=f"{error.error_count()} errors: {error.errors()[0]['msg']}.",
+            detail=f"{error.error_count()} errors, the first: {said}.",
         ) from error
     return cast("T", value)

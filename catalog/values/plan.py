@@ -6,7 +6,7 @@ and query activations are the only parts that depend on history; they are carrie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -25,6 +25,22 @@ ALL_BUCKETS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Threshold:
+    """A filter that compares a column with a number.
+
+    Attributes:
+        column: The column.
+        operator: Stands between column and number.
+        number: The number, an int where it is whole; at most 15 digits, so that it is the same as a decimal
+            and as a double.
+    """
+
+    column: str
+    operator: Literal["<", "<=", ">", ">="]
+    number: int | float
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedFilter:
     """A distinct filter of one side of a family.
 
@@ -33,11 +49,14 @@ class PlannedFilter:
             and never again. Where the bit stands, each segment says for itself.
         sql: Canonical predicate over the stream's columns.
         columns: Columns it reads.
+        threshold: The same as a comparison with a number, where it is one; None, too, where it was stored by
+            a version that did not say. No part of what it is.
     """
 
     bit: int
     sql: str
     columns: tuple[str, ...]
+    threshold: Threshold | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

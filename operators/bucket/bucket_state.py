@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.errors import InternalError
 from catalog.store.codec import decode, encode
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket, StreamState
+from operators.errors import UnknownStateFormat
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import SliceState
@@ -46,12 +46,6 @@ FORMAT = 5
 MOST_STEPS = 4
 #: Rows are written anew if more rows than so many would stay stored for each one that is needed.
 MOST_ROWS_PER_NEEDED = 2
-
-
-class UnknownStateFormat(InternalError):
-    """The stored state was written by another version."""
-
-    code = "unknown-state-format"
 
 
 @dataclass(frozen=True, slots=True)

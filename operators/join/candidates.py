@@ -53,7 +53,7 @@ class SegmentRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Matched:
+class CandidateSide:
     """One side of n candidate pairs.
 
     Attributes:
@@ -93,7 +93,7 @@ class Matched:
             codes.append(found if to is None else to[found])
         return RowClasses(_joined(codes) if len(numbers) > 1 else None, tuple(numbers))
 
-    def select(self, keep: Bools) -> Matched:
+    def select(self, keep: Bools) -> CandidateSide:
         """Return the side of the pairs where ``keep``, bool[n], holds."""
         runs, start = [], 0
         for run in self.runs:
@@ -101,7 +101,7 @@ class Matched:
             start += len(run.index)
             if len(kept):
                 runs.append(SegmentRun(run.rows, run.classes, kept))
-        return Matched(tuple(runs))
+        return CandidateSide(tuple(runs))
 
     def read(self, layout: SideLayout, name: str) -> pa.Array:
         """Return a stream column, n values."""
@@ -122,8 +122,8 @@ class Candidates:
         slices: Number of the slice that each run of ``females`` lies in.
     """
 
-    females: Matched
-    males: Matched
+    females: CandidateSide
+    males: CandidateSide
     slices: tuple[int, ...]
 
     def per_slice(self, chosen: Int64s) -> Iterator[tuple[int, int]]:
@@ -171,7 +171,7 @@ class Reach:
     ahead_us: int
 
 
-def gather(
+def find_candidates(
     segments: Sequence[Probing], males: Segment, classes: RowClasses, reach: Reach, touched: Int64s
 ) -> Iterator[Candidates]:
     """Find the candidate pairs between segments and the males that reach them.
@@ -221,13 +221,15 @@ def gather(
                 filled += found
             if filled == size:
                 yield Candidates(
-                    Matched(tuple(runs)), Matched((SegmentRun(males, classes, male_rows),)), tuple(slices)
+                    CandidateSide(tuple(runs)),
+                    CandidateSide((SegmentRun(males, classes, male_rows),)),
+                    tuple(slices),
                 )
                 runs, slices, filled = [], [], 0
         touched[probing.slice] += state[3]
     if filled:
-        probed = Matched((SegmentRun(males, classes, male_rows[:filled]),))
-        yield Candidates(Matched(tuple(runs)), probed, tuple(slices))
+        probed = CandidateSide((SegmentRun(males, classes, male_rows[:filled]),))
+        yield Candidates(CandidateSide(tuple(runs)), probed, tuple(slices))
 
 
 def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int64s, Int64s | None]:

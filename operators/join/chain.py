@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from operators.join.candidates import Probing, Reach, gather
+from operators.join.candidates import Probing, Reach, find_candidates
 from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
@@ -178,7 +178,7 @@ class Chain:
         slices = self.slices[side]
         touched = np.zeros(len(slices), dtype=np.int64)
         reach = self._reach(side)
-        for found in gather(self._probings(side, males, classes), males, classes, reach, touched):
+        for found in find_candidates(self._probings(side, males, classes), males, classes, reach, touched):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
             chunk = build(a, b)
             if chunk is not None:

@@ -1,18 +1,22 @@
-"""Move a family's rows from one plan version's joins to the next one's, between two batches, in place.
+"""Migration of the state from one plan version's joins to the next one's, in place, between batches.
 
-    one join -> one join       every segment goes to the slice that its former slice became (or to an earlier
-                               one); split, merge, extend and truncate are all of them this
-    a join that stays          the same: its segments stay where they are
-    any other join             the rows of the side, from all former joins, each once; those that the join
-                               admits enter its first slice
+One join becomes one join: every segment goes to the new slice that begins where its former slice did, or to
+the last one that begins earlier. Splits, merges, extensions and truncations of slices are all handled so;
+splits and merges are the paper's (State-Slice, VLDB 2006, §5.3), the others ours.
 
-Either way the next cross-purge moves rows on to where they belong, and filters them on the way: what a slice
-holds must never be deeper in the chain than the watermarks have come, but may well be less deep.
+    former   [0s, 10s)  s1 s2     [10s, 30s)  s3          merge of both, split at 5s
+                  |                    |
+                  |        .-----------'                  10s is no start any more: s3 goes to [5s, 30s)
+                  v        v                              s1 and s2 stay at 0s, and the next cross-purge
+    next     [0s, 5s)  s1 s2     [5s, 30s)  s3            moves their rows beyond 5s on
 
-Splitting and merging slices are State-Slice's (VLDB 2006, §5.3); the other changes are ours.
+A join that stays keeps its segments where they are. Any other join takes the rows of the side from all former
+joins, each row once; those that the join admits enter its first slice.
 
-Which rows a query may use is not decided here: a query is entitled to rows by ``lineage.entitlement``,
-whatever joins the rows rest in.
+Invariant: a row never rests deeper in the chain than the watermarks have come, but it may rest less deep. The
+next cross-purge moves rows on to where they belong and filters them on the way.
+
+Which rows a query may use is decided by ``lineage.entitlement``, whatever joins the rows rest in.
 """
 
 from __future__ import annotations

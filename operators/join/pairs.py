@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import FamilyPlan
-from operators.join.candidates import Matched
+from operators.join.candidates import CandidateSide
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
@@ -45,7 +45,7 @@ class PairBuilder:
     residual_a: tuple[str, ...]
     residual_b: tuple[str, ...]
 
-    def build(self, a: Matched, b: Matched) -> PairChunk | None:
+    def build(self, a: CandidateSide, b: CandidateSide) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
 
         Args:
@@ -101,7 +101,7 @@ class PairBuilder:
         return PairChunk(arrays, chosen, np.bincount(apart, minlength=len(self.router.within)), routes)
 
     def _apply_residuals(
-        self, codes: Int64s, sets: list[int], a: Matched, b: Matched
+        self, codes: Int64s, sets: list[int], a: CandidateSide, b: CandidateSide
     ) -> tuple[Int64s, list[int]]:
         answers = evaluate_residuals(
             {name: a.read(self.layout_a, name) for name in self.residual_a},

@@ -26,7 +26,7 @@ import numpy as np
 
 from catalog.values.plan import Replication
 from operators.kernels.keys import Bools, Int64s, bucket_of, mix
-from operators.kernels.sort import sort_by_key
+from operators.kernels.sort import sort_into_buckets
 
 _ONE: Int64s = np.ones(1, dtype=np.int64)
 
@@ -84,8 +84,7 @@ class Fragments:
             order: int64[m], numbers of rows in the order of (bucket, key, row).
             starts: int64[buckets + 1]; rows of bucket b are ``order[starts[b]:starts[b + 1]]``.
         """
-        rows = np.flatnonzero(valid)
-        rows = rows[sort_by_key(key[rows])]
+        rows, _ = sort_into_buckets(key, np.zeros(len(key), dtype=np.int64), valid, 1)
         key = key[rows]
         counts = self.of_rows(key, buckets)
         copies = np.repeat(np.arange(len(rows)), counts)

@@ -1,11 +1,19 @@
 """Lineage: which queries of a family a row may serve.
 
-PACK evaluates every distinct filter once per row and stores one bit each; where a filter's bit stands is said
-by the segment (``segments.segment``). Queries of a family are numbered by their place in the plan; a set of
-queries is an int with a bit per query. Rows fall into few *classes*, each with one set of queries that they
-can serve, so that every decision about queries is taken per class and not per row. Classes are the *kinds* of
-rows (``segments.row_kinds``); only where a bound of held rows lies among those of a segment are kinds told
-apart further.
+    queries   q0 no filter, q1 v < 1, q2 v < 3           filters (4: v < 1, 17: v < 3)
+
+    rows      v    _l0         kinds       classes: queries that the rows may serve
+              0    0b11    ->  0b11    ->  0b111  q0 q1 q2
+              2    0b10    ->  0b10    ->  0b101  q0    q2
+              5    0b00    ->  0b00    ->  0b001  q0
+
+PACK evaluates every distinct filter once per row and stores the answer as one bit; the segment says which bit
+belongs to which filter (``segments.segment``). Queries of a family are numbered by their place in the plan; a
+set of queries is an int with a bit per query. Rows that answer all filters alike are of one *kind*
+(``segments.row_kinds``), and rows of one kind can serve the same queries: they are a *class*. There are few
+classes, so every decision about queries is taken per class and not per row. A kind is split into several
+classes only where the rows of a segment lie on both sides of an event time up to which a query may use rows
+from before its activation (``lineage.entitlement``).
 """
 
 from __future__ import annotations

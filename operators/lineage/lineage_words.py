@@ -12,6 +12,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
+from catalog.values.plan import PlannedFilter
 from operators.kernels.distinct import numbered, numbered_if_few
 from operators.kernels.keys import Bools, Codes, Words
 from operators.lineage.expressions import select_values
@@ -23,23 +24,27 @@ from operators.segments.segment import WORD_BITS
 _MOST_VALUES = 1 << 8
 
 
-def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[str]]) -> list[list[pa.Array]]:
-    """Evaluate several lists of predicates over the bare columns of a table, each distinct one once.
+def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]) -> list[list[pa.Array]]:
+    """Evaluate several lists of filters over the bare columns of a table, each distinct one once.
 
     What compares a number with a constant is counted (``lineage.threshold_filters``). Of the others DuckDB
     gives whole words: a column of answers for each predicate, packed here, took twice as long for a dozen.
 
     Args:
         table: n rows of one stream.
-        filters: Lists of DuckDB texts.
+        filters: Lists of filters.
 
     Returns:
         For each list a column of n words for every ``WORD_BITS`` predicates, by place; NULL counts as False.
         Rows answer many filters in few ways: mostly the words are numbered (``row_codec.NUMBERED``), for a
         byte is sorted and written sooner than a word is; else they are uint64.
     """
-    counted = [[t for t in thresholds(tuple(group)) if t.answerable(table)] for group in filters]
-    texts = [_word_texts(group, known) for group, known in zip(filters, counted, strict=True)]
+    counted = [
+        [t for t in thresholds(tuple(f.threshold for f in group)) if t.answerable(table)] for group in filters
+    ]
+    texts = [
+        _word_texts([f.sql for f in group], known) for group, known in zip(filters, counted, strict=True)
+    ]
     asked = [text for group in texts for text in group if text]
     answers = iter(select_values(table, asked, '"rows"', np.uint64))
     found = [[next(answers) if text else None for text in group] for group in texts]

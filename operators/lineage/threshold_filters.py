@@ -12,7 +12,6 @@ time for six such filters, 31 ms for twenty; counted here they take 1.3 and 2.3.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,12 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catalog.values.plan import Threshold
 from operators.kernels.keys import Bools, Words
-
-#: Canonical text of such a filter (``planner.bind.canonical``). Up to 15 digits a decimal is the same double,
-#: whoever reads it; an integer of so many digits is an int64.
-_TEXT = re.compile(r'"((?:[^"]|"")+)" (<|<=|>|>=) (-?\d+(?:\.\d+)?)')
-_MOST_DIGITS = 15
 
 #: Rows that are compared at once.
 _AT_ONCE = 1 << 14
@@ -101,21 +96,21 @@ class Thresholds:
 
 
 @lru_cache(maxsize=1 << 8)
-def thresholds(filters: tuple[str, ...]) -> tuple[Thresholds, ...]:
-    """Return the filters among these that compare a number with a constant.
+def thresholds(filters: tuple[Threshold | None, ...]) -> tuple[Thresholds, ...]:
+    """Return the filters that compare a number with a constant, those of one column and operator together.
 
-    >>> [(t.operator, t.bounds, t.places) for t in thresholds(('"v" < 1', '"v" < 2.5', '"w" IS NULL'))]
-    [('<', (2.5, 1.0), (1, 0))]
+    >>> three = (Threshold("v", "<", 1), Threshold("v", "<", 2.5), None)
+    >>> [(t.operator, t.bounds, t.places) for t in thresholds(three)]
+    [('<', (2.5, 1), (1, 0))]
 
     Args:
-        filters: DuckDB texts, by place.
+        filters: The filters by place, None for one that is something else.
     """
     found: dict[tuple[str, str], list[tuple[float, int, bool]]] = {}
-    for place, text in enumerate(filters):
-        parts = _TEXT.fullmatch(text)
-        if parts is not None and sum(map(str.isdigit, parts[3])) <= _MOST_DIGITS:
-            column = parts[1].replace('""', '"')
-            found.setdefault((column, parts[2]), []).append((float(parts[3]), place, "." not in parts[3]))
+    for place, each in enumerate(filters):
+        if each is not None:
+            asked = (each.number, place, isinstance(each.number, int))
+            found.setdefault((each.column, each.operator), []).append(asked)
     return tuple(_thresholds(column, operator, asked) for (column, operator), asked in found.items())
 
 

@@ -106,7 +106,7 @@ class Packer:
             arrays.append(pa.array(ts[below]))
             suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
         rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
-        lineages = evaluate_lineage(table, [[f.sql for f in part.filters] for part in self.sides])
+        lineages = evaluate_lineage(table, [part.filters for part in self.sides])
         for part, lineage in zip(self.sides, lineages, strict=True):
             for bucket, packed in enumerate(self._pack_side(part, table, ts, lineage)):
                 if packed.num_rows:

@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog.errors import InternalError
 from catalog.values.batch import FilterCounters
+from operators.errors import CorruptPayload
 from operators.segments.row_codec import decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
@@ -28,12 +28,6 @@ _LENGTH = struct.Struct("<I")
 #: Rows begin at a multiple of so many bytes, as Arrow lays out its buffers: their columns are views of the
 #: payload, and numpy gathers from unaligned ones so much slower that a batch costs 13-28% more.
 ALIGNMENT = 64
-
-
-class CorruptPayload(InternalError):
-    """Bytes that reached a bucket are not a payload."""
-
-    code = "corrupt-payload"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from operators.errors import CorruptSegment
 from operators.kernels.keys import Bools, Int64s, Words
 from operators.segments.row_codec import decode_rows, encode_rows
-from operators.segments.segment import CorruptSegment
 
 _LENGTH = struct.Struct("<I")
 #: Version of the encoding.

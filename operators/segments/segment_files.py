@@ -27,8 +27,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from operators.errors import CorruptSegment
 from operators.segments.row_codec import write_rows
-from operators.segments.segment import ArrivedFile, CorruptSegment
+from operators.segments.segment import ArrivedFile
 
 #: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."

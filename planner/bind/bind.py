@@ -28,6 +28,8 @@ from planner.errors import CqlSyntaxError, InvalidWindow, KeyTypeMismatch, NoEqu
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
 from planner.expressions.typed import Typed, columns_of
+from planner.predicates.conditions import Operand, compared
+from planner.predicates.constants import Constant
 from planner.sql.locate import at_expression
 from planner.sql.normalize import conjuncts, distributed
 from planner.sql.scope import Scope, SideName
@@ -89,11 +91,11 @@ def _bind(
     residuals = [*conditions.residuals, *distance]
     keys = _keys(scope, statement, conditions)
     outputs, output_columns = bind_outputs(statement, scope)
-    filters = {side: canonical(parts, bare) for side, parts in conditions.filters.items()}
-    residual = canonical(residuals, qualified)
+    filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
+    residual = canonical(residuals)
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters = dict.fromkeys(filters, Typed(NEVER, "boolean"))
-        residual = canonical([], qualified)
+        residual = canonical([])
     read = output_columns | columns_of([*filters.values(), residual])
     return Query(
         id=query_id,
@@ -301,8 +303,9 @@ def _distance(scope: Scope, low: int, high: int) -> list[Typed]:
     a, b = scope.a.stream.event_time, scope.b.stream.event_time
     text = f"TRY(epoch_us({qualified('b', b)}) - epoch_us({qualified('a', a)}))"
     columns: frozenset[tuple[SideName, str]] = frozenset({("a", a), ("b", b)})
-    if low > 0:
-        return [Typed(f"{text} >= {low}", "boolean", columns, form="comparison")]
-    if high < 0:
-        return [Typed(f"{text} <= {high}", "boolean", columns, form="comparison")]
-    return []
+    if low <= 0 <= high:
+        return []
+    operator, bound = (">=", low) if low > 0 else ("<=", high)
+    limit = Operand(str(bound), constant=Constant.decimal(str(bound)))
+    predicate = compared(Operand(text, columns), operator, limit)
+    return [Typed(f"{text} {operator} {bound}", "boolean", columns, form="comparison", predicate=predicate)]

@@ -27,9 +27,10 @@ from catalog.wording import nearest_or_known
 from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream, UnsupportedCql
 from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition
-from planner.expressions.typed import ColumnSql, Typed
-from planner.predicates.condition_text import render
-from planner.predicates.conditions import column_texts, parse
+from planner.expressions.typed import Typed
+from planner.predicates.condition_text import render, written
+from planner.predicates.conditions import Condition, columns_read
+from planner.predicates.read_condition import read_condition
 from planner.predicates.simplify import simplify
 from planner.sql.locate import at_expression
 from planner.sql.normalize import conjuncts, distributed
@@ -44,12 +45,11 @@ ALWAYS, NEVER = "TRUE", "FALSE"
 _PASSES = 4
 
 
-def canonical(parts: Sequence[Typed], column_sql: ColumnSql) -> Typed:
+def canonical(parts: Sequence[Typed]) -> Typed:
     """Return the canonical text of conditions that all have to be true.
 
     Args:
         parts: Compiled conditions.
-        column_sql: How their columns were rendered.
 
     Returns:
         TRUE for the same rows, not always NULL for the same others; ``ALWAYS`` without conditions. It reads
@@ -57,11 +57,8 @@ def canonical(parts: Sequence[Typed], column_sql: ColumnSql) -> Typed:
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
-    whole = conjunction(list(parts))
-    sql = canonical_text(whole.sql)
-    read = column_texts(sql)
-    columns = frozenset((side, name) for side, name in whole.columns if column_sql(side, name) in read)
-    return Typed(sql, "boolean", columns, form="compound")
+    condition = _simplest(conjunction(list(parts)).meaning)
+    return Typed(render(condition), "boolean", columns_read(condition), form="compound", predicate=condition)
 
 
 def canonical_text(sql: str) -> str:
@@ -74,11 +71,16 @@ def canonical_text(sql: str) -> str:
     >>> canonical_text('"i" <> 0 AND ("f" OR ("i" < 1 AND "i" <> 0))')
     '"i" <> 0 AND ("f" OR "i" < 1)'
     """
+    return render(_simplest(read_condition(sql)))
+
+
+def _simplest(condition: Condition) -> Condition:
+    text = render(condition)
     for _ in range(_PASSES):
-        before, sql = sql, render(simplify(parse(sql)))
-        if sql == before:
+        before, condition = text, written(simplify(condition))
+        if (text := render(condition)) == before:
             break
-    return sql
+    return condition
 
 
 def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:
@@ -110,12 +112,12 @@ def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int
 def _filter(node: exp.Expr, names: _StreamNames) -> str:
     """Return the canonical text of a condition on one stream."""
     parts: list[Typed] = []
-    for written in conjuncts([node]):
-        pieces = distributed(written)
-        if pieces != [written]:
-            compile_condition(written, names)  # What the optimizer drops has to be right, too.
+    for part in conjuncts([node]):
+        pieces = distributed(part)
+        if pieces != [part]:
+            compile_condition(part, names)  # What the optimizer drops has to be right, too.
         parts += [compile_condition(piece, names, bare) for piece in pieces]
-    return canonical(parts, bare).sql
+    return canonical(parts).sql
 
 
 class _StreamNames:

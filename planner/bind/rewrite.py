@@ -26,7 +26,7 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.bind import bind, key_columns
 from planner.bind.canonical import NEVER
-from planner.errors import CqlSyntaxError, InvalidWindow, UnknownColumn, UnknownStream
+from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, UnknownColumn, UnknownStream
 from planner.expressions.expressions import compile_condition
 from planner.sql.cql import Cql
 from planner.sql.normalize import conjuncts, distributed
@@ -45,12 +45,6 @@ _UNITS = (
 
 #: Tokens that end a select list.
 _ENDS = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.JOIN, TokenType.WINDOW, TokenType.ON})
-
-
-class NotRewritable(InvalidInput):
-    """A part of a query cannot be put anew by itself."""
-
-    code = "not-rewritable"
 
 
 @dataclass(frozen=True, slots=True)

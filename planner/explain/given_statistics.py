@@ -17,14 +17,9 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.canonical import canonical_filter
 from planner.costs.rates import ASSUMED_RATE_PER_S
+from planner.errors import UnknownStatistic
 from planner.families.display import predicate_text
 from planner.families.families import families
-
-
-class UnknownStatistic(InvalidInput):
-    """A statistic is about a stream or filter that is not there."""
-
-    code = "unknown-statistic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
 """Typed expressions: columns, constants, operators and functions, with the DuckDB text of each.
 
-Doors: column_types, comparisons, constants, expressions, typed, value_sets.
+Doors: column_types, comparisons, expressions, typed.
 """

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from functools import reduce
-from typing import cast
 
 from sqlglot import exp
 
 from catalog.sql_text import text_literal
 from planner.expressions import column_types as ct
-from planner.expressions.constants import DOUBLE_DIGITS, constant, short_decimal
 from planner.expressions.literals import is_date_text, number, time_literal
 from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+from planner.predicates.conditions import (
+    All,
+    AnyOf,
+    Condition,
+    Operand,
+    compared,
+    distinct_from,
+    matched,
+    null_test,
+    one_of,
+    opaque,
+    truth_test,
+)
+from planner.predicates.constants import DOUBLE_DIGITS, short_decimal
 from planner.sql.normalize import operands, pushed
 
 _SYMBOLS: dict[type[exp.Expr], str] = {
@@ -26,6 +40,8 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+#: Whether NULL equals NULL, by operator.
+_DISTINCT = {"IS NOT DISTINCT FROM": True, "IS DISTINCT FROM": False}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LIKE: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE"}
 
@@ -37,9 +53,16 @@ def comparison(compiler: Compiler, node: exp.Binary) -> Typed:
     mirrored = left.sql > right.sql if bool(left.columns) == bool(right.columns) else not left.columns
     if mirrored:
         left, right, symbol = right, left, _MIRRORED.get(symbol, symbol)
-    return Typed(
-        f"{left.operand} {symbol} {right.operand}", "boolean", columns_of((left, right)), form="comparison"
-    )
+    if symbol in _DISTINCT:
+        predicate = distinct_from(left.in_condition, right.in_condition, _DISTINCT[symbol])
+    else:
+        predicate = compared(left.in_condition, symbol, right.in_condition)
+    return _condition(f"{left.operand} {symbol} {right.operand}", (left, right), predicate)
+
+
+def _condition(sql: str, parts: Iterable[Typed], predicate: Condition) -> Typed:
+    """Return a condition over some expressions."""
+    return Typed(sql, "boolean", columns_of(parts), form="comparison", predicate=predicate)
 
 
 def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -62,8 +85,9 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
 
 
 def _widened(value: Typed, type_: str) -> Typed:
-    if type_ == "timestamp" and value.sql.startswith("DATE '"):
-        return time_literal(value.sql[6:-1], type_) or value
+    if (type_, value.type) == ("timestamp", "date") and value.constant is not None:
+        assert isinstance(value.constant.value, date)
+        return time_literal(value.constant.value.isoformat(), type_) or value
     return value if value.type == "null" else cast_to(value, type_)
 
 
@@ -73,15 +97,15 @@ def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -
     Where a double is compared, a literal with at most 15 digits is a decimal: DuckDB makes the same double of
     it, and integers and short decimals compare alike with both. Decimals with more are cast, as DuckDB does.
     """
-    found = constant(value.sql)
+    found = value.constant
     if "double" not in (value.type, other.type) or not ct.is_numeric(other.type):
         return value
-    if found is None or found[0] not in ("number", "double"):
+    if found is None or not isinstance(found.value, float | Decimal):
         exact_literal = not value.columns and value.sql.replace(".", "").lstrip("-").isdigit()
         return cast_to(value, "double") if exact_literal else value
-    double = float(value.sql) if found[0] == "double" else float(cast(Decimal, found[1]))
+    double = float(found.value)
     short = short_decimal(double)
-    if ct.decimal_parts(value.type) is not None and (short is None or Decimal(short) != found[1]):
+    if ct.decimal_parts(value.type) is not None and (short is None or Decimal(short) != found.value):
         return cast_to(value, "double")
     decimal = ct.decimal_parts(other.type)
     if short is None or (decimal is not None and decimal[0] > DOUBLE_DIGITS):
@@ -144,10 +168,12 @@ def connected(compiler: Compiler, node: exp.Connector) -> Typed:
 
 def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
     """Connect conditions, each once, in order of their texts."""
-    texts = sorted({part.condition for part in parts})
-    if len(texts) == 1:
+    by_text = {part.condition: part for part in parts}
+    if len(by_text) == 1:
         return replace(parts[0], columns=columns_of(parts))
-    return Typed(f" {word} ".join(texts), "boolean", columns_of(parts), form="compound")
+    texts = sorted(by_text)
+    predicate = (All if word == "AND" else AnyOf)(tuple(by_text[text].meaning for text in texts))
+    return Typed(f" {word} ".join(texts), "boolean", columns_of(parts), form="compound", predicate=predicate)
 
 
 def negation(compiler: Compiler, node: exp.Not) -> Typed:
@@ -162,7 +188,8 @@ def negation(compiler: Compiler, node: exp.Not) -> Typed:
     if isinstance(inner.this, exp.Like | exp.ILike | exp.Escape):
         return like(compiler, inner.this, negated=True)
     value = condition(compiler, inner.this, "NOT")
-    return Typed(f"NOT {value.operand}", "boolean", value.columns, form="compound")
+    predicate = opaque(value.in_condition, truth=False)
+    return Typed(f"NOT {value.operand}", "boolean", value.columns, form="compound", predicate=predicate)
 
 
 def between(compiler: Compiler, node: exp.Between) -> Typed:
@@ -177,13 +204,15 @@ def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
     word = " NOT" if negated else ""
     value = compiler.compile(node.this)
     if isinstance(node.expression, exp.Null):
-        return Typed(f"{value.operand} IS{word} NULL", "boolean", value.columns, form="comparison")
+        predicate: Condition = null_test(value.in_condition, negated=negated)
+        return _condition(f"{value.operand} IS{word} NULL", (value,), predicate)
     if not isinstance(node.expression, exp.Boolean):
         compiler.refuse("this form of IS", "Write IS NULL, IS TRUE or IS FALSE.", node)
     value = condition(compiler, node.this, "IS")
     truth = "TRUE" if node.expression.this else "FALSE"
-    text = f"{cast_to(value, 'boolean').operand} IS{word} {truth}"
-    return Typed(text, "boolean", value.columns, form="comparison")
+    value = cast_to(value, "boolean")
+    predicate = truth_test(value.in_condition, value.meaning, truth == "TRUE", negated=negated)
+    return _condition(f"{value.operand} IS{word} {truth}", (value,), predicate)
 
 
 def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed:
@@ -202,24 +231,27 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
     left, rights = value, [right for _, right in pairs]
     if (common == "double" and common not in types) or (common == "timestamp" and len(types) > 1):
         left, rights = _widened(value, common), [_widened(right, common) for right in rights]
-    texts = sorted({right.sql for right in rights}, key=lambda text: (len(text), text))
+    listed = {right.sql: Operand(right.sql, right.columns, right.constant) for right in rights}
+    texts = sorted(listed, key=lambda text: (len(text), text))
     text = f"{left.operand} {'NOT ' if negated else ''}IN ({', '.join(texts)})"
-    return Typed(text, "boolean", columns_of((left, *rights)), form="comparison")
+    predicate = one_of(left.in_condition, [listed[each] for each in texts], negated=negated)
+    return _condition(text, (left, *rights), predicate)
 
 
 def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: bool = False) -> Typed:
     """Compile [NOT] LIKE or ILIKE, with ESCAPE or without."""
     inner = node.this if isinstance(node, exp.Escape) else node
-    word = ("NOT " if negated else "") + _LIKE[type(inner)]
+    word = _LIKE[type(inner)]
     value, pattern = compiler.compile(inner.this), compiler.compile(inner.expression)
     for part, part_node in ((value, inner.this), (pattern, inner.expression)):
         if part.type not in ("string", "null"):
             compiler.mismatch(
                 f"LIKE takes a text, not {part.type}", "Cast it: CAST(x AS VARCHAR).", part_node
             )
-    text = f"{cast_to(value, 'string').operand} {word} {cast_to(pattern, 'string').operand}"
+    value, pattern = cast_to(value, "string"), cast_to(pattern, "string")
+    rest = pattern.operand
     if inner is node:
-        return Typed(text, "boolean", columns_of((value, pattern)), form="comparison")
+        return _matched(value, word, rest, pattern, negated)
     escape = compiler.compile(node.expression)
     if escape.literal is None or len(escape.literal) != 1:
         compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
@@ -230,7 +262,13 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
         compiler.mismatch(
             "the pattern ends with its escape character", "Write the character twice to match it.", node
         )
-    return Typed(f"{text} ESCAPE {escape.sql}", "boolean", columns_of((value, pattern)), form="comparison")
+    return _matched(value, word, f"{rest} ESCAPE {escape.sql}", pattern, negated)
+
+
+def _matched(value: Typed, word: str, rest: str, pattern: Typed, negated: bool) -> Typed:
+    predicate = matched(value.in_condition, word, rest, [pattern.in_condition], negated=negated)
+    sql = f"{value.operand} {'NOT ' if negated else ''}{word} {rest}"
+    return _condition(sql, (value, pattern), predicate)
 
 
 HANDLERS: Handlers = {

@@ -13,6 +13,7 @@ from catalog.durations import Duration
 from catalog.sql_text import text_literal
 from planner.expressions.column_types import duckdb_type
 from planner.expressions.typed import Compiler, Handlers, Typed
+from planner.predicates.constants import Constant
 
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
 _MAX_DIGITS = 38
@@ -24,7 +25,8 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 def literal(compiler: Compiler, node: exp.Literal) -> Typed:
     """Compile a number or a text."""
     if node.is_string:
-        return Typed(text_literal(node.name), "string", literal=node.name)
+        constant = Constant("string", node.name)
+        return Typed(text_literal(node.name), "string", literal=node.name, constant=constant)
     return number(compiler, node, node.name)
 
 
@@ -42,19 +44,22 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         value = int(sign + whole)
         if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
+            constant = Constant.decimal(str(value))
             if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads minus and a number too large.
-                return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_)
-            return Typed(f"{sign}{whole}", type_, form=_form(sign))
+                return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_, constant=constant)
+            return Typed(f"{sign}{whole}", type_, form=_form(sign), constant=constant)
         if size <= _MAX_DIGITS:
             type_ = f"decimal({size},{len(fraction)})"
             if fraction:
-                return Typed(f"{sign}{whole}.{fraction}", type_, form=_form(sign))
+                text = f"{sign}{whole}.{fraction}"
+                return Typed(text, type_, form=_form(sign), constant=Constant.decimal(text))
             return Typed(f"CAST({value} AS {type_.upper()})", type_)
     double = float(sign + digits)
     if math.isinf(double):
         compiler.refuse(f"the number {text}", "Write a number that a double can hold.", node)
     mantissa = repr(double)
-    return Typed(mantissa if "e" in mantissa else f"{mantissa}e0", "double", form=_form(sign))
+    text = mantissa if "e" in mantissa else f"{mantissa}e0"
+    return Typed(text, "double", form=_form(sign), constant=Constant("double", double))
 
 
 def _form(sign: str) -> Literal["atom", "compound"]:
@@ -64,7 +69,8 @@ def _form(sign: str) -> Literal["atom", "compound"]:
 
 def boolean(compiler: Compiler, node: exp.Boolean) -> Typed:
     """Compile TRUE or FALSE."""
-    return Typed("TRUE" if node.this else "FALSE", "boolean")
+    truth = bool(node.this)
+    return Typed("TRUE" if truth else "FALSE", "boolean", constant=Constant("boolean", truth))
 
 
 def null(compiler: Compiler, node: exp.Null) -> Typed:
@@ -93,7 +99,8 @@ def time_literal(value: str, type_: str) -> Typed | None:
     text = value.strip()
     try:
         if type_ == "date":
-            return Typed(f"DATE '{date.fromisoformat(text).isoformat()}'", "date")
+            day = date.fromisoformat(text)
+            return Typed(f"DATE '{day.isoformat()}'", "date", constant=Constant("date", day))
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
@@ -102,7 +109,8 @@ def time_literal(value: str, type_: str) -> Typed | None:
             moment = moment.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:
         return None
-    return Typed(f"TIMESTAMP '{moment.isoformat(sep=' ')}'", "timestamp")
+    constant = Constant("timestamp", moment)
+    return Typed(f"TIMESTAMP '{moment.isoformat(sep=' ')}'", "timestamp", constant=constant)
 
 
 def is_date_text(value: str) -> bool:

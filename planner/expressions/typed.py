@@ -10,10 +10,16 @@ from sqlglot import exp
 
 from catalog.errors import Location
 from planner.expressions.column_types import duckdb_type
+from planner.predicates.conditions import FALSE, TRUE, Condition, Operand, opaque
+from planner.predicates.constants import Constant
 from planner.sql.scope import SideName
 
 #: Renders a column of a side as SQL.
 ColumnSql = Callable[[SideName, str], str]
+
+
+#: Conditions that are literals; NULL is never TRUE.
+_DECIDED: dict[str, Condition] = {"TRUE": TRUE, "FALSE": FALSE, "NULL": FALSE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Typed:
         form: What it is as an operand: an ``atom`` needs no parentheses, a ``comparison`` none under AND
             and OR, a ``compound`` always.
         literal: Its value, if it is a string literal.
+        constant: Its value, if it is a literal that compares safely.
+        predicate: The condition that it is, if it is one that is looked into.
     """
 
     sql: str
@@ -34,6 +42,8 @@ class Typed:
     columns: frozenset[tuple[SideName, str]] = frozenset()
     form: Literal["atom", "comparison", "compound"] = "atom"
     literal: str | None = None
+    constant: Constant | None = None
+    predicate: Condition | None = None
 
     @property
     def operand(self) -> str:
@@ -44,6 +54,18 @@ class Typed:
     def condition(self) -> str:
         """The text as an operand of AND and OR."""
         return f"({self.sql})" if self.form == "compound" else self.sql
+
+    @property
+    def in_condition(self) -> Operand:
+        """The expression as an operand of a condition."""
+        return Operand(self.operand, self.columns, self.constant)
+
+    @property
+    def meaning(self) -> Condition:
+        """The condition that an expression of type boolean is; NULL is never TRUE."""
+        if self.predicate is not None:
+            return self.predicate
+        return opaque(self.in_condition) if self.columns or self.sql not in _DECIDED else _DECIDED[self.sql]
 
     @property
     def sides(self) -> frozenset[SideName]:

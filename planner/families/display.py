@@ -5,21 +5,20 @@ For display only: nothing here is parsed again or compared.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from catalog.sql_text import quoted
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partition, Replication, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.families.families import SIDES, SideName, side_filters, side_stream
+from planner.predicates.conditions import Atom
+from planner.predicates.read_condition import read_condition, with_columns
 
 # Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _SECOND_US = 1_000_000
 _MILLISECOND_US = 1_000
-_TEXT_OR_COLUMN = re.compile(r"""'(?:[^']|'')*'|(?:\b(?P<table>[ab])\.)?"(?P<column>(?:[^"]|"")*)\"""")
-_CONNECTOR = re.compile(r"\b(AND|OR)\b")
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def display_duration(duration_us: int) -> str:
@@ -172,20 +171,10 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
 
 
 def _with_tables(sql: str, tables: Mapping[str, str]) -> tuple[str, bool]:
-    """Put names of tables before columns; return the text and whether it needs parentheses inside OR.
+    """Put names of tables before columns; return the text and whether it needs parentheses inside OR."""
 
-    Not by parsing: whatever DuckDB accepts must be shown, and in bound texts just columns are double-quoted.
-    """
+    def shown(side: str, column: str) -> str:
+        plain = column.isascii() and column.isidentifier()
+        return f"{tables[side]}.{column if plain else quoted(column)}"
 
-    def shown(match: re.Match[str]) -> str:
-        if match["column"] is None:
-            return match[0]
-        plain = _PLAIN_NAME.fullmatch(match["column"])
-        return f"{tables[match['table'] or '']}.{match['column'] if plain else _quoted(match['column'])}"
-
-    without_texts = _TEXT_OR_COLUMN.sub("", sql)
-    return _TEXT_OR_COLUMN.sub(shown, sql), _CONNECTOR.search(without_texts) is not None
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
+    return with_columns(sql, shown), not isinstance(read_condition(sql), Atom)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from catalog.errors import InvalidInput
 from catalog.values.query import Query
 from catalog.wording import nearest_or_known
+from planner.errors import UnknownFamily
 from planner.families.display import family_title
 from planner.families.families import families
 
@@ -20,12 +20,6 @@ _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
 
 #: A key as a set of equal pairs, so that neither order matters.
 _Key = frozenset[frozenset[str]]
-
-
-class UnknownFamily(InvalidInput):
-    """No family of queries has that id or key."""
-
-    code = "unknown-family"
 
 
 def family_titles(queries: Iterable[Query]) -> dict[str, str]:

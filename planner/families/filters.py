@@ -24,6 +24,7 @@ from types import MappingProxyType
 from catalog.values.plan import FamilyPlan, PlannedFilter
 from planner.families.families import Family, SideName
 from planner.predicates.implication import implies
+from planner.predicates.threshold import threshold
 
 
 def assign_bits(
@@ -47,9 +48,13 @@ def assign_bits(
     [0, 1]
     """
     known = {f.sql: f.bit for f in previous}
-    filters = [PlannedFilter(known[sql], sql, columns) for sql, columns in wanted.items() if sql in known]
+    filters = [
+        PlannedFilter(known[sql], sql, columns, threshold(sql))
+        for sql, columns in wanted.items()
+        if sql in known
+    ]
     for sql in sorted(wanted.keys() - known.keys()):
-        filters.append(PlannedFilter(next_bit, sql, wanted[sql]))
+        filters.append(PlannedFilter(next_bit, sql, wanted[sql], threshold(sql)))
         next_bit += 1
     return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
 

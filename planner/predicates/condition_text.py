@@ -1,87 +1,57 @@
-"""Conditions written as DuckDB text, one text for one tree."""
+"""Conditions written as DuckDB text, one text for one tree.
+
+All( AnyOf(v in {1, 2}, w in {NULL}),  v in (0, 10] )
+"v" <= 10 AND "v" > 0 AND ("v" IN (1, 2) OR "w" IS NULL)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from planner.expressions.constants import constant_text
-from planner.expressions.value_sets import ALL, NONE, VALUES, Cut, Value
-from planner.predicates.conditions import FALSE, TRUE, All, Atom, Condition, opposite
-
-#: What connects the texts, and the texts.
-_Shown = tuple[str, Sequence[str]]
+from planner.predicates.conditions import FALSE, TRUE, All, AnyOf, Atom, Condition
+from planner.predicates.constants import constant_text
+from planner.predicates.value_sets import ALL, NONE, NULL, VALUES, Cut, Value, ValueSet, above, below, points
 
 
 def render(condition: Condition) -> str:
     """Return a condition as DuckDB text: parts of AND and OR each once, in order of their texts.
 
-    >>> from planner.predicates.conditions import parse
-    >>> render(parse('"v" > 10 AND NOT "f"')), render(parse('NOT "f" OR "v" IN (10)'))
+    >>> from planner.predicates.read_condition import read_condition
+    >>> render(read_condition('"v" > 10 AND NOT "f"')), render(read_condition('NOT "f" OR "v" IN (10)'))
     ('"v" > 10 AND NOT "f"', '"v" = 10 OR NOT "f"')
     """
-    word, texts = _shown(condition)
-    return f" {word} ".join(sorted(set(texts)))
+    return _text(written(condition))
 
 
-def _shown(condition: Condition) -> _Shown:
+def written(condition: Condition) -> Condition:
+    """Return a condition as it is written: one comparison an atom, parts once and in order of their texts."""
     if isinstance(condition, Atom):
-        return _atom(condition)
+        return _comparisons(condition)
+    kind = type(condition)
+    parts: dict[str, Condition] = {}
+    for part in map(written, condition.parts):
+        for each in part.parts if isinstance(part, kind) and part.parts else (part,):
+            parts.setdefault(_operand(each), each)
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    return kind(tuple(part for _, part in sorted(parts.items())))
+
+
+def _text(condition: Condition) -> str:
+    """Return the text of a condition as it is written."""
+    if isinstance(condition, Atom):
+        return _comparison(condition)
     if not condition.parts:
-        return "AND", ["TRUE" if condition == TRUE else "FALSE"]
-    if len(condition.parts) == 1:
-        return _shown(condition.parts[0])
+        return "TRUE" if condition == TRUE else "FALSE"
     word = "AND" if isinstance(condition, All) else "OR"
-    return word, _connected(word, [_shown(part) for part in condition.parts])
+    return f" {word} ".join(_operand(part) for part in condition.parts)
 
 
-def _connected(word: str, parts: Iterable[_Shown]) -> list[str]:
-    """Return the texts of the parts under one connector, those of the other one in parentheses."""
-    texts: list[str] = []
-    for inner, shown in parts:
-        if inner == word or len(shown) == 1:
-            texts += shown
-        else:
-            texts.append(f"({f' {inner} '.join(sorted(set(shown)))})")
-    return texts
-
-
-def _atom(atom: Atom) -> _Shown:
-    text, values = atom.text, atom.values
-    if values in (ALL, NONE):
-        return _shown(TRUE if values == ALL else FALSE)
-    if not values.cuts:
-        test = "IS NOT NULL" if values == VALUES else "IS NULL"
-        return "AND", [f"{each} {test}" for each in (text, atom.other) if each]
-    if atom.domain == "order":
-        return "AND", [f"{text} {_order(atom)} {atom.other}"]
-    if atom.domain == "boolean":
-        return "AND", [_boolean(text, true=not values.low, null=values.null)]
-    return _ranges(atom)
-
-
-def _order(atom: Atom) -> str:
-    """Return the comparison whose outcomes are those of the atom."""
-    values = atom.values
-    smaller, greater = values.low, values.low != (len(values.cuts) == 1)
-    equal = not smaller if len(values.cuts) == 2 else values.cuts[0][1] == smaller
-    return {
-        (True, False, False): "<",
-        (True, True, False): "<=",
-        (False, True, False): "=",
-        (False, True, True): ">=",
-        (False, False, True): ">",
-        (True, False, True): "<>",
-    }[smaller, equal, greater]
-
-
-def _boolean(text: str, *, true: bool, null: bool) -> str:
-    """Return the test for one of TRUE and FALSE, and perhaps NULL."""
-    if null:
-        return f"{text} IS NOT {'FALSE' if true else 'TRUE'}"
-    if not true:
-        return opposite(text)
-    return text[1:-1] if text.startswith("(") else text
+def _operand(condition: Condition) -> str:
+    """Return the text in parentheses if AND or OR connects it."""
+    text = _text(condition)
+    return text if isinstance(condition, Atom) or not condition.parts else f"({text})"
 
 
 @dataclass(slots=True)
@@ -93,8 +63,22 @@ class _Range:
     holes: list[Value]
 
 
-def _ranges(atom: Atom) -> _Shown:
-    """Return the comparisons that a set of values is: bounds, single values, missing values."""
+def _comparisons(atom: Atom) -> Condition:
+    """Return the comparisons that an atom comes to."""
+    values = atom.values
+    if values in (ALL, NONE):
+        return TRUE if values == ALL else FALSE
+    if not values.cuts:
+        tests = [Atom(text, values, columns=atom.columns) for text in (atom.text, atom.other) if text]
+        return tests[0] if len(tests) == 1 else written(All(tuple(tests)))
+    if atom.domain == "boolean":
+        true = not values.low and not values.null
+        return atom if atom.meaning is None or not true else written(atom.meaning)
+    return atom if atom.domain == "order" else _ranges(atom)
+
+
+def _ranges(atom: Atom) -> Condition:
+    """Return a set of values as bounds, single values, missing values."""
     cuts = [*([None] if atom.values.low else []), *atom.values.cuts]
     ends = [*cuts[1:], None] if len(cuts) % 2 else cuts[1:]
     ranges: list[_Range] = []
@@ -107,28 +91,76 @@ def _ranges(atom: Atom) -> _Shown:
             ranges[-1].end = end
         else:
             ranges.append(_Range(start, end, []))
-    parts: list[_Shown] = [("AND", _bounded(atom, each)) for each in ranges]
+    parts = [_bounded(atom, each) for each in ranges]
     if singles:
-        parts.append(("AND", [_listed(atom, singles, "=", "IN")]))
+        parts.append(replace(atom, values=points(singles)))
     if atom.values.null:
         (only,) = ranges if len(parts) == 1 and len(ranges) == 1 else (None,)
         if only is not None and only.start is None and only.end is None and len(only.holes) == 1:
-            return "AND", [f"{atom.text} IS DISTINCT FROM {constant_text(only.holes[0], atom.domain)}"]
-        parts.append(("AND", [f"{atom.text} IS NULL"]))
-    return parts[0] if len(parts) == 1 else ("OR", _connected("OR", parts))
+            return atom
+        parts.append(Atom(atom.text, NULL, columns=atom.columns))
+    return parts[0] if len(parts) == 1 else _connected(AnyOf, parts)
 
 
-def _bounded(atom: Atom, each: _Range) -> list[str]:
-    texts = []
+def _bounded(atom: Atom, each: _Range) -> Condition:
+    sets: list[ValueSet] = []
     if each.start is not None:
         value, behind = each.start
-        texts.append(f"{atom.text} {'>' if behind else '>='} {constant_text(value, atom.domain)}")
+        sets.append(above(value, inclusive=not behind))
     if each.end is not None:
         value, behind = each.end
-        texts.append(f"{atom.text} {'<=' if behind else '<'} {constant_text(value, atom.domain)}")
-    return texts + ([_listed(atom, each.holes, "<>", "NOT IN")] if each.holes else [])
+        sets.append(below(value, inclusive=behind))
+    if each.holes:
+        sets.append(points(each.holes).inverse)
+    parts = [replace(atom, values=values) for values in sets]
+    return parts[0] if len(parts) == 1 else _connected(All, parts)
 
 
-def _listed(atom: Atom, values: Sequence[Value], one: str, many: str) -> str:
-    texts = [constant_text(value, atom.domain) for value in values]
+def _connected(kind: type[All | AnyOf], parts: Sequence[Condition]) -> Condition:
+    flat = [p for part in parts for p in (part.parts if isinstance(part, kind) else (part,))]
+    return kind(tuple(sorted(flat, key=_operand)))
+
+
+def _comparison(atom: Atom) -> str:
+    """Return the text of an atom that is one comparison."""
+    values = atom.values
+    if not values.cuts:
+        return f"{atom.text} {'IS NOT NULL' if values == VALUES else 'IS NULL'}"
+    if atom.domain == "order":
+        return f"{atom.text} {_order(values)} {atom.other}"
+    if atom.domain == "boolean":
+        return _boolean(atom)
+    texts = [constant_text(value, atom.domain) for value, _ in values.cuts]
+    if len(values.cuts) == 1:
+        behind = values.cuts[0][1]
+        operator = ("<=" if behind else "<") if values.low else (">" if behind else ">=")
+        return f"{atom.text} {operator} {texts[0]}"
+    if values.null:
+        return f"{atom.text} IS DISTINCT FROM {texts[0]}"
+    one, many = ("<>", "NOT IN") if values.low else ("=", "IN")
+    texts = texts[::2]
     return f"{atom.text} {one} {texts[0]}" if len(texts) == 1 else f"{atom.text} {many} ({', '.join(texts)})"
+
+
+def _order(values: ValueSet) -> str:
+    """Return the comparison of two expressions whose outcomes are in the set."""
+    smaller, greater = values.low, values.low != (len(values.cuts) == 1)
+    equal = not smaller if len(values.cuts) == 2 else values.cuts[0][1] == smaller
+    return {
+        (True, False, False): "<",
+        (True, True, False): "<=",
+        (False, True, False): "=",
+        (False, True, True): ">=",
+        (False, False, True): ">",
+        (True, False, True): "<>",
+    }[smaller, equal, greater]
+
+
+def _boolean(atom: Atom) -> str:
+    """Return the test for one of TRUE and FALSE, and perhaps NULL."""
+    text = atom.text
+    if atom.values.null:
+        return f"{text} IS NOT {'TRUE' if atom.values.low else 'FALSE'}"
+    if atom.values.low:
+        return atom.negated or f"NOT {text}"
+    return text[1:-1] if text.startswith("(") else text

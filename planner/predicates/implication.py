@@ -16,9 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from planner.expressions.value_sets import Value, above
-from planner.predicates.conditions import Atom, Subject, parse
+from planner.predicates.conditions import Atom, Subject
 from planner.predicates.normal_form import Group, clauses, known_values, term_implies_clause, terms
+from planner.predicates.read_condition import read_condition
+from planner.predicates.value_sets import Value, above
 
 #: Filters read last are kept; a plan asks for the same ones slice after slice, at most 64 of a side.
 _CACHED = 1_000
@@ -124,7 +125,7 @@ class _Weakest:
 @functools.lru_cache(maxsize=_CACHED)
 def _read(sql: str) -> _ParsedFilter:
     """Read a filter; one that multiplies out into too much is not looked into."""
-    condition = parse(sql)
+    condition = read_condition(sql)
     any_of, all_of = terms(condition), clauses(condition)
     if any_of is None or all_of is None:
         whole = Atom(f"({sql})", above(True, inclusive=True), "boolean")

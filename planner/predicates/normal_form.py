@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from planner.expressions.value_sets import ALL, NONE, VALUES, ValueSet, intersection, union
 from planner.predicates.conditions import All, AnyOf, Atom, Condition, Subject
+from planner.predicates.value_sets import ALL, NONE, VALUES, ValueSet, intersection, union
 
 #: Atoms by subject: a clause or a term.
 Group = Mapping[Subject, Atom]

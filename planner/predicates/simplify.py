@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.expressions.value_sets import NONE, VALUES
 from planner.predicates.condition_text import render
 from planner.predicates.conditions import All, AnyOf, Atom, Condition, Subject
 from planner.predicates.normal_form import (
@@ -32,6 +31,7 @@ from planner.predicates.normal_form import (
     term_implies,
     terms,
 )
+from planner.predicates.value_sets import NONE, VALUES
 
 
 def simplify(condition: Condition) -> Condition:
@@ -43,8 +43,8 @@ def simplify(condition: Condition) -> Condition:
     Returns:
         The same; a condition that multiplies out into too much keeps its form.
 
-    >>> from planner.predicates.conditions import parse
-    >>> render(simplify(parse('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
+    >>> from planner.predicates.read_condition import read_condition
+    >>> render(simplify(read_condition('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
     '"v" = 1'
     """
     any_of, all_of = terms(condition), clauses(condition)

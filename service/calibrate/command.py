@@ -16,7 +16,7 @@ from service.calibrate.fit import Fit, MeasuredRun, fit
 from service.calibrate.runs import calibration_runs
 from service.config.calibration import store_calibration
 from service.config.data_dir import open_data_dir
-from service.config.settings import Settings
+from service.config.settings import StorageSettings
 
 #: Random workloads beside the corners, and batches measured of each: about five minutes.
 RANDOM_WORKLOADS, BATCHES = 28, 20
@@ -24,11 +24,11 @@ RANDOM_WORKLOADS, BATCHES = 28, 20
 QUICK_RANDOM_WORKLOADS, QUICK_BATCHES = 4, 4
 
 
-def calibrate_command(settings: Settings, *, quick: bool, say: Callable[[str], None]) -> Calibration:
+def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[str], None]) -> Calibration:
     """Calibrate this machine, keep the constants in the data directory's catalog and print them.
 
     Args:
-        settings: Settings that name the data directory, or a catalog elsewhere.
+        storage: The data directory, or a catalog elsewhere.
         quick: Take fewer and shorter runs; the constants are rougher.
         say: Prints a line.
 
@@ -39,8 +39,8 @@ def calibrate_command(settings: Settings, *, quick: bool, say: Callable[[str], N
         DataDirUnusable: The data directory cannot be made.
         CatalogDown: The catalog cannot be opened.
     """
-    directory = open_data_dir(settings.data_dir)
-    store = Store.open(settings.catalog_url or directory.catalog_url)
+    open_data_dir(storage.data_dir)
+    store = Store.open(storage.effective_catalog_url)
     try:
         workloads, batches = (QUICK_RANDOM_WORKLOADS, QUICK_BATCHES) if quick else (RANDOM_WORKLOADS, BATCHES)
         runs = calibration_runs(workloads, batches, say=say)

@@ -24,7 +24,8 @@ import typer
 from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.config.log import setup_logging
-from service.config.settings import Settings, load_settings
+from service.config.settings import SparkSettings, load_settings
+from service.errors import WorkloadMissing
 
 if TYPE_CHECKING:
     from service.config.data_dir import ResultsForm as RunResults
@@ -50,12 +51,6 @@ BucketsOption = Annotated[
     int | None,
     typer.Option(help="Hash buckets of the join state; fixed by the first batch. [default: cores]"),
 ]
-
-
-class WorkloadMissing(InvalidInput):
-    """An option counts for a workload file, and none is given."""
-
-    code = "workload-missing"
 
 
 class ResultsForm(StrEnum):
@@ -119,20 +114,19 @@ def run(
     --out, it continues where it was.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
-    setup_logging(settings.log_level, settings.log_format)
+    setup_logging(settings.log.level, settings.log.format)
     from service.documents.workload import bind_workload, check_sources, load_workload
 
     loaded = load_workload(workload)
     check_sources(loaded)
     bind_workload(loaded)
-    with _early_jvm(loaded, out, results.value, settings) as jvm:
+    with _early_jvm(loaded, out, results.value, settings.spark) as jvm:
         from service.workspace.bounded_run import run_workload
 
         summary = run_workload(
             loaded,
             out,
             results=results.value,
-            buckets=settings.buckets,
             settings=settings,
             strategy=None if strategy is None else strategy.value,
             jvm=jvm,
@@ -141,7 +135,9 @@ def run(
 
 
 @contextmanager
-def _early_jvm(loaded: Workload, out: Path, results: RunResults, settings: Settings) -> Iterator[Jvm | None]:
+def _early_jvm(
+    loaded: Workload, out: Path, results: RunResults, spark: SparkSettings
+) -> Iterator[Jvm | None]:
     """Launch Spark's JVM beside the imports of a run; none while its script may still be refused."""
     from service.config.data_dir import run_data_dir
     from service.jvm.jvm import launched
@@ -149,7 +145,7 @@ def _early_jvm(loaded: Workload, out: Path, results: RunResults, settings: Setti
     if any(step.migration is not None for step in loaded.script):
         yield None
     else:
-        with launched(settings, run_data_dir(out, results).spark_log) as jvm:
+        with launched(spark, run_data_dir(out, results).spark_log) as jvm:
             jvm.start_fork_server()
             yield jvm
 
@@ -200,7 +196,7 @@ def plan(
         workload,
         (form or PlanForm.TEXT).value,
         settings,
-        data_dir_calibration(settings),
+        data_dir_calibration(settings.storage),
         strategy=None if strategy is None else strategy.value,
         cost_model=None if cost_model is None else cost_model.value,
         c_sys=c_sys,
@@ -219,10 +215,10 @@ def calibrate(
 ) -> None:
     """Measure what work costs on this machine, and keep it for the calibrated cost model; takes minutes."""
     settings = load_settings(data_dir=data_dir)
-    setup_logging("WARNING", settings.log_format)
+    setup_logging("WARNING", settings.log.format)
     from service.calibrate.command import calibrate_command
 
-    calibrate_command(settings, quick=quick, say=typer.echo)
+    calibrate_command(settings.storage, quick=quick, say=typer.echo)
 
 
 def _refuse_options(**options: object) -> None:

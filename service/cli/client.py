@@ -7,24 +7,13 @@ from typing import Any
 
 import httpx
 
-from catalog.errors import InvalidInput, SluiceError, Unavailable
+from catalog.errors import SluiceError
+from service.errors import RequestRefused, ServiceFailed
 
 #: A request may wait for a plan version to become active, which takes a micro-batch.
 TIMEOUT_S = 120.0
 
 Params = Mapping[str, str | int | None]
-
-
-class RequestRefused(InvalidInput):
-    """The service refused a request; the text is the service's own."""
-
-    code = "request-refused"
-
-
-class ServiceFailed(Unavailable):
-    """The service could not be reached, or failed."""
-
-    code = "service-failed"
 
 
 class Client:

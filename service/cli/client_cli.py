@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.errors import InvalidInput
+from service.errors import UnreadableInput
 
 if TYPE_CHECKING:
     from service.cli.client import Client
@@ -52,12 +52,6 @@ MEDIA_TYPES = {
 
 #: Formats of files that results can go to.
 FILE_FORMATS = ("parquet", "ndjson", "csv")
-
-
-class UnreadableInput(InvalidInput):
-    """A file or text given to a command cannot be read."""
-
-    code = "unreadable-input"
 
 
 def client(url: str) -> Client:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from catalog.clock import wall_clock_us
-from catalog.durations import InvalidDuration, parse_duration_us
-from catalog.errors import InvalidInput
+from catalog.durations import parse_duration_us
+from catalog.errors import InvalidDuration, InvalidInput
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.statistics import Profile
@@ -65,7 +65,7 @@ def plan_text(
     workload = load_workload(path)
     streams, bound = bind_workload(workload)
     queries = [bound[query.path] for query in workload.queries]
-    objective = objective_of(settings).changed(
+    objective = objective_of(settings.planning).changed(
         strategy=workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
@@ -75,7 +75,7 @@ def plan_text(
     def profile(given: Profile) -> Profile:
         job = replace(Profile(), buckets=settings.bucket_count)
         found = merge_profiles(given, job, sample_profile(WorkloadRows(), streams, queries))
-        return bounded_batches(found, settings.first_batch_rows)
+        return bounded_batches(found, settings.batches.first_rows)
 
     def previewed(request: PreviewRequest) -> Preview:
         return preview_queries(

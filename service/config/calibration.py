@@ -9,7 +9,7 @@ from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from planner.costs.shipped import SHIPPED
 from service.config.data_dir import DataDir
-from service.config.settings import Settings
+from service.config.settings import StorageSettings
 
 CALIBRATION_SETTING = "calibration"
 
@@ -45,20 +45,19 @@ def calibration_of(store: Store) -> Calibration:
     return Calibration(**{name: float(value) for name, value in numbers.items()}, fitted_at_us=at_us)
 
 
-def data_dir_calibration(settings: Settings) -> Calibration:
+def data_dir_calibration(storage: StorageSettings) -> Calibration:
     """Return the constants kept in the data directory, if there is one; no directory is made for them.
 
     Args:
-        settings: Settings that name the data directory, or a catalog elsewhere.
+        storage: The data directory, or a catalog elsewhere.
 
     Raises:
         CatalogDown: The catalog cannot be opened.
         CatalogVersionMismatch: It is of another version of Sluice.
     """
-    directory = DataDir(settings.data_dir.absolute())
-    if settings.catalog_url is None and not directory.catalog_db.exists():
+    if storage.catalog_url is None and not DataDir(storage.data_dir).catalog_db.exists():
         return SHIPPED
-    store = Store.open(settings.catalog_url or directory.catalog_url, migrate=False)
+    store = Store.open(storage.effective_catalog_url, migrate=False)
     try:
         return calibration_of(store)
     finally:

@@ -18,16 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from catalog.errors import InvalidInput
+from service.errors import DataDirUnusable
 
 #: How a run leaves its results: a directory per query, or each pair once.
 ResultsForm = Literal["per-query", "shared"]
-
-
-class DataDirUnusable(InvalidInput):
-    """The data directory cannot be made or written."""
-
-    code = "data-dir-unusable"
 
 
 @dataclass(frozen=True, slots=True)

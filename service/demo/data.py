@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalog.arrow_types import arrow_schema
-from catalog.errors import Unavailable
 from catalog.values.stream import Column, FilesSource, Stream
+from service.errors import DemoDataMissing
 
 #: Rows are replayed in order of event time, so nothing comes late; a minute shows that lateness is allowed.
 LATENESS_US = 60_000_000
@@ -66,12 +66,6 @@ WEATHER_COLUMNS = {
     "pressure": "double",
     "visib": "double",
 }
-
-
-class DemoDataMissing(Unavailable):
-    """The package with the demo's data is not installed."""
-
-    code = "demo-data-missing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from catalog.errors import Unavailable
 from catalog.values.query import Query
 from service.config.settings import Settings
 from service.demo.data import DemoTables, demo_streams, load_tables
@@ -25,6 +24,7 @@ from service.demo.queries import QUERIES
 from service.demo.replay import Replay, kept_step_length_us
 from service.demo.screen import line, screen, summary, welcome
 from service.demo.unshared import UnsharedMeter
+from service.errors import DemoFailed
 from service.jvm.java import use_java
 
 if TYPE_CHECKING:
@@ -43,12 +43,6 @@ LINE_EVERY_S = 5.0
 
 #: Serves the workspace of these settings as long as the block runs.
 Serving = Callable[[Settings], "AbstractContextManager[Workspace]"]
-
-
-class DemoFailed(Unavailable):
-    """The engine under the demo did not start, or stopped."""
-
-    code = "demo-failed"
 
 
 def run_demo(
@@ -71,7 +65,7 @@ def run_demo(
     use_java()
     with _directory(data_dir) as root:
         settings = settings.for_data_dir(root)
-        console.print(f"Reading the data and starting Spark on {settings.cores} cores ...")
+        console.print(f"Reading the data and starting Spark on {settings.spark.cores} cores ...")
         tables = load_tables()
         with _workspace(settings, None if once else serving) as workspace:
             replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
@@ -80,7 +74,7 @@ def run_demo(
             queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
             reader = ProgressReader(workspace.batches, _meter(workspace, tables))
             if not once:
-                url = f"http://{settings.host}:{settings.port}"
+                url = f"http://{settings.server.host}:{settings.server.port}"
                 console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
             began_s = time.monotonic()
             with replay.running():

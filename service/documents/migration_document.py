@@ -14,15 +14,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from catalog.durations import format_duration, parse_duration_us
-from catalog.errors import InvalidInput, SluiceError
+from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
 from catalog.values.plan import Strategy
-
-
-class InvalidMigration(InvalidInput):
-    """A migration says nothing, or several things that exclude each other."""
-
-    code = "invalid-migration"
+from service.errors import InvalidMigration
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from planner.families.families import SideName, families
 from planner.families.family_names import family_named, family_titles
 from service.documents.document_errors import first_mistake
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
+from service.errors import InvalidStatistics
 
 #: Stands for both streams where one list of boundaries is given.
 _BOTH = "*"
@@ -32,12 +33,6 @@ _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Fraction = Annotated[_Number, Field(ge=0, le=1)]
 #: Seconds behind the other stream; null for unbounded.
 _Boundary = Annotated[_Number, Field(gt=0)] | None
-
-
-class InvalidStatistics(InvalidInput):
-    """A file of statistics says something invalid."""
-
-    code = "invalid-statistics"
 
 
 class _StatisticsDocument(BaseModel):
@@ -182,10 +177,10 @@ def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
     try:
         model = StatisticsDocument.model_validate(document.value)
     except ValidationError as error:
-        raise first_mistake(error, document, InvalidStatistics, _known_keys) from error
+        raise first_mistake(error, document, InvalidStatistics, _known_names) from error
     return model.to_given(), document
 
 
-def _known_keys(path: ItemPath) -> list[str]:
+def _known_names(path: ItemPath) -> list[str]:
     model: type[BaseModel] = StreamNumbersDocument if path[:1] == ("streams",) else StatisticsDocument
     return list(model.model_fields)

@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.arrow_types import canonical_type
-from catalog.durations import InvalidDuration, parse_duration_us
-from catalog.errors import InvalidInput
+from catalog.durations import parse_duration_us
+from catalog.errors import InvalidDuration, InvalidInput
 from catalog.values.stream import (
     NAME_PATTERN,
     Column,
@@ -28,21 +28,10 @@ from catalog.values.stream import (
     Stream,
 )
 from catalog.wording import nearest_or_known
+from service.errors import InvalidName, InvalidStream
 
 #: Names that Sluice adds to rows itself.
 RESERVED_COLUMNS = ("_event_time", "_pos")
-
-
-class InvalidName(InvalidInput):
-    """A name of a stream or query does not fit the pattern."""
-
-    code = "invalid-name"
-
-
-class InvalidStream(InvalidInput):
-    """The parts of a stream's document do not fit together."""
-
-    code = "invalid-stream"
 
 
 class _StreamDocument(BaseModel):
@@ -87,6 +76,8 @@ class GeneratorDocument(_StreamDocument):
 
 
 SourceDocument = Annotated[FilesDocument | HttpDocument | GeneratorDocument, Field(discriminator="type")]
+#: Tags of the union.
+SOURCE_TYPES = ("files", "http", "generator")
 
 
 class StreamDocument(_StreamDocument):

@@ -14,7 +14,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from catalog.errors import InvalidInput
 from catalog.values.change import (
     AddQuery,
     Change,
@@ -34,6 +33,7 @@ from service.documents.migration_document import (
     SliceStepDocument,
 )
 from service.documents.stream_document import (
+    SOURCE_TYPES,
     FilesDocument,
     GeneratedColumnDocument,
     GeneratorDocument,
@@ -42,14 +42,8 @@ from service.documents.stream_document import (
     check_name,
 )
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
+from service.errors import InvalidWorkload
 from service.inputs.validate import resolve_source, validate_source
-
-
-class InvalidWorkload(InvalidInput):
-    """A workload file says something invalid."""
-
-    code = "invalid-workload"
-
 
 Action = Literal["add", "update", "remove", "pause", "resume", "migrate"]
 
@@ -159,7 +153,7 @@ def load_workload(path: Path) -> Workload:
     try:
         model = _WorkloadDocument.model_validate(document.value)
     except ValidationError as error:
-        raise first_mistake(error, document, InvalidWorkload, _known_keys) from error
+        raise first_mistake(error, document, InvalidWorkload, _known_names) from error
     streams = _streams(model, document, path.absolute().parent)
     queries = tuple(_query(q, document, ("queries", i)) for i, q in enumerate(model.queries))
     script = _script(model, document)
@@ -362,8 +356,10 @@ def _check_names(
             states[step.name] = "paused" if step.action == "pause" else "running"
 
 
-def _known_keys(path: ItemPath) -> list[str]:
-    """Return the keys allowed beside the last one of ``path``."""
+def _known_names(path: ItemPath) -> list[str]:
+    """Return the keys allowed beside the last one of ``path``, or the types of sources."""
+    if path[-2:] == ("source", "type"):
+        return list(SOURCE_TYPES)
     model: type[BaseModel] = _WorkloadDocument
     for item in path[:-1]:
         if model is GeneratorDocument and item == "columns":

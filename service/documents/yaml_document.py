@@ -12,15 +12,10 @@ from pathlib import Path
 
 import yaml
 
-from catalog.errors import InvalidInput, Location
+from catalog.errors import Location
+from service.errors import InvalidYaml
 
 ItemPath = tuple[str | int, ...]
-
-
-class InvalidYaml(InvalidInput):
-    """A file cannot be read as YAML."""
-
-    code = "invalid-yaml"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from catalog.clock import wall_clock_us
-from catalog.errors import Conflict, SluiceError, Unavailable
+from catalog.errors import SluiceError
 from catalog.store.store import Store
 from service.commit.commits import Commits
 from service.commit.reports import Reports
@@ -33,7 +33,7 @@ from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_lock import EngineLock
-from service.inputs.errors import find_corrupt_input
+from service.errors import BucketsFixed, EngineFailed, find_corrupt_input
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 
@@ -54,18 +54,6 @@ RESTART_DELAY_S = 1.0
 
 #: How often a waiting call looks whether its plan version is in force.
 WAIT_STEP_S = 0.02
-
-
-class EngineFailed(Unavailable):
-    """The Spark job has ended with an error."""
-
-    code = "engine-failed"
-
-
-class BucketsFixed(Conflict):
-    """The number of buckets was fixed by the checkpoint's first batch."""
-
-    code = "buckets-fixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +128,7 @@ class Engine:
     def launch(self) -> None:
         """Start a JVM for the job beside whatever is to be done before it starts."""
         if self.jvm is None:
-            self.jvm = launch(self.settings, self.data_dir.spark_log)
+            self.jvm = launch(self.settings.spark, self.data_dir.spark_log)
 
     def start(self) -> None:
         """Start the job in the background; the lock must be held."""
@@ -297,7 +285,7 @@ class Engine:
         commit.sweep()
         reports = self._reports = self._take_reports(len(keys), commit)
         SegmentFiles(self.data_dir.segments).sweep()
-        session = self._session = start_session(self.settings, partitions, self.jvm)
+        session = self._session = start_session(self.settings.spark, partitions, self.jvm)
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
         options = job_options(
@@ -318,10 +306,10 @@ class Engine:
 
     def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
         """Take the reports of this machine's workers, or of a cluster's where Spark's driver is reached."""
-        if self.settings.one_machine:
+        if self.settings.spark.one_machine:
             return Reports(buckets, commit)
-        spark = spark_configuration(self.settings)
-        bind = (spark["spark.driver.bindAddress"], self.settings.reports_port)
+        spark = spark_configuration(self.settings.spark)
+        bind = (spark["spark.driver.bindAddress"], self.settings.spark.reports_port)
         return Reports(buckets, commit, host=spark["spark.driver.host"], bind=bind)
 
     def _checkpoint(self) -> tuple[str, tuple[int, ...], int]:
@@ -329,13 +317,14 @@ class Engine:
         facts = self.store.settings.get(CHECKPOINT_SETTING)
         if not isinstance(facts, dict):
             buckets = self.settings.bucket_count
-            partitions = min(buckets, max(self.settings.cores, 1))
+            partitions = min(buckets, max(self.settings.spark.cores, 1))
             facts = {"id": uuid.uuid4().hex[:12], "buckets": buckets, "partitions": partitions}
             self.store.settings.set(CHECKPOINT_SETTING, facts)
         buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
-        if self.settings.buckets is not None and self.settings.buckets != buckets:
+        wanted = self.settings.state.buckets
+        if wanted is not None and wanted != buckets:
             raise BucketsFixed(
-                f"this data directory has {buckets} buckets, not {self.settings.buckets}",
+                f"this data directory has {buckets} buckets, not {wanted}",
                 detail="The number of buckets is fixed by the first batch.",
                 hint="Leave --buckets out, or start on a fresh data directory.",
             )
@@ -392,5 +381,5 @@ def _reason(error: Exception, trace: str) -> str:
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
-    # "service.inputs.errors.CorruptInput: file ..." - people want what comes behind the class.
+    # "service.errors.CorruptInput: file ..." - people want what comes behind the class.
     return causes[-1].partition(": ")[2] if causes else (lines[0] if lines else type(error).__name__)

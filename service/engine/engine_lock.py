@@ -16,16 +16,10 @@ from pathlib import Path
 
 import psutil
 
-from catalog.errors import Conflict
+from service.errors import DataDirInUse
 
 #: A killed JVM is gone in well under a second; a stuck disk may take longer.
 KILL_TIMEOUT_S = 30.0
-
-
-class DataDirInUse(Conflict):
-    """Another engine holds the data directory."""
-
-    code = "data-dir-in-use"
 
 
 @dataclass(slots=True)

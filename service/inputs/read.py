@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_schema
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
-from service.inputs.errors import CorruptInput, InputChanged, UnusableFile
+from service.errors import CorruptInput, InputChanged, UnusableFile
 from service.inputs.formats.csv import read_csv
 from service.inputs.formats.facts import read_columns
 from service.inputs.formats.jsonl import read_jsonl

@@ -25,7 +25,7 @@ from catalog.clock import wall_clock_us
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
 from service.config.log import fields
-from service.inputs.errors import CorruptInput, InputChanged
+from service.errors import CorruptInput, InputChanged
 from service.inputs.formats.facts import read_columns
 from service.inputs.partitions import FileRows, FilesPartition
 from service.inputs.read import read_partition

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
 from catalog.wording import did_you_mean, nearest
-from service.inputs.errors import InvalidGenerator, SourceNotFound
+from service.errors import InvalidGenerator, SourceNotFound
 from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from service.commit.reports import ReportAddress
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
 from service.job.chain_processor import ChainOptions
 from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainStandIn, SourceStandIn
 from service.jvm.jvm import Jvm
@@ -48,11 +48,11 @@ class JobOptions:
     bounded: bool
 
 
-def start_session(settings: Settings, partitions: int, jvm: Jvm) -> SparkSession:
+def start_session(spark: SparkSettings, partitions: int, jvm: Jvm) -> SparkSession:
     """Start Spark in a JVM.
 
     Args:
-        settings: Master, cores and memory.
+        spark: Master, cores and memory.
         partitions: Shuffle partitions.
         jvm: Started with the same settings.
 
@@ -61,7 +61,7 @@ def start_session(settings: Settings, partitions: int, jvm: Jvm) -> SparkSession
     """
     conf = SparkConf()
     conf.set("spark.sql.shuffle.partitions", str(partitions))
-    conf.setAll(list(spark_configuration(settings).items()))
+    conf.setAll(list(spark_configuration(spark).items()))
     session = SparkSession(SparkContext(conf=conf, gateway=connect(jvm)))
     session.sparkContext.setLogLevel("WARN")
     _write_no_checksum_files(session)

@@ -35,25 +35,25 @@ def job_options(
         bounded: Whether the job ends once everything available is processed.
     """
     source = {
-        "catalog_url": settings.catalog_url or data_dir.catalog_url,
+        "catalog_url": settings.storage.effective_catalog_url,
         "events_db": str(data_dir.events_db),
         "bucket_keys": ",".join(str(key) for key in bucket_keys),
-        "max_rows": str(settings.max_rows_per_batch),
-        "target_batch_s": str(settings.target_batch_s),
-        "batch_bytes": str(int(settings.driver_memory_bytes * HEAP_PART)),
-        "rows_per_partition": str(settings.rows_per_partition or ""),
-        "tasks": str(settings.cores),
+        "max_rows": str(settings.batches.max_rows),
+        "target_batch_s": str(settings.batches.target_s),
+        "batch_bytes": str(int(settings.spark.driver_memory_bytes * HEAP_PART)),
+        "rows_per_partition": str(settings.batches.rows_per_partition or ""),
+        "tasks": str(settings.spark.cores),
         "engine_lock": str(data_dir.engine_lock),
         # On a cluster the directory is another machine's: rows had better go from worker to worker.
-        "rows_dir": str(data_dir.segments) if settings.one_machine else "",
-        "rows_file_bytes": str(settings.rows_file_kb << 10),
+        "rows_dir": str(data_dir.segments) if settings.spark.one_machine else "",
+        "rows_file_bytes": str(settings.batches.rows_file_kb << 10),
     }
-    late_dir = str(data_dir.late) if settings.keep_late_rows else None
+    late_dir = str(data_dir.late) if settings.results.keep_late_rows else None
     chain = ChainOptions(
         checkpoint_id=checkpoint_id,
         bucket_keys=bucket_keys,
         segments_dir=str(data_dir.segments),
-        cache_bytes=settings.cache_mb << 20,
+        cache_bytes=settings.state.cache_mb << 20,
         engine_lock=str(data_dir.engine_lock),
         writer=ResultWriter(str(data_dir.results), late_dir, epoch),
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from catalog.errors import InternalError
+from service.errors import BrokenPayload
 
 #: Bytes of a payload in one packet; with 64 kB it took as long.
 PACKET_BYTES = 256 << 10
@@ -24,12 +24,6 @@ BYTES_AT_ONCE = 1 << 20
 
 #: Partition, payload of the partition, packet of the payload, and of how many packets.
 _PLACE = struct.Struct("<IIII")
-
-
-class BrokenPayload(InternalError):
-    """A bucket was not given each packet of a payload once."""
-
-    code = "broken-payload"
 
 
 def packets(

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from catalog.errors import Unavailable
+from service.errors import JavaMissing
 
 #: Oldest Java that Spark 4.3 starts on.
 OLDEST_JAVA = 17
@@ -29,12 +29,6 @@ for arg do
 done
 exec {java} "$@"
 """
-
-
-class JavaMissing(Unavailable):
-    """No Java of the needed version was found."""
-
-    code = "java-missing"
 
 
 def use_java(environment: Mapping[str, str] = os.environ) -> Path:

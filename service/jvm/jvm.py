@@ -26,11 +26,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
+from service.jvm.class_archive import archive_file, archive_options, spark_home
 from service.jvm.java import use_java, write_script
 from service.jvm.python_launcher import FORK_SERVER
 from service.jvm.spark_configuration import spark_configuration
-from service.jvm.spark_home import archive_options, spark_home
 
 log = logging.getLogger(__name__)
 
@@ -118,26 +118,26 @@ class Jvm:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def launch(settings: Settings, log_file: Path) -> Jvm:
+def launch(spark: SparkSettings, log_file: Path) -> Jvm:
     """Start a JVM with Spark in it and return at once.
 
     Args:
-        settings: Master, memory and further configuration.
+        spark: Master, memory and further configuration.
         log_file: Where the JVM and its Python processes write what they have to say.
 
     Raises:
         JavaMissing: No Java 17 or newer is found.
     """
-    home = spark_home(settings.master, use_java())
+    java_home, home = use_java(), spark_home()
     command = [str(home / "bin" / "spark-submit")]
-    archive = archive_options(home, settings)
+    archive = archive_options(archive_file(java_home, home), spark)
     options = {DEFAULT_OPTIONS: archive} if archive else {}
-    for name, value in (options | spark_configuration(settings)).items():
+    for name, value in (options | spark_configuration(spark)).items():
         command += ["--conf", f"{name}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     directory = Path(tempfile.mkdtemp(prefix="sluice-jvm-"))
     # Workers must be this interpreter, or they miss the packages of its environment.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(settings.master)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(spark.master)
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
@@ -158,9 +158,9 @@ def launch(settings: Settings, log_file: Path) -> Jvm:
 
 
 @contextmanager
-def launched(settings: Settings, log_file: Path) -> Iterator[Jvm]:
+def launched(spark: SparkSettings, log_file: Path) -> Iterator[Jvm]:
     """Launch a JVM and end it with the block, also if nobody came to use it; raises as ``launch``."""
-    jvm = launch(settings, log_file)
+    jvm = launch(spark, log_file)
     try:
         yield jvm
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.config.settings import Settings
+from service.config.settings import SparkSettings
 
 _JVM_OPTIONS = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseG1GC -Xss4m"
 
@@ -59,12 +59,12 @@ SPARK_CONFIGURATION = {
 }
 
 
-def spark_configuration(settings: Settings) -> dict[str, str]:
+def spark_configuration(spark: SparkSettings) -> dict[str, str]:
     """Return the configuration that settings come to."""
     return {
         **SPARK_CONFIGURATION,
-        "spark.master": settings.master,
-        "spark.driver.memory": settings.driver_memory,
-        "spark.ui.enabled": str(settings.spark_ui).lower(),
-        **settings.spark_conf,
+        "spark.master": spark.master,
+        "spark.driver.memory": spark.driver_memory,
+        "spark.ui.enabled": str(spark.ui).lower(),
+        **spark.conf,
     }

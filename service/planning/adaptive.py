@@ -33,7 +33,7 @@ from planner.costs.rates import FamilyRates, family_rates
 from planner.explain.explain import terms
 from planner.families.families import Family
 from service.config.calibration import calibration_of
-from service.config.settings import Settings
+from service.config.settings import AdaptiveSettings
 from service.planning.migration_price import Moved, migration_price, moved_by
 from service.planning.versions import Versions
 from service.statistics.profile import profile_from, recent_manifests
@@ -46,36 +46,6 @@ LOOKS = 3
 _US_PER_S = 1_000_000
 
 Reason = Literal["nothing is cheaper", "gain too small", "does not pay", "pays"]
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptivePolicy:
-    """When a gain is worth a migration; defaults as in ``Settings``.
-
-    Attributes:
-        interval_s: Least time between two plans, wall clock.
-        min_gain: Part of the running chain's cost that another one must save.
-        horizon_s: Event time within which what is saved must pay for the migration.
-        max_age_s: Age from which statistics are not acted upon, wall clock.
-        min_batches: Batches with input that statistics must rest on.
-    """
-
-    interval_s: float = 60.0
-    min_gain: float = 0.05
-    horizon_s: float = 600.0
-    max_age_s: float = 300.0
-    min_batches: int = 10
-
-    @classmethod
-    def of_settings(cls, settings: Settings) -> AdaptivePolicy:
-        """Return the policy of a service."""
-        return cls(
-            interval_s=settings.adaptive_interval_s,
-            min_gain=settings.adaptive_min_gain,
-            horizon_s=settings.adaptive_horizon_s,
-            max_age_s=settings.adaptive_max_age_s,
-            min_batches=settings.adaptive_min_batches,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +89,7 @@ class Proposal:
 
 
 def worth_migrating(
-    in_force_per_s: float, best_per_s: float, price: float, policy: AdaptivePolicy
+    in_force_per_s: float, best_per_s: float, price: float, policy: AdaptiveSettings
 ) -> Replanning:
     """Decide whether a cheaper chain is worth its migration.
 
@@ -129,11 +99,11 @@ def worth_migrating(
         price: Cost of the migration, in the same unit.
         policy: Hysteresis and horizon.
 
-    >>> worth_migrating(0.12, 0.08, 1.0, AdaptivePolicy(horizon_s=600)).reason
+    >>> worth_migrating(0.12, 0.08, 1.0, AdaptiveSettings(horizon_s=600)).reason
     'pays'
-    >>> worth_migrating(0.12, 0.118, 1.0, AdaptivePolicy(min_gain=0.05)).reason
+    >>> worth_migrating(0.12, 0.118, 1.0, AdaptiveSettings(min_gain=0.05)).reason
     'gain too small'
-    >>> worth_migrating(0.12, 0.08, 1.0, AdaptivePolicy(horizon_s=10)).reason
+    >>> worth_migrating(0.12, 0.08, 1.0, AdaptiveSettings(horizon_s=10)).reason
     'does not pay'
     """
     saved_per_s = in_force_per_s - best_per_s
@@ -173,7 +143,7 @@ def proposal(
     rates: FamilyRates,
     prices: Prices,
     slices: Iterable[SliceCounters],
-    policy: AdaptivePolicy,
+    policy: AdaptiveSettings,
 ) -> Proposal:
     """Plan one family anew under other statistics and say whether that is worth it.
 
@@ -213,7 +183,7 @@ class Replanner:
         policy: When a gain is worth a migration.
     """
 
-    policy: AdaptivePolicy
+    policy: AdaptiveSettings
     # By family id: the joins in force and in how many looks in a row others were worth it.
     _agreed: dict[str, tuple[tuple[JoinPlan, ...], int]] = field(default_factory=dict)
 
@@ -262,7 +232,7 @@ class Adaptive:
 
     store: Store
     versions: Versions
-    policy: AdaptivePolicy
+    policy: AdaptiveSettings
     _replanner: Replanner = field(init=False)
     _looked_us: int | None = None
     _last_batch: int = -1

@@ -33,37 +33,13 @@ from planner.bind.bind import bind
 from planner.bind.rewrite import rewrite
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
+from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.planning.backfill import missing_columns
-from service.planning.preview import UnknownQuery
 from service.planning.versions import Versions
 from service.sinks.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
 
 #: Names that a cause lists; the history is for people.
 _NAMES_IN_CAUSE = 5
-
-
-class InvalidChanges(InvalidInput):
-    """Several changes of a list cannot be made, so none was.
-
-    Attributes:
-        errors: What is wrong with each of them, with the path of its place in the list.
-    """
-
-    code = "invalid-changes"
-
-    def __init__(self, errors: Sequence[SluiceError], changes: int) -> None:
-        super().__init__(
-            f"{len(errors)} of {changes} changes cannot be made",
-            detail="So none of the changes was made.",
-            hint=f"The first: {errors[0].primary}.",
-        )
-        self.errors = tuple(errors)
-
-
-class ChangedTwice(InvalidInput):
-    """Two changes of a list are of one query."""
-
-    code = "changed-twice"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
 from catalog.values.plan import Strategy
 from planner.build.objective import Objective
-from service.config.settings import Settings
+from service.config.settings import PlanningSettings
 
 OBJECTIVE_SETTING = "objective"
 
@@ -39,14 +39,14 @@ class _Stored:
     settings_family_strategies: dict[str, Strategy]
 
 
-def objective_of(settings: Settings) -> Objective:
+def objective_of(planning: PlanningSettings) -> Objective:
     """Return the objective of a service."""
     return Objective(
-        settings.strategy,
-        settings.family_strategies,
-        settings.cost_model,
-        settings.c_sys,
-        partitioning=settings.partitioning,
+        planning.strategy,
+        planning.family_strategies,
+        planning.cost_model,
+        planning.c_sys,
+        partitioning=planning.partitioning,
     )
 
 

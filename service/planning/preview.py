@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
-from catalog.errors import InvalidInput, NameTaken, SluiceError
+from catalog.errors import NameTaken, SluiceError
 from catalog.store.store import Store
 from catalog.values.batch import SliceCounters
 from catalog.values.calibration import Calibration
@@ -32,17 +32,12 @@ from planner.families.family_names import by_family
 from service.config.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument
 from service.documents.stream_document import check_name
+from service.errors import UnknownQuery
 from service.inputs.sample import SampleSource
 from service.statistics.profile import merge_profiles, profile_of
 
 if TYPE_CHECKING:
     from service.statistics.sampling import SampleCache
-
-
-class UnknownQuery(InvalidInput):
-    """A request names a query that does not run."""
-
-    code = "unknown-query"
 
 
 @dataclass(frozen=True, slots=True)

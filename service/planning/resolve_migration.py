@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catalog.errors import InvalidInput, SluiceError
+from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
@@ -20,17 +20,13 @@ from catalog.values.query import Query
 from planner.build.explicit_steps import stepped_boundaries
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
+from planner.errors import UnknownFamily
 from planner.families.display import family_text
 from planner.families.families import families
-from planner.families.family_names import UnknownFamily, family_named, family_titles
+from planner.families.family_names import family_named, family_titles
 from service.documents.migration_document import MigrationRequest
+from service.errors import UnknownPlanVersion
 from service.planning.plan_record import record_in
-
-
-class UnknownPlanVersion(InvalidInput):
-    """A migration is to lead back to a plan version that the history does not have."""
-
-    code = "unknown-plan-version"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from catalog.clock import wall_clock_us
-from catalog.errors import InvalidInput, SluiceError
+from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
@@ -23,18 +23,13 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily, kept_families
 from service.config.calibration import calibration_of
+from service.errors import PlanRefused
 from service.planning.objective import store_objective, stored_objective
 from service.planning.plan_record import record_of
 from service.planning.preview import Statistician
 
 #: When a query left last whose boundaries stay, µs UTC: a setting of the catalog, null once they are gone.
 LEFT_AT_SETTING = "left_at_us"
-
-
-class PlanRefused(InvalidInput):
-    """The plan that a change leads to cannot run."""
-
-    code = "plan-refused"
 
 
 def _late_dry_run() -> Callable[[Plan | None, Plan], None]:

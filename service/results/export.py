@@ -25,8 +25,9 @@ from catalog.sql_text import quoted, text_literal
 from catalog.store.store import Store
 from catalog.values.query import Query
 from planner.families.families import family_id
+from service.errors import CorruptResults
 from service.results.result_sql import order_sql, pairs_sql, results_sql
-from service.results.results import CorruptResults, family_files, query_sql
+from service.results.results import family_files, query_sql
 
 #: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.
 _ROWS_PER_READ = 2_000_000

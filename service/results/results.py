@@ -23,12 +23,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from catalog.errors import InternalError, InvalidInput
 from catalog.store.retention import DroppedOfSeries
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from planner.families.families import family_id
-from service.results.result_expiry import ResultsExpired, has_lost
+from service.errors import CorruptResults, InvalidCursor, ResultsExpired
+from service.results.result_expiry import has_lost
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 
 #: Rows of one page at most: about 10 MB as JSON, and well below a second.
@@ -44,18 +44,6 @@ _BATCHES_PER_LOOKUP = 256
 _ROUTES = "_wanted_routes"
 
 _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
-
-
-class InvalidCursor(InvalidInput):
-    """A cursor was not given out by this service for this query."""
-
-    code = "invalid-cursor"
-
-
-class CorruptResults(InternalError):
-    """Result files do not hold what their batch's manifest says."""
-
-    code = "corrupt-results"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
 """Sinks: results of committed batches delivered to files and webhooks, in order.
 
-Doors: deliverer, delivery, errors, sink_changes.
+Doors: deliverer, delivery, sink_changes.
 """

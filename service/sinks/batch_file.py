@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.sink import FilesSink, SinkFormat
+from service.errors import SinkFailed
 from service.results.result_text import csv_text, ndjson
-from service.sinks.errors import SinkFailed
 
 #: Rows in memory at a time: a row group of Parquet, about 10 MB of text.
 ROWS_AT_A_TIME = {"parquet": 122_880, "ndjson": 10_000, "csv": 10_000}

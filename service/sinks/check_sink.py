@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from catalog.values.sink import FilesSink, Sink, WebhookSink
-from service.sinks.errors import InvalidSink
+from service.errors import InvalidSink
 
 #: One name of a path: no hidden directory, and nothing that a shell, a URL or another system reads otherwise.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")

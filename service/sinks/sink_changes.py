@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from catalog.store.store import Store
 from catalog.values.sink import FilesSink, SetSink, Sink
+from service.errors import SinkInUse
 from service.sinks.check_sink import check_sink
-from service.sinks.errors import SinkInUse
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 import httpx
 
 from catalog.values.sink import SinkRecord, WebhookSink
+from service.errors import SinkFailed
 from service.results.result_text import ndjson
 from service.results.results import ResultPage
-from service.sinks.errors import SinkFailed
 
 #: A receiver that takes longer is better off answering first and working afterwards.
 TIMEOUT_S = 10.0

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.errors import InvalidInput
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
@@ -29,6 +28,7 @@ from service.config.settings import Settings
 from service.documents.workload import ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
+from service.errors import OtherWorkload
 from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import list_files
 from service.jvm.jvm import Jvm
@@ -41,12 +41,6 @@ from service.results.export import export_query, export_shared
 from service.statistics.sampling import SampleCache
 
 WORKLOAD_SETTING = "workload"
-
-
-class OtherWorkload(InvalidInput):
-    """The output directory belongs to another workload."""
-
-    code = "other-workload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +77,6 @@ def run_workload(
     out: Path,
     *,
     results: ResultsForm,
-    buckets: int | None,
     settings: Settings,
     strategy: Strategy | None = None,
     jvm: Jvm | None = None,
@@ -94,7 +87,6 @@ def run_workload(
         workload: Checked workload.
         out: Output directory.
         results: A directory per query, or each pair once with its route.
-        buckets: Buckets of a fresh run; None takes the setting.
         settings: Settings; their data directory is not used.
         strategy: Rules over the workload's strategy.
         jvm: Spark's JVM, if one was launched with the same settings already.
@@ -107,24 +99,23 @@ def run_workload(
         EngineFailed: The Spark job failed; what was committed stays.
     """
     started = time.monotonic()
-    calibration = data_dir_calibration(settings)
-    objective = objective_of(settings).changed(
+    calibration = data_dir_calibration(settings.storage)
+    objective = objective_of(settings.planning).changed(
         strategy=strategy or workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
     )
-    settings = settings.model_copy(update={"buckets": buckets})
     samples = SampleCache()
     if not (out / "_sluice").exists():
         rehearse(workload, objective, calibration, settings, samples)
     directory = run_data_dir(out, results)
-    settings = settings.model_copy(update={"data_dir": directory.root})
-    store = Store.open(settings.catalog_url or directory.catalog_url)
+    settings = settings.for_data_dir(directory.root)
+    store = Store.open(settings.storage.effective_catalog_url)
     engine = Engine(settings, directory, store, bounded=True, jvm=jvm)
     engine.acquire()
     try:
         engine.launch()
-        rows = settings.first_batch_rows
+        rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
         for stream in store.streams.all():
@@ -167,7 +158,7 @@ def rehearse(
         tempfile.TemporaryDirectory(prefix="sluice-") as scratch,
         Store.open(f"sqlite:///{Path(scratch) / 'catalog.db'}") as store,
     ):
-        rows = settings.first_batch_rows
+        rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, Path(scratch), Versions(store, statistician, objective), calibration)
 

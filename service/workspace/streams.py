@@ -16,7 +16,7 @@ from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
-from service.inputs.errors import NotAnHttpStream
+from service.errors import NotAnHttpStream
 from service.inputs.inputs import Inputs
 from service.inputs.sources.files import candidates, judged_files
 from service.inputs.sources.http_log import EventLog, Sending

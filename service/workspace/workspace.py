@@ -27,7 +27,7 @@ from service.engine.engine import Engine, EngineStatus
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.http_log import EventLog
 from service.jvm.jvm import Jvm
-from service.planning.adaptive import Adaptive, AdaptivePolicy
+from service.planning.adaptive import Adaptive
 from service.planning.migrations import Migrations
 from service.planning.objective import objective_of, take_settings
 from service.planning.preview import Statistician
@@ -48,7 +48,7 @@ class Workspace:
     """One running service on one data directory.
 
     Args:
-        settings: Settings; ``data_dir`` is created if it is missing.
+        settings: Settings; the data directory is created if it is missing.
         jvm: Spark's JVM, if one was launched with the same settings already.
 
     Attributes:
@@ -83,12 +83,12 @@ class Workspace:
 
     def open(self) -> None:
         """Open the catalog and the inputs. What needs no engine works from here on."""
-        self.data_dir = open_data_dir(self.settings.data_dir)
-        store = self._store = Store.open(self.settings.catalog_url or self.data_dir.catalog_url)
+        self.data_dir = open_data_dir(self.settings.storage.data_dir)
+        store = self._store = Store.open(self.settings.storage.effective_catalog_url)
         events = self._events = EventLog(self.data_dir.events_db)
         self._engine = Engine(self.settings, self.data_dir, store, jvm=self.jvm, commits=self.commits)
         statistician = Statistician(store, CatalogRows(store, events), self.settings.bucket_count)
-        versions = self._versions = Versions(store, statistician, objective_of(self.settings))
+        versions = self._versions = Versions(store, statistician, objective_of(self.settings.planning))
         self.streams = WorkspaceStreams(store, events, versions, self._list_interval_s)
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)
@@ -110,7 +110,7 @@ class Workspace:
             self.close_catalog()
             raise
         self._take_objective()
-        adaptive = Adaptive(self._store, self._versions, AdaptivePolicy.of_settings(self.settings))
+        adaptive = Adaptive(self._store, self._versions, self.settings.adaptive)
         self._watcher = Watcher(
             self._store,
             self._list_interval_s,
@@ -118,7 +118,7 @@ class Workspace:
                 self.migrations.tick,
                 Pruner(self._store).run_once,
                 self._retention().run_once,
-                *((adaptive.run_once,) if self.settings.adaptive else ()),
+                *((adaptive.run_once,) if self.settings.adaptive.enabled else ()),
             ),
         )
         self._watcher.start()
@@ -181,14 +181,14 @@ class Workspace:
 
     @property
     def _list_interval_s(self) -> float:
-        return self.settings.list_interval_ms / 1000
+        return self.settings.sources.list_interval_ms / 1000
 
     def _retention(self) -> ResultRetention:
         return ResultRetention(
             self._store,
             self.data_dir.results,
             self.data_dir.late,
-            self.settings.result_retention_us,
+            self.settings.results.retention_us,
             str(self.data_dir.engine_lock),
             needed_from=self._store.sinks.oldest_needed_batch,
         )
@@ -197,7 +197,7 @@ class Workspace:
         # Left there by a service that was killed; in the engine's cache it would be deleted while in use.
         shutil.rmtree(self.data_dir.spill, ignore_errors=True)
         results = ResultReader(self._store, self.data_dir.results, spill_dir=self.data_dir.spill)
-        exports = self.settings.export_dir or self.data_dir.exports
+        exports = self.settings.storage.export_dir or self.data_dir.exports
         delivery = Delivery(self._store, results, exports.absolute(), str(self.data_dir.engine_lock))
         return Deliverer(self._store, delivery)
 

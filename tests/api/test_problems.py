@@ -58,6 +58,12 @@ def test_every_error_has_a_code_of_its_own_a_status_and_a_title() -> None:
         assert (error.__doc__ or "").strip(), error
 
 
+def test_errors_live_in_the_errors_module_of_their_package() -> None:
+    elsewhere = [e for e in all_errors() if e.__module__ != f"{e.__module__.split('.')[0]}.errors"]
+
+    assert elsewhere == []
+
+
 @pytest.mark.parametrize(
     ("kind", "status"),
     [

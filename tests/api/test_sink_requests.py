@@ -58,7 +58,12 @@ def problem_of(service: Service, method: str, path: str, body: Any, status: int)
         (FILES | {"mode": "append"}, "invalid-request", 'field "mode" is not known', "#/sink/mode"),
         ({"type": "kafka"}, "invalid-request", 'sink type "kafka" is not known', "#/sink/type"),
         ({"path": "alerts"}, "invalid-request", 'field "type" is missing', "#/sink/type"),
-        ("s3", "invalid-request", 'field "sink" is not an object', "#/sink"),
+        (
+            "s3",
+            "invalid-request",
+            'field "sink": expected an object with keys and values, not "s3"',
+            "#/sink",
+        ),
         (
             {"type": "webhook", "url": "ftp://example.org/"},
             "invalid-sink",

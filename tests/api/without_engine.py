@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from api.app import create_app
-from service.config.settings import Settings
+from service.config.settings import load_settings
 from service.workspace.workspace import Workspace
 
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
@@ -31,7 +31,7 @@ class Service:
     """
 
     def __init__(self, directory: Path) -> None:
-        settings = Settings(data_dir=directory)
+        settings = load_settings(data_dir=directory)
         workspace = self.workspace = Workspace(settings)
         workspace.open()
         self.store = workspace._store

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from service.jvm.spark_home import packaged_home
+from service.jvm.jvm import DEFAULT_OPTIONS
 from tests.api.running_service import free_port, serve_command
 from tests.bench.peers.measure import machine
 
@@ -51,8 +51,8 @@ QUERIES = 100
 ROWS, KEYS = 1000, 1000
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
 
-#: Starts from PySpark's own directory, as where ``make setup`` could prepare no home.
-NOT_PREPARED = {"SPARK_HOME": str(packaged_home())}
+#: Starts without the archive of classes, as where ``make setup`` could make none.
+NO_ARCHIVE = {"SLUICE_SPARK_CONF": json.dumps({DEFAULT_OPTIONS: "-Dsluice.archive=none"})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
 ) -> None:
     """Measure starts and idling and write the tables and their JSON."""
-    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the prepared Spark home": []}
+    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
     idles: dict[int, Idle] = {}
     with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
         for run in range(runs):
@@ -318,8 +318,8 @@ def main(
             takes: dict[str, Callable[[], Start]] = {
                 "cold": partial(start_cold, cold, {}),
                 "second": partial(start_again, cold),
-                "cold, without the prepared Spark home": partial(
-                    start_cold, Path(scratch) / f"bare-{run}", NOT_PREPARED
+                "cold, without the archive of classes": partial(
+                    start_cold, Path(scratch) / f"bare-{run}", NO_ARCHIVE
                 ),
             }
             for name, take in takes.items():

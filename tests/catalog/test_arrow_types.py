@@ -3,7 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from catalog.arrow_types import UnknownType, arrow_schema, arrow_type, canonical_type
+from catalog.arrow_types import arrow_schema, arrow_type, canonical_type
+from catalog.errors import UnknownType
 from catalog.values.stream import SIMPLE_TYPES, Column, HttpSource, Stream
 
 

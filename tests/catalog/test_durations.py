@@ -1,6 +1,7 @@
 import pytest
 
-from catalog.durations import InvalidDuration, format_duration, parse_duration_us
+from catalog.durations import format_duration, parse_duration_us
+from catalog.errors import InvalidDuration
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_type
+from catalog.values.plan import PlannedFilter
 from catalog.values.query import Backfill, Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Stream
+from planner.predicates.threshold import threshold
 
 Values = Mapping[str, object]
 Key = tuple[tuple[str, str], ...]
@@ -29,6 +31,11 @@ class Filter:
     sql: str
     columns: tuple[str, ...]
     passes: Callable[[Values], bool]
+
+
+def planned(texts: Sequence[str]) -> list[PlannedFilter]:
+    """Return filters as a plan has them."""
+    return [PlannedFilter(bit, text, (), threshold(text)) for bit, text in enumerate(texts)]
 
 
 @dataclass(frozen=True)

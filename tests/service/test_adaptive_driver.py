@@ -17,16 +17,17 @@ from planner.bind.bind import bind
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
+from service.config.settings import AdaptiveSettings
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.http_log import EventLog
-from service.planning.adaptive import LOOKS, Adaptive, AdaptivePolicy
+from service.planning.adaptive import LOOKS, Adaptive
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.service.pairs import open_store
 
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US
-POLICY = AdaptivePolicy(interval_s=30.0, min_batches=5)
+POLICY = AdaptiveSettings(interval_s=30.0, min_batches=5)
 JOIN = "SELECT A.k, A.v FROM A [RANGE {0} SECONDS], B [RANGE {0} SECONDS] WHERE A.k = B.k"
 
 

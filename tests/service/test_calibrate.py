@@ -23,7 +23,7 @@ from service.calibrate.pipeline import Measured, measure
 from service.calibrate.runs import plans
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from service.config.calibration import calibration_of, store_calibration
-from service.config.settings import Settings
+from service.config.settings import StorageSettings
 
 QUERIES = (
     WindowQuery(4.3, 4.3),
@@ -145,7 +145,7 @@ def test_designs_are_the_same_every_time_and_cover_every_constant() -> None:
 @pytest.mark.slow
 def test_the_command_calibrates_keeps_and_prints(tmp_path: Path) -> None:
     said: list[str] = []
-    found = calibrate_command(Settings(data_dir=tmp_path), quick=True, say=said.append)
+    found = calibrate_command(StorageSettings(data_dir=tmp_path), quick=True, say=said.append)
     assert found.median_error < 0.5
     assert found.per_batch > 0.0
     assert any(line.startswith("per_build ") for line in said)

@@ -9,7 +9,7 @@ import pytest
 
 from catalog.store.store import Store
 from service.config.data_dir import open_data_dir
-from service.config.settings import Settings
+from service.config.settings import load_settings
 from service.engine.engine import Engine
 
 
@@ -26,11 +26,11 @@ def test_an_engine_without_pyspark_fails_and_can_be_closed(
     monkeypatch.setitem(sys.modules, "py4j", None)
     directory = open_data_dir(tmp_path)
     with Store.open(directory.catalog_url) as store:
-        engine = Engine(Settings(data_dir=tmp_path), directory, store, bounded=True)
+        engine = Engine(load_settings(data_dir=tmp_path), directory, store, bounded=True)
         engine.acquire()
         with pytest.raises(ModuleNotFoundError, match="py"):
             engine.run()
         engine.close()
-        again = Engine(Settings(data_dir=tmp_path), directory, store, bounded=True)
+        again = Engine(load_settings(data_dir=tmp_path), directory, store, bounded=True)
         again.acquire()
         again.close()

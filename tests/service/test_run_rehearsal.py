@@ -16,7 +16,7 @@ import pytest
 from catalog.errors import InvalidInput
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
-from service.config.settings import Settings
+from service.config.settings import load_settings
 from service.documents.workload import load_workload
 from service.statistics.sampling import SampleCache
 from service.workspace.bounded_run import rehearse, run_workload
@@ -89,8 +89,7 @@ def test_what_the_versions_before_do_not_allow_is_refused_at_its_line(
             load_workload(file),
             tmp_path / "out",
             results="per-query",
-            buckets=2,
-            settings=Settings(data_dir=tmp_path / "none"),
+            settings=load_settings(data_dir=tmp_path / "none", buckets=2),
         )
     assert message in caught.value.primary
     location = caught.value.location
@@ -125,6 +124,6 @@ def test_a_sound_script_passes_and_leaves_nothing_behind(
         {"at_batch": 4, "migrate": {"rollback_to": 1}},
         {"at_batch": 5, "migrate": {"strategy": "cpu-opt"}},
     )
-    settings = Settings(data_dir=tmp_path / "none", buckets=2)
+    settings = load_settings(data_dir=tmp_path / "none", buckets=2)
     rehearse(load_workload(file), Objective(), SHIPPED, settings, SampleCache())
     assert list(scratch.iterdir()) == []

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from catalog.store.store import Store
-from service.jvm.spark_home import link_home, packaged_home
 from tests.oracle import Oracle
-from tests.sluice_run import assert_equals_oracle, run
+from tests.sluice_run import assert_equals_oracle, link_home, run
 from tests.workloads import Size, make_workload
 
 #: Of the seeds of ``test_differential``: lateness and backfill change the answers of most of its queries.
@@ -32,7 +31,7 @@ def test_two_executors_give_the_rows_of_duckdb(buckets: int, partitions: int, tm
         "SLUICE_SPARK_MASTER": MASTER,
         "SLUICE_CORES": str(partitions),
         # Executors of a local cluster work below Spark's home.
-        "SPARK_HOME": str(link_home(packaged_home(), tmp_path / "spark")),
+        "SPARK_HOME": str(link_home(tmp_path / "spark")),
     }
 
     outcome = run(tmp_path / "WORKLOAD.yaml", tmp_path / "out", buckets=buckets, environment=environment)

@@ -11,7 +11,7 @@ import pyarrow.csv as pcsv
 
 from catalog.arrow_types import arrow_schema, arrow_type
 from catalog.values.stream import Stream
-from service.inputs.errors import UnusableFile
+from service.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of, match_columns
 from service.inputs.formats.values import UnfitValueError, expected, from_text
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.stream import Stream
-from service.inputs.errors import UnusableFile
+from service.errors import UnusableFile
 from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Stream
-from service.inputs.errors import UnusableFile
+from service.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of
 from service.inputs.formats.values import JsonConstant, UnfitValueError, expected, from_json
 

@@ -13,7 +13,7 @@ from pyarrow import types as pat
 
 from catalog.arrow_types import arrow_schema, arrow_type
 from catalog.values.stream import Stream
-from service.inputs.errors import UnusableFile
+from service.errors import UnusableFile
 from service.inputs.formats.facts import match_columns
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.stream import Stream
-from service.inputs.errors import UnusableFile
+from service.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns
 from service.inputs.formats.parquet import conform, is_lossless, opened_parquet
 from service.inputs.formats.values import UnfitValueError, from_text

@@ -12,7 +12,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
 from catalog.wording import did_you_mean
-from service.inputs.errors import EventRejected
+from service.errors import EventRejected
 from service.inputs.formats.values import UnfitValueError, expected, from_json
 
 #: Characters of a refused value that an error repeats.

@@ -20,7 +20,7 @@ import duckdb
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.config.log import fields
-from service.inputs.errors import UnusableFile
+from service.errors import UnusableFile
 from service.inputs.formats.csv import inspect_csv
 from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_schema
 from catalog.values.stream import GeneratedColumn, GeneratorSource, Stream
-from service.inputs.errors import InvalidGenerator
+from service.errors import InvalidGenerator
 from service.inputs.partitions import ROW_BITS, Piece
 from service.inputs.sources.distributions import draw, to_arrow
 

@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_schema
 from catalog.clock import wall_clock_us
-from catalog.errors import IdempotencyKeyReused, Unavailable
+from catalog.errors import IdempotencyKeyReused
 from catalog.values.stream import Stream
+from service.errors import EventLogDown
 from service.inputs.partitions import Piece
 from service.inputs.sources.events import events_to_table
 
@@ -46,12 +47,6 @@ CREATE TABLE IF NOT EXISTS receipts (
 
 #: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
 _RECEIPTS_KEPT_S: Final = 24 * 3600
-
-
-class EventLogDown(Unavailable):
-    """The event log cannot be written or read."""
-
-    code = "event-log-down"
 
 
 @dataclass(frozen=True, slots=True)

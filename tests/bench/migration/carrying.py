@@ -16,7 +16,7 @@ from pathlib import Path
 
 from catalog.store.store import Store
 from service.config.data_dir import open_data_dir
-from service.config.settings import Settings
+from service.config.settings import load_settings
 from service.engine.engine import Engine
 from tests.bench.migration.changes import Step, steps
 from tests.bench.migration.load import Load
@@ -100,7 +100,7 @@ def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
     with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
         directory = open_data_dir(Path(root))
         store = Store.open(directory.catalog_url)
-        settings = Settings(
+        settings = load_settings(
             data_dir=Path(root),
             cores=cores,
             buckets=cores,

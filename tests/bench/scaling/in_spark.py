@@ -33,10 +33,10 @@ import yaml
 
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
-from service.jvm.spark_home import link_home, packaged_home
 from tests.bench.batch_budget import log_files
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
 from tests.bench.start import cpu_times
+from tests.sluice_run import link_home
 
 FILES = 8
 #: Rows up to which files share a reader task; with fewer a file is tiny, with more it has a task of its own.
@@ -297,7 +297,7 @@ def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) ->
         "SLUICE_LOG_LEVEL": "WARNING",
     }
     if run.master.startswith("local-cluster"):  # its executors work below Spark's home
-        environment["SPARK_HOME"] = str(link_home(packaged_home(), root / "spark"))
+        environment["SPARK_HOME"] = str(link_home(root / "spark"))
     samples = _Samples()
     with (root / "run.log").open("wb") as output:
         process = subprocess.Popen(

@@ -7,7 +7,6 @@ import pytest
 from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
-    UnknownStateFormat,
     decode_plan,
     dropped_ids,
     encode_manifest,
@@ -17,6 +16,7 @@ from operators.bucket.bucket_state import (
     store_segments,
     stored_plan_version,
 )
+from operators.errors import UnknownStateFormat
 from operators.segments.segment import Segment
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table

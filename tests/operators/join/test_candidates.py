@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from operators.join import candidates
-from operators.join.candidates import Candidates, Matched, Probing, Reach, SegmentRun, gather
+from operators.join.candidates import Candidates, CandidateSide, Probing, Reach, SegmentRun, find_candidates
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import side_layout
 from operators.segments.segment import Segment
@@ -31,7 +31,7 @@ def probing(
 def gathered(segments: Sequence[Probing], males: Segment, reach: Reach = ANY_TIME) -> Iterator[Candidates]:
     """Gather candidates; the pairs of equal key of each slice are counted right, however many come out."""
     touched = np.zeros(9, dtype=np.int64)
-    yield from gather(segments, males, ALL, reach, touched)
+    yield from find_candidates(segments, males, ALL, reach, touched)
     for number in range(9):
         met = sum(int((p.rows.key[:, None] == p.keys[None, :]).sum()) for p in segments if p.slice == number)
         assert touched[number] == met
@@ -113,11 +113,11 @@ def test_the_same_pairs_come_in_pieces_of_any_size(at_once: int, monkeypatch: py
     assert min(pieces) > 0
 
 
-def matched() -> Matched:
+def candidate_side() -> CandidateSide:
     """Three rows of one segment, then two of another: classes 1, 3, 1 and 3, 2."""
     one = a_segment([(1, 5), (2, 6), (3, 7)], columns={"v": pa.array([10, 11, 12], pa.int32())})
     other = a_segment([(1, 8), (4, 9)], first_pos=20)
-    return Matched(
+    return CandidateSide(
         (
             SegmentRun(one, RowClasses(np.array([1, 0, 1]), (3, 1)), np.array([0, 1, 2])),
             SegmentRun(other, RowClasses(np.array([0, 1]), (3, 2)), np.array([0, 1])),
@@ -126,7 +126,7 @@ def matched() -> Matched:
 
 
 def test_rows_of_several_segments_read_as_one_side() -> None:
-    side = matched()
+    side = candidate_side()
     layout = side_layout(a_family(a_query(1, 10, columns_a=("v",))), "a", STREAMS[1])
     assert side.ts().tolist() == [5, 6, 7, 8, 9]
     assert side.pos().tolist() == [0, 1, 2, 20, 21]
@@ -135,20 +135,20 @@ def test_rows_of_several_segments_read_as_one_side() -> None:
 
 
 def test_classes_of_several_segments_share_one_numbering() -> None:
-    classes = matched().classes()
+    classes = candidate_side().classes()
     assert classes.codes is not None
     assert [classes.masks[int(code)] for code in classes.codes] == [1, 3, 1, 3, 2]
     assert len(set(classes.masks)) == len(classes.masks)
 
 
 def test_rows_that_are_not_selected_are_gone_and_empty_runs_too() -> None:
-    side = matched().select(np.array([False, True, True, False, False]))
+    side = candidate_side().select(np.array([False, True, True, False, False]))
     assert side.pos().tolist() == [1, 2]
     assert len(side.runs) == 1
 
 
 def test_chosen_candidates_are_counted_by_slice() -> None:
-    side = matched()
+    side = candidate_side()
     found = Candidates(side, side, (0, 4))
     assert list(found.per_slice(np.array([1, 2, 3]))) == [(0, 2), (4, 1)]
     assert list(found.per_slice(np.array([], dtype=np.int64))) == [(0, 0), (4, 0)]

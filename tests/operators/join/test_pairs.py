@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.query import Query
-from operators.join.candidates import Matched, SegmentRun
+from operators.join.candidates import CandidateSide, SegmentRun
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.pairs import RESULT_COLUMNS, PairChunk, PairTable, residual_sets
 from operators.kernels.keys import Int64s
@@ -33,7 +33,7 @@ def values(v: Sequence[int | None], w: Sequence[int | None]) -> dict[str, pa.Arr
 def build(family: CompiledFamily, a: Segment, b: Segment) -> PairChunk | None:
     """Pair row n of a with row n of b."""
     matched = {
-        side: Matched(
+        side: CandidateSide(
             (SegmentRun(s, family.lineages[side].classify(s, family.layouts[side].kept(s)), every(s)),)
         )
         for side, s in (("a", a), ("b", b))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from operators.kernels.sort import sort_by_key, sort_by_key_and_position, sort_into_buckets
+from operators.kernels.sort import sort_into_buckets
 from tests.operators.cases import REPEATABLE
 
 FEW = st.integers(-3, 3)
@@ -17,19 +15,6 @@ ANY = st.integers(-(2**63), 2**63 - 1)
 keys = st.sampled_from([FEW, ANY, st.integers(0, 70_000)]).flatmap(
     lambda values: hnp.arrays(np.int64, st.integers(0, 300), elements=values)
 )
-
-
-@settings(REPEATABLE, max_examples=100)
-@given(keys)
-def test_rows_are_sorted_by_key_and_stay_in_order_where_it_is_equal(key: np.ndarray) -> None:
-    assert sort_by_key(key).tolist() == np.argsort(key, kind="stable").tolist()
-
-
-@settings(REPEATABLE, max_examples=100)
-@given(keys, st.randoms(use_true_random=False))
-def test_positions_order_rows_of_equal_key(key: np.ndarray, random: Random) -> None:
-    pos = np.array(random.sample(range(10 * len(key) + 1), len(key)), dtype=np.int64)
-    assert sort_by_key_and_position(key, pos).tolist() == np.lexsort((pos, key)).tolist()
 
 
 @settings(REPEATABLE, max_examples=100)

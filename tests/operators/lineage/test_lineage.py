@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from operators.kernels import bounded
-from operators.kernels import distinct as distinct_kernel
 from operators.lineage import lineage
 from operators.lineage.entitlement import Term
 from operators.lineage.lineage import RowClasses, SideLineage, side_lineage
@@ -78,8 +77,7 @@ def test_very_many_classes_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_very_many_kinds_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distinct_kernel, "MOST_DISTINCT", 3)
+def test_rows_of_very_many_kinds_are_told_apart() -> None:
     answers = np.random.default_rng(2).random((70, 40)) < 0.5
     segment = a_segment(
         [(1, 0)] * 40,

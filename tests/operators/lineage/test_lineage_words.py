@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from operators.lineage.expressions import evaluate_filters
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.segments.row_codec import NUMBERED
+from tests.operators.queries import planned
 from tests.operators.segment_builders import lineage_words, words_of
 
 NUMBERS = st.one_of(st.none(), st.integers(-3, 3).map(float), st.just(float("nan")))
@@ -33,7 +34,7 @@ def test_words_say_of_each_row_what_each_filter_says(
     table = pa.table(
         {name: pa.array([row[i] for row in rows], pa.float64()) for i, name in enumerate(("v", "w"))}
     )
-    found = evaluate_lineage(table, filters)
+    found = evaluate_lineage(table, [planned(f) for f in filters])
     assert len(found) == len(filters)
     for columns, predicates in zip(found, filters, strict=True):
         alone = evaluate_filters(table, predicates)
@@ -47,7 +48,7 @@ def test_words_say_of_each_row_what_each_filter_says(
 
 def test_words_hold_sixty_four_filters_each() -> None:
     table = pa.table({"v": [1, 2]})
-    ((low, high),) = evaluate_lineage(table, [['"v" < 0'] * 63 + ['"v" = 1', '"v" = 2']])
+    ((low, high),) = evaluate_lineage(table, [planned(['"v" < 0'] * 63 + ['"v" = 1', '"v" = 2'])])
     assert (words_of(low).tolist(), words_of(high).tolist()) == ([2**63, 0], [0, 1])
     assert count_passing([low, high], 65) == [0] * 63 + [1, 1]
 
@@ -55,7 +56,7 @@ def test_words_hold_sixty_four_filters_each() -> None:
 @pytest.mark.parametrize("filters", [['"v" < 0.5', '"v" < 0.25'], ['"v" < 0.5', '"v" = 0']])
 def test_words_of_few_values_are_numbered(filters: list[str]) -> None:
     table = pa.table({"v": np.random.default_rng(1).random(40_000)})
-    ((column,),) = evaluate_lineage(table, [filters])
+    ((column,),) = evaluate_lineage(table, [planned(filters)])
     assert column.type == NUMBERED
     wanted = lineage_words(table.num_rows, evaluate_filters(table, filters))
     assert words_of(column).tolist() == wanted[0].tolist()
@@ -63,7 +64,7 @@ def test_words_of_few_values_are_numbered(filters: list[str]) -> None:
 
 def test_words_of_many_values_are_not() -> None:
     table = pa.table({"v": np.arange(1 << 9)})
-    ((column,),) = evaluate_lineage(table, [[f'"v" & {1 << bit} <> 0' for bit in range(9)]])
+    ((column,),) = evaluate_lineage(table, [planned([f'"v" & {1 << bit} <> 0' for bit in range(9)])])
     assert column.type == pa.uint64()
     assert column.to_pylist() == list(range(1 << 9))
     assert count_passing([column], 9) == [1 << 8] * 9

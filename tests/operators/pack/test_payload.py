@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from catalog.values.batch import FilterCounters
-from operators.pack.payload import CorruptPayload, Payload, StreamHeader, arrivals
+from operators.errors import CorruptPayload
+from operators.pack.payload import Payload, StreamHeader, arrivals
 from tests.operators.segment_builders import a_segment
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.errors import CorruptSegment
 from operators.segments.patch import Patch, PatchWriter
-from operators.segments.segment import CorruptSegment
 
 _selections = st.lists(st.lists(st.booleans(), min_size=1, max_size=20), max_size=8)
 _lineages = st.lists(

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from operators.segments.row_codec import encode_rows
-from operators.segments.segment import CorruptSegment, Segment, concat, mergeable
+from operators.errors import CorruptSegment
+from operators.segments.row_codec import KEY, POS, TS, encode_rows
+from operators.segments.segment import Segment, concat, mergeable
+from tests.operators.cases import REPEATABLE
 from tests.operators.segment_builders import a_segment
 
 
@@ -58,6 +62,24 @@ def test_concat_sorts_by_key_and_position() -> None:
         (1, 0), (1, 10), (2, 1), (5, 2), (5, 11),
     ]  # fmt: skip
     assert merged.epoch == 1
+
+
+@settings(REPEATABLE, max_examples=100)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), min_size=1, max_size=40), st.booleans())
+def test_concat_sorts_rows_of_any_parts(rows: list[tuple[int, int]], in_order: bool) -> None:
+    """Parts follow each other in the source, or they lie among each other there."""
+    if in_order:
+        rows = sorted(rows, key=lambda row: row[1])
+    keyed = [(key, pos, part) for pos, (key, part) in enumerate(rows)]
+    parts = []
+    for number in sorted({part for _, part in rows}):
+        own = sorted((key, pos) for key, pos, part in keyed if part == number)
+        columns = {KEY: [key for key, _ in own], TS: [0] * len(own), POS: [pos for _, pos in own]}
+        arrays = [pa.array(values, pa.int64()) for values in columns.values()]
+        parts.append(Segment(pa.RecordBatch.from_arrays(arrays, names=list(columns)), 1, ()))
+    merged = concat(parts)
+    expected = sorted((key, pos) for key, pos, _ in keyed)
+    assert list(zip(merged.key.tolist(), merged.pos.tolist(), strict=True)) == expected
 
 
 def test_concat_of_different_versions_keeps_the_version_of_every_row() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from operators.segments.segment import ArrivedFile, CorruptSegment, Segment, labelled, unlabelled
+from operators.errors import CorruptSegment
+from operators.segments.segment import ArrivedFile, Segment, labelled, unlabelled
 from operators.segments.segment_files import SegmentFiles
 from tests.operators.segment_builders import a_segment
 

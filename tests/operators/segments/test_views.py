@@ -24,9 +24,10 @@ from operators.bucket.bucket_state import (
     store_segments,
 )
 from operators.bucket.counters import slice_counters
+from operators.errors import CorruptSegment
 from operators.join.segment_cache import SegmentCache
 from operators.join.sliced_join import SliceState
-from operators.segments.segment import ArrivedFile, CorruptSegment, Segment, concat, mergeable
+from operators.segments.segment import ArrivedFile, Segment, concat, mergeable
 from operators.segments.view_names import KEPT, steps, stored_id
 from operators.segments.views import read_segment
 from tests.operators.cases import REPEATABLE

@@ -12,10 +12,11 @@ from planner.errors import (
     CqlSyntaxError,
     TypeMismatch,
     UnknownColumn,
+    UnknownStatistic,
     UnknownStream,
     UnsupportedCql,
 )
-from planner.explain.given_statistics import GivenStatistics, StreamNumbers, UnknownStatistic, given_profile
+from planner.explain.given_statistics import GivenStatistics, StreamNumbers, given_profile
 from tests.planner.values import STREAMS, a_query
 
 LOW = '"v" < 0.2'

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from planner.errors import UnknownFamily
 from planner.families.families import families
-from planner.families.family_names import UnknownFamily, by_family, family_named
+from planner.families.family_names import by_family, family_named
 from tests.planner.values import a_query
 
 PLAIN = a_query(1)

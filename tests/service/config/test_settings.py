@@ -1,9 +1,19 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from service.config.data_dir import DataDirUnusable, open_data_dir
-from service.config.settings import InvalidSetting, Settings, load_settings
+from service.config.data_dir import open_data_dir
+from service.config.settings import (
+    GROUPS,
+    AdaptiveSettings,
+    BatchSettings,
+    ResultSettings,
+    Settings,
+    SparkSettings,
+    load_settings,
+)
+from service.errors import DataDirUnusable, InvalidSetting
 
 
 def test_the_environment_sets_what_the_command_line_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -12,28 +22,28 @@ def test_the_environment_sets_what_the_command_line_leaves_out(monkeypatch: pyte
 
     settings = load_settings(port=None, cores=5)
 
-    assert (settings.port, settings.cores) == (9000, 5)
+    assert (settings.server.port, settings.spark.cores) == (9000, 5)
 
 
 def test_buckets_follow_the_cores_unless_they_are_set() -> None:
-    assert Settings(cores=3).bucket_count == 3
-    assert Settings(cores=3, buckets=7).bucket_count == 7
+    assert load_settings(cores=3).bucket_count == 3
+    assert load_settings(cores=3, buckets=7).bucket_count == 7
 
 
 def test_the_heap_is_written_as_spark_writes_it() -> None:
-    assert Settings().driver_memory_bytes == 1 << 30
-    assert Settings(driver_memory="1500m").driver_memory_bytes == 1500 << 20
+    assert SparkSettings().driver_memory_bytes == 1 << 30
+    assert SparkSettings(driver_memory="1500m").driver_memory_bytes == 1500 << 20
 
 
 def test_batches_begin_at_a_million_rows_or_at_their_limit() -> None:
-    assert Settings().first_batch_rows == 1_000_000
-    assert Settings(max_rows_per_batch=7).first_batch_rows == 7
-    assert Settings(max_rows_per_batch=3_000_000, target_batch_s=0).first_batch_rows == 3_000_000
+    assert BatchSettings().first_rows == 1_000_000
+    assert BatchSettings(max_rows=7).first_rows == 7
+    assert BatchSettings(max_rows=3_000_000, target_s=0).first_rows == 3_000_000
 
 
 def test_the_master_follows_the_cores_unless_it_is_set() -> None:
-    assert Settings(cores=3).master == "local[3]"
-    assert Settings(spark_master="local-cluster[2,1,1024]").master == "local-cluster[2,1,1024]"
+    assert SparkSettings(cores=3).master == "local[3]"
+    assert SparkSettings(master="local-cluster[2,1,1024]").master == "local-cluster[2,1,1024]"
 
 
 def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
@@ -42,7 +52,7 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
 
     assert str(caught.value) == (
         'setting "cores" cannot be 0\n'
-        "  detail: Input should be greater than or equal to 1.\n"
+        "  detail: Expected at least 1.\n"
         "  hint: Set it by --cores or by SLUICE_CORES."
     )
 
@@ -50,8 +60,50 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
 def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_SPARK_CONF", "a=b")
 
-    with pytest.raises(InvalidSetting, match="spark_conf"):
+    with pytest.raises(InvalidSetting) as caught:
         load_settings()
+
+    assert str(caught.value) == (
+        "setting \"spark_conf\" cannot be 'a=b'\n"
+        "  detail: Write a JSON object.\n"
+        "  hint: Set it by --spark-conf or by SLUICE_SPARK_CONF."
+    )
+
+
+def test_a_group_is_made_by_the_names_of_its_fields_and_read_by_flat_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLUICE_MAX_ROWS_PER_BATCH", "7")
+    monkeypatch.setenv("SLUICE_ADAPTIVE", "false")
+    monkeypatch.setenv("SLUICE_ADAPTIVE_INTERVAL_S", "5")
+    monkeypatch.setenv("SLUICE_MAX_ROWS", "9")  # a field's name is no variable's
+
+    assert load_settings(cores=2) == Settings(
+        spark=SparkSettings(cores=2),
+        batches=BatchSettings(max_rows=7),
+        adaptive=AdaptiveSettings(enabled=False, interval_s=5),
+    )
+    assert Settings().batches.max_rows == 4_000_000
+
+
+def test_a_value_for_another_setting_is_named_by_its_flat_name() -> None:
+    with pytest.raises(InvalidSetting, match='setting "max_rows_per_batch" cannot be 0'):
+        load_settings(max_rows_per_batch=0)
+
+
+def test_an_option_that_is_no_setting_is_refused() -> None:
+    with pytest.raises(TypeError, match="max_rows"):
+        load_settings(max_rows=1)
+
+
+def test_the_settings_in_the_documentation_are_all_there_are() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    _, table = text.split("| setting | default | |", 1)
+    rows = [row for row in table.split("\n\n", 1)[0].splitlines() if row.startswith("| `")]
+
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert sorted(documented) == sorted(GROUPS)
 
 
 def test_strategies_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,17 +112,18 @@ def test_strategies_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     settings = load_settings()
 
-    assert (settings.strategy, settings.family_strategies) == ("cpu-opt", {"A.k = B.k": "unshared"})
+    planning = settings.planning
+    assert (planning.strategy, planning.family_strategies) == ("cpu-opt", {"A.k = B.k": "unshared"})
     with pytest.raises(InvalidSetting, match="setting \"strategy\" cannot be 'best'"):
         load_settings(strategy="best")
 
 
 def test_results_are_kept_for_three_days_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Settings().result_retention_us == 3 * 86_400_000_000
+    assert ResultSettings().retention_us == 3 * 86_400_000_000
     monkeypatch.setenv("SLUICE_RESULT_RETENTION", "90 min")
-    assert load_settings().result_retention_us == 5_400_000_000
-    assert load_settings(result_retention="Forever").result_retention_us is None
-    assert load_settings(result_retention="0").result_retention_us == 0
+    assert load_settings().results.retention_us == 5_400_000_000
+    assert load_settings(result_retention="Forever").results.retention_us is None
+    assert load_settings(result_retention="0").results.retention_us == 0
 
 
 def test_a_retention_that_is_no_length_of_time_is_named() -> None:
@@ -86,7 +139,7 @@ def test_a_retention_that_is_no_length_of_time_is_named() -> None:
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        Settings().port = 1  # type: ignore[misc]  # the test is that it fails
+        Settings().server.port = 1  # type: ignore[misc]  # the test is that it fails
 
 
 def test_a_data_directory_is_made_with_its_parts(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ script:
     ("migration", "message", "text"),
     [
         ("{splits: [{at: soon}]}", '"soon" is not a length of time', "soon"),
-        ("{splits: [{at: 5s, on: 5s}]}", 'key "on" is not known here', "on"),
+        ("{splits: [{at: 5s, on: 5s}]}", 'key "on" is not known', "on"),
         ("{cleanup: true, strategy: pullup}", "a migration cannot be about strategies and cleanup", "{"),
         ("{on_leave: sometimes}", 'on_leave: expected "auto", "manual" or', "sometimes"),
     ],
@@ -177,10 +177,10 @@ script:
 @pytest.mark.parametrize(
     ("text", "place", "primary"),
     [
-        ("", (1, 1), "expected a mapping of keys to values"),
+        ("", (1, 1), "expected an object with keys and values"),
         ("queries: []\n", (1, 1), 'key "streams" is missing'),
-        ("streams: []\n", (1, 10), "streams: list should have at least 1 item after validation, not 0"),
-        (STREAMS.replace("lateness", "latenes"), (5, 5), 'key "latenes" is not known here'),
+        ("streams: []\n", (1, 10), "streams: expected 1 or more entries, not 0"),
+        (STREAMS.replace("lateness", "latenes"), (5, 5), 'key "latenes" is not known'),
         (STREAMS.replace("v: double", "v: doubel"), (3, 44), 'type "doubel" does not exist'),
         (STREAMS.replace("v: double", "K: double"), (3, 44), 'column "K" is declared twice in stream "A"'),
         (STREAMS.replace("v: double", "_pos: double"), (3, 47), 'column name "_pos" is reserved'),
@@ -203,7 +203,7 @@ script:
         (STREAMS.replace("format: parquet", "format: parket"), (6, 35), 'format: "parket" is not known'),
         (STREAMS.replace("name: B", "name: a"), (7, 11), 'stream "a" is declared twice'),
         (STREAMS.replace("name: B", "name: 2b"), (7, 11), 'stream name "2b" is not allowed'),
-        (STREAMS.replace("name: B", "name: 2"), (7, 11), "name: expected text"),
+        (STREAMS.replace("name: B", "name: 2"), (7, 11), "name: expected text, not 2"),
         (STREAMS + "strategy: cpu-best\n", (11, 11), 'strategy: "cpu-best" is not known'),
         (
             STREAMS + QUERIES + "family_strategies: {A.k = B.v: cpu-opt}\n",
@@ -235,7 +235,7 @@ script:
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {strateg: mem-opt}}]\n",
             (13, 34),
-            'key "strateg" is not known here',
+            'key "strateg" is not known',
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, update: {name: q1}}]\n",

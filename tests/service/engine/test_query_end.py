@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from api.serve import serving
-from service.config.settings import Settings
+from service.config.settings import load_settings
 from service.engine.engine import RESTART_DELAY_S
 from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
 from tests.api.running_service import START_TIMEOUT_S, free_port
@@ -120,11 +120,11 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert RESTART_DELAY_S > 0.5, "a failure can be seen before the next start"
-    settings = Settings(data_dir=tmp_path / "data", port=free_port(), cores=1, buckets=1)
+    settings = load_settings(data_dir=tmp_path / "data", port=free_port(), cores=1, buckets=1)
     with (
         caplog.at_level(logging.ERROR, "service.engine.engine"),
         serving(settings) as workspace,
-        httpx.Client(base_url=f"http://127.0.0.1:{settings.port}/api/v1") as http,
+        httpx.Client(base_url=f"http://127.0.0.1:{settings.server.port}/api/v1") as http,
     ):
 
         def engine_in(state: str) -> Callable[[], dict[str, Any] | None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from catalog.values.stream import FilesSource, GeneratedColumn, GeneratorSource, HttpSource
-from service.inputs.errors import InvalidGenerator, SourceNotFound
+from service.errors import InvalidGenerator, SourceNotFound
 from service.inputs.validate import resolve_source, validate_source
 from tests.service.inputs.streams import EVERY_TYPE, files_stream, stream_of
 

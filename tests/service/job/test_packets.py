@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.job.packets import BYTES_AT_ONCE, PACKET_BYTES, BrokenPayload, joined, packets
+from service.errors import BrokenPayload
+from service.job.packets import BYTES_AT_ONCE, PACKET_BYTES, joined, packets
 
 
 def by_bucket(batches: Iterable[pa.RecordBatch]) -> dict[int, list[bytes]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.jvm.java import JavaMissing, use_java, wrap_java
+from service.errors import JavaMissing
+from service.jvm.java import use_java, wrap_java
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -23,10 +23,9 @@ from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
-from service.config.settings import Settings
+from service.config.settings import AdaptiveSettings
 from service.planning.adaptive import (
     LOOKS,
-    AdaptivePolicy,
     Prices,
     Replanner,
     cause_of,
@@ -38,7 +37,7 @@ from tests.planner.values import STREAMS, a_query
 NOW_US = 1_700_000_000_000_000
 LOW, MIDDLE = '"v" < 0.2', '"v" < 0.5'
 #: Nobody waits: the statistics of the tests are there at once.
-POLICY = AdaptivePolicy()
+POLICY = AdaptiveSettings()
 
 
 def prices(objective: CostModelName = "paper", c_sys: float = 0.0) -> Prices:
@@ -118,7 +117,7 @@ def versions(
     by: Prices,
     statistics: Callable[[int], Profile],
     looks: int,
-    policy: AdaptivePolicy = POLICY,
+    policy: AdaptiveSettings = POLICY,
 ) -> list[int]:
     """Look so many times, following every proposal; return the looks that led to another plan."""
     plan, replanner, found = planned(queries, statistics(-1), by), Replanner(policy), []
@@ -136,7 +135,7 @@ CUT = prices(c_sys=1000.0)
 
 
 def test_a_gain_must_be_large_enough_and_pay_for_the_migration() -> None:
-    policy = AdaptivePolicy(min_gain=0.05, horizon_s=100)
+    policy = AdaptiveSettings(min_gain=0.05, horizon_s=100)
     found = worth_migrating(10.0, 9.0, 99.0, policy)
     assert (found.migrate, found.reason) == (True, "pays")
     assert (found.gain, found.saved, found.price) == (pytest.approx(0.1), pytest.approx(100), 99.0)
@@ -164,7 +163,7 @@ def test_the_plan_changes_back_when_statistics_do() -> None:
 
 
 def test_a_migration_that_does_not_pay_within_the_horizon_is_left() -> None:
-    policy = AdaptivePolicy(horizon_s=1e-6)
+    policy = AdaptiveSettings(horizon_s=1e-6)
     assert versions(TWO, CUT, lambda look: profile(TWO, 50.0 if look < 0 else 1000.0), 10, policy) == []
 
 
@@ -266,10 +265,3 @@ def test_the_history_says_what_was_predicted_and_moved() -> None:
     assert cause == f"adaptive: predicted {before:,.0f} to {after:,.0f} comparisons/s, {moved}"
     assert len(cause) < 100
     assert "CPU s/s" in cause_of(found, "calibrated")
-
-
-def test_the_policy_is_that_of_the_settings() -> None:
-    assert AdaptivePolicy.of_settings(Settings()) == AdaptivePolicy()
-    changed = Settings(adaptive_interval_s=5, adaptive_min_gain=0.2, adaptive_horizon_s=60)
-    policy = AdaptivePolicy.of_settings(changed)
-    assert (policy.interval_s, policy.min_gain, policy.horizon_s) == (5, 0.2, 60)

@@ -27,17 +27,10 @@ from catalog.values.change import (
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.build.objective import Objective
+from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.inputs.sample import CatalogRows
-from service.planning.changes import (
-    Changed,
-    ChangedTwice,
-    InvalidChanges,
-    apply_changes,
-    changing,
-    one,
-    several,
-)
-from service.planning.preview import Statistician, UnknownQuery
+from service.planning.changes import Changed, apply_changes, changing, one, several
+from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses
 

@@ -13,11 +13,10 @@ from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
 from catalog.values.plan import Plan
 from planner.build.objective import Objective
-from planner.families.family_names import UnknownFamily
-from service.documents.migration_document import InvalidMigration
+from planner.errors import UnknownFamily
+from service.errors import InvalidMigration, PlanRefused
 from service.planning.objective import take_settings
 from service.planning.plan_record import record_in
-from service.planning.versions import PlanRefused
 from tests.service.migrating import KEY, SECOND_US, Desk, desk, request
 
 

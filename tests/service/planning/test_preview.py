@@ -22,7 +22,7 @@ from planner.costs.shipped import SHIPPED
 from planner.explain.given_statistics import GivenStatistics, StreamNumbers
 from planner.explain.preview import Preview
 from planner.explain.preview_document import statistics_document
-from service.config.settings import Settings
+from service.config.settings import PlanningSettings
 from service.documents.statistics_document import ChainDocument
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
@@ -143,10 +143,10 @@ def test_an_objective_of_the_request_rules_over_that_of_the_service(store: Store
 
 
 def test_settings_say_the_objective_of_a_service() -> None:
-    settings = Settings(
+    planning = PlanningSettings(
         strategy="cpu-opt", family_strategies={"A.k = B.k": "mem-opt"}, cost_model="paper", c_sys=2
     )
-    objective = objective_of(settings)
+    objective = objective_of(planning)
     assert objective.weighs_costs()
     assert objective == Objective("cpu-opt", {"A.k = B.k": "mem-opt"}, "paper", 2.0)
     assert not Objective().weighs_costs()

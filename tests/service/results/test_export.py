@@ -14,9 +14,9 @@ import pytest
 
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
+from service.errors import CorruptResults
 from service.results import export
 from service.results.export import export_query, export_shared
-from service.results.results import CorruptResults
 from tests.service.pairs import Batches, add_query, open_store
 
 OUTPUTS = (Output("k", 'a."k"', "bigint"), Output("w", 'b."v"', "double"))

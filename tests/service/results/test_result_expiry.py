@@ -12,8 +12,8 @@ import pytest
 
 from catalog.store import retention
 from catalog.store.store import Store
-from service.results.result_expiry import ResultsExpired
-from service.results.results import InvalidCursor, ResultReader
+from service.errors import InvalidCursor, ResultsExpired
+from service.results.results import ResultReader
 from tests.service.dropping import SECOND_US, World, a_world
 
 

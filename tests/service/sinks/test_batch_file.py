@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.values.sink import FilesSink, SinkFormat
+from service.errors import SinkFailed
 from service.sinks.batch_file import write_batch_file
-from service.sinks.errors import SinkFailed
 from tests.service.sinks.world import read_file
 
 SCHEMA = pa.schema(

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.values.sink import FilesSink, Sink, WebhookSink
-from service.results.results import CorruptResults
-from service.sinks.errors import SinkFailed
+from service.errors import CorruptResults, SinkFailed
 from tests.catalog.examples import undone
 from tests.service.sinks.receiver import Receiver
 from tests.service.sinks.world import OTHER_OUTPUTS, OUTPUTS, World

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
-from service.inputs.errors import CorruptInput, InputChanged, UnusableFile, find_corrupt_input
+from service.errors import CorruptInput, InputChanged, UnusableFile, find_corrupt_input
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs

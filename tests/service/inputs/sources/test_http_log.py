@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from catalog.errors import IdempotencyKeyReused
 from catalog.store.store import Store
-from service.inputs.errors import EventRejected
+from service.errors import EventLogDown, EventRejected
 from service.inputs.inputs import Inputs
 from service.inputs.read import read_partition
-from service.inputs.sources.http_log import EventLog, EventLogDown, Sending, read_events
+from service.inputs.sources.http_log import EventLog, Sending, read_events
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
 
 STREAM = stream_of()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.expressions.value_sets import (
+from planner.predicates.value_sets import (
     ALL,
     NONE,
     NULL,

@@ -1,14 +1,14 @@
-"""Constants in bound texts: literals as values that Python orders as DuckDB does, and back."""
+"""Constants of conditions: values that Python orders as DuckDB does, and their DuckDB text."""
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal
 
 from catalog.sql_text import text_literal
-from planner.expressions.value_sets import Value
+from planner.predicates.value_sets import Value
 
 #: What constants are: ``double`` where both sides are compared as doubles, ``order`` for two expressions
 #: compared with each other (as if their difference were compared with 0), "" where there is none.
@@ -17,46 +17,34 @@ Domain = Literal["number", "double", "string", "date", "timestamp", "boolean", "
 #: Decimal digits that a double keeps apart: such numbers compare alike as decimals and as doubles.
 DOUBLE_DIGITS = 15
 
-_EXACT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-#: An expression may begin and end as a literal does: 'a' || 'b'.
-_TEXT = re.compile(r"'(?:[^']|'')*'")
-_DATE = re.compile(r"DATE '([^']*)'")
-_TIMESTAMP = re.compile(r"TIMESTAMP '([^']*)'")
-_LEAST_INTEGER = re.compile(r"CAST\((-[0-9]+) AS (?:INTEGER|BIGINT)\)")
-_DOUBLE = re.compile(r"-?[0-9.]+e[+-]?[0-9]+")
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal whose value compares as DuckDB compares it.
 
-def constant(text: str) -> tuple[Domain, Value] | None:
-    """Return a literal of a bound text as its domain and value, None if it is none that compares safely.
-
-    Numbers are exact, or doubles where written with an exponent. A fraction has at most 15 digits: longer
-    ones differ as decimals where they do not as doubles.
-
-    >>> constant("1.50"), constant("'x'"), constant('"v"')
-    (('number', Decimal('1.50')), ('string', 'x'), None)
-    >>> constant("'a' || 'b'"), constant("'a''b'")
-    (None, ('string', "a'b"))
+    Attributes:
+        domain: What the value is.
+        value: The value; of a number exact.
     """
-    if text.startswith("(") and text.endswith(")"):
-        text = text[1:-1]
-    if _TEXT.fullmatch(text):
-        return "string", text[1:-1].replace("''", "'")
-    if _EXACT.fullmatch(text):
+
+    domain: Domain
+    value: Value
+
+    @classmethod
+    def decimal(cls, text: str) -> Constant | None:
+        """Return a number that is written without an exponent; None if it is a fraction of over 15 digits.
+
+        Longer fractions differ as decimals where they do not as doubles.
+
+        >>> Constant.decimal("1.50"), Constant.decimal("0.1234567890123456")
+        (Constant(domain='number', value=Decimal('1.50')), None)
+        """
         digits = text.lstrip("-").replace(".", "").lstrip("0")
-        return None if "." in text and len(digits) > DOUBLE_DIGITS else ("number", Decimal(text))
-    if text in ("TRUE", "FALSE"):
-        return "boolean", text == "TRUE"
-    if (found := _DATE.fullmatch(text)) is not None:
-        return "date", date.fromisoformat(found[1])
-    if (found := _TIMESTAMP.fullmatch(text)) is not None:
-        return "timestamp", datetime.fromisoformat(found[1])
-    if (found := _LEAST_INTEGER.fullmatch(text)) is not None:
-        return "number", Decimal(found[1])
-    return ("double", float(text)) if _DOUBLE.fullmatch(text) else None
+        return None if "." in text and len(digits) > DOUBLE_DIGITS else cls("number", Decimal(text))
 
 
 def constant_text(value: Value, domain: Domain) -> str:
-    """Return the text of a constant, the inverse of ``constant``.
+    """Return the DuckDB text of a constant.
 
     >>> constant_text(Decimal("-1.5"), "number"), constant_text(Decimal(-(2**31)), "number")
     ('-1.5', 'CAST(-2147483648 AS INTEGER)')

@@ -1,0 +1,162 @@
+"""Errors of pydantic in the wording of Sluice, for files, requests, settings and stored values alike.
+
+    finding                  said about a key, or what stands there      hint
+    missing                  key "cql" is missing
+    extra_forbidden          key "latenes" is not known                  Did you mean "lateness"?
+    literal_error            strategy: "best" is not known
+    int_parsing              limit: expected a whole number, not "ten"
+    greater_than_equal       rate: expected at least 0, not -1
+    union_tag_invalid        source type "file" is not known             Did you mean "files"?
+
+The caller says what a place is called (key, field, parameter, setting), and points at it: by line and column,
+by JSON Pointer or by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from catalog.wording import did_you_mean, nearest_or_known
+
+Path = tuple[str | int, ...]
+KnownNames = Callable[[Path], Sequence[str]]
+
+#: Most characters of a value that an error repeats.
+_MOST_SHOWN = 60
+
+_AN_OBJECT = "an object with keys and values"
+
+#: What pydantic expected, by the type of its error; in braces the facts that it gives.
+_EXPECTED: Mapping[str, str] = {
+    "model_type": _AN_OBJECT,
+    "model_attributes_type": _AN_OBJECT,
+    "dict_type": _AN_OBJECT,
+    "list_type": "a list",
+    "string_type": "text",
+    "string_too_short": "text of {min_length} or more characters",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_pattern_mismatch": "text like {pattern}",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "too_short": "{min_length} or more entries, not {actual_length}",
+    "too_long": "at most {max_length} entries, not {actual_length}",
+}
+
+
+_BOUNDS = ("greater_than_equal", "greater_than", "less_than_equal", "less_than")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that a model finds wrong.
+
+    Attributes:
+        path: Keys and indexes of the place, from the top.
+        about: Whether the text goes on about the ``key``, is about the ``value`` that stands there, or is
+            ``whole``.
+        text: Lower case, no full stop.
+        found: The value, as JSON; None if it is long, an object or a list.
+        detail: Facts, in sentences.
+        hint: What to write instead.
+    """
+
+    path: Path
+    about: Literal["key", "value", "whole"]
+    text: str
+    found: str | None = None
+    detail: str | None = None
+    hint: str | None = None
+
+    def said_of(self, subject: str) -> str:
+        """Return what is wrong in one line.
+
+        Args:
+            subject: How the place is called, such as ``field "rate"``; empty: not at all.
+
+        >>> Mistake(("rate",), "value", "expected at least 0", found="-1").said_of('field "rate"')
+        'field "rate": expected at least 0, not -1'
+        """
+        if self.about == "key":
+            return f"{subject} {self.text}"
+        text = self.text if self.found is None else f"{self.text}, not {self.found}"
+        return f"{subject}: {text}" if subject and self.about == "value" else text
+
+
+def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None = None) -> Mistake:
+    """Translate one error of pydantic.
+
+    Args:
+        error: One item of ``ValidationError.errors()``.
+        path: Its place.
+        known_names: Returns the keys that may stand where the last one of a path does, or the values that the
+            tag of a union may have; without it hints list none.
+
+    >>> mistake({"type": "less_than_equal", "input": 2, "ctx": {"le": 1.0}}, ("part",)).said_of("part")
+    'part: expected at most 1, not 2'
+    """
+    kind, facts = error["type"], error.get("ctx", {})
+    name = str(path[-1]) if path else ""
+    if kind == "missing":
+        return Mistake(path, "key", "is missing")
+    if kind == "extra_forbidden":
+        hint = nearest_or_known(name, known_names(path)) if known_names else None
+        return Mistake(path, "key", "is not known", hint=hint)
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        tag = str(facts["discriminator"]).strip("'")
+        path = (*path, tag)
+        if kind == "union_tag_not_found":
+            known = known_names(path) if known_names else ()
+            return Mistake(path, "key", "is missing", hint=_one_of(known) if known else None)
+        known = _quoted_names(facts["expected_tags"])
+        hint = did_you_mean(facts["tag"], known) or _one_of(known)
+        return Mistake(path, "whole", f'{name} {tag} "{facts["tag"]}" is not known', hint=hint)
+    found = _shown(error["input"])
+    if kind == "literal_error":
+        known = _quoted_names(facts["expected"].replace(" or ", ", "))
+        if found is None:
+            return Mistake(path, "value", f"expected {', '.join(known)}")
+        near = did_you_mean(str(error["input"]), known)
+        return Mistake(
+            path, "value", f"{found} is not known", detail=f"Known: {', '.join(known)}.", hint=near
+        )
+    if kind in _EXPECTED:
+        text = _EXPECTED[kind].format_map({fact: _plain(value) for fact, value in facts.items()})
+        if found is not None and kind in _BOUNDS:
+            found = found.strip('"')  # a number in a query string or a variable
+        return Mistake(path, "value", f"expected {text}", found=found)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return Mistake(path, "value", f"{message[:1].lower()}{message[1:]}")
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return f"Write one of {', '.join(names)}."
+
+
+def _quoted_names(text: str) -> list[str]:
+    return [name.strip(" '") for name in text.split(",")]
+
+
+def _shown(value: object) -> str | None:
+    """Return a scalar as JSON; null is what stands where nothing was written."""
+    if not isinstance(value, str | int | float):
+        return None
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MOST_SHOWN else None
+
+
+def _plain(fact: object) -> object:
+    """Return a bound as it was declared: pydantic makes 1 of a number's bounds 1.0."""
+    return int(fact) if isinstance(fact, float) and fact.is_integer() else fact

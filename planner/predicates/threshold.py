@@ -1,0 +1,39 @@
+"""Filters that compare a column with a number, which operators answer many at once (``Threshold``)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, Literal
+
+from catalog.values.plan import Threshold
+from planner.predicates.conditions import Atom
+from planner.predicates.constants import DOUBLE_DIGITS, constant_text
+from planner.predicates.read_condition import column_name, read_condition
+
+#: By whether the numbers below the bound pass, and whether the place is just behind it.
+_OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
+    (True, False): "<",
+    (True, True): "<=",
+    (False, True): ">",
+    (False, False): ">=",
+}
+
+
+def threshold(sql: str) -> Threshold | None:
+    """Return a stored filter as a comparison of a column with a number, None if it is something else.
+
+    >>> threshold('"v" <= 2.5')
+    Threshold(column='v', operator='<=', number=2.5)
+    >>> threshold('"v" <= 2 AND "w" > 1'), threshold('"v" = 1'), threshold('"v" < "w"')
+    (None, None, None)
+    """
+    condition = read_condition(sql)
+    if not isinstance(condition, Atom) or len(condition.values.cuts) != 1 or condition.domain != "number":
+        return None
+    column, ((number, behind),) = column_name(condition.text), condition.values.cuts
+    assert isinstance(number, Decimal)
+    if column is None or sum(map(str.isdigit, constant_text(number, "number"))) > DOUBLE_DIGITS:
+        return None
+    whole = number == number.to_integral_value()
+    operator = _OPERATORS[condition.values.low, behind]
+    return Threshold(column, operator, int(number) if whole else float(number))

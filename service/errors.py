@@ -1,0 +1,374 @@
+"""Errors of the service.
+
+InvalidInput
+* ChangedTwice          two changes of a list are of one query
+* DataDirUnusable       the data directory cannot be made or written
+* EventRejected         an event does not fit its stream's schema
+* InvalidChanges        several changes of a list cannot be made, so none was
+* InvalidCursor         a cursor was not given out by this service for this query
+* InvalidGenerator      a generator's settings do not fit its stream
+* InvalidMigration      a migration says nothing, or several things that exclude each other
+* InvalidName           a name of a stream or query does not fit the pattern
+* InvalidSetting        a ``SLUICE_`` variable or option has an invalid value
+* InvalidSink           a sink is invalid
+* InvalidStatistics     a file of statistics says something invalid
+* InvalidStream         the parts of a stream's document do not fit together
+* InvalidWorkload       a workload file says something invalid
+* InvalidYaml           a file cannot be read as YAML
+* NotAnHttpStream       events were posted to a stream whose rows come from elsewhere
+* OtherWorkload         the output directory belongs to another workload
+* PlanRefused           the plan that a change leads to cannot run
+* RequestRefused        the service refused a request; the text is the service's own
+* SourceNotFound        a source's path does not exist
+* UnknownPlanVersion    a migration is to lead back to a plan version that the history does not have
+* UnknownQuery          a request names a query that does not run
+* UnreadableInput       a file or text given to a command cannot be read
+* UnusableFile          a file is corrupt or of another schema
+* WorkloadMissing       an option counts for a workload file, and none is given
+NotFound
+* ResultsExpired        results that follow the cursor are not kept any more
+Conflict
+* BucketsFixed          the number of buckets was fixed by the checkpoint's first batch
+* DataDirInUse          another engine holds the data directory
+* SinkInUse             another query writes to the same place
+Unavailable
+* ClassArchiveNotMade   the JVM could not make an archive of its classes
+* CorruptInput          a listed file turned out to be unreadable
+* DemoDataMissing       the package with the demo's data is not installed
+* DemoFailed            the engine under the demo did not start, or stopped
+* EngineFailed          the Spark job has ended with an error
+* EventLogDown          the event log cannot be written or read
+* InputChanged          a file is not what was listed
+* JavaMissing           no Java of the needed version was found
+* ServiceFailed         the service could not be reached, or failed
+* SinkFailed            a sink did not take what it was given
+InternalError
+* BrokenPayload         a bucket was not given each packet of a payload once
+* CorruptResults        result files do not hold what their batch's manifest says
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from catalog.errors import Conflict, InternalError, InvalidInput, NotFound, SluiceError, Unavailable
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_CORRUPT: Final = re.compile(r"\[corrupt input stream=(\d+) position=(\d+)\]")
+
+
+class ChangedTwice(InvalidInput):
+    """Two changes of a list are of one query."""
+
+    code = "changed-twice"
+
+
+class DataDirUnusable(InvalidInput):
+    """The data directory cannot be made or written."""
+
+    code = "data-dir-unusable"
+
+
+class EventRejected(InvalidInput):
+    """An event does not fit its stream's schema; nothing of its request was taken.
+
+    Attributes:
+        index: 0-based index of the event in its request.
+        field: Field that does not fit, or None if the event as a whole does not.
+        expected: What was expected there.
+    """
+
+    code = "event-rejected"
+
+    def __init__(
+        self, primary: str, *, index: int, field: str | None, expected: str, hint: str | None = None
+    ):
+        path: tuple[str | int, ...] = ("events", index) if field is None else ("events", index, field)
+        super().__init__(primary, detail=f"Expected {expected}.", hint=hint, path=path)
+        self.index = index
+        self.field = field
+        self.expected = expected
+
+
+class InvalidChanges(InvalidInput):
+    """Several changes of a list cannot be made, so none was.
+
+    Attributes:
+        errors: What is wrong with each of them, with the path of its place in the list.
+    """
+
+    code = "invalid-changes"
+
+    def __init__(self, errors: Sequence[SluiceError], changes: int) -> None:
+        super().__init__(
+            f"{len(errors)} of {changes} changes cannot be made",
+            detail="So none of the changes was made.",
+            hint=f"The first: {errors[0].primary}.",
+        )
+        self.errors = tuple(errors)
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor was not given out by this service for this query."""
+
+    code = "invalid-cursor"
+
+
+class InvalidGenerator(InvalidInput):
+    """A generator's settings do not fit its stream."""
+
+    code = "invalid-generator"
+
+
+class InvalidMigration(InvalidInput):
+    """A migration says nothing, or several things that exclude each other."""
+
+    code = "invalid-migration"
+
+
+class InvalidName(InvalidInput):
+    """A name of a stream or query does not fit the pattern."""
+
+    code = "invalid-name"
+
+
+class InvalidSetting(InvalidInput):
+    """A ``SLUICE_`` variable or option has an invalid value."""
+
+    code = "invalid-setting"
+
+
+class InvalidSink(InvalidInput):
+    """A sink is invalid."""
+
+    code = "invalid-sink"
+
+
+class InvalidStatistics(InvalidInput):
+    """A file of statistics says something invalid."""
+
+    code = "invalid-statistics"
+
+
+class InvalidStream(InvalidInput):
+    """The parts of a stream's document do not fit together."""
+
+    code = "invalid-stream"
+
+
+class InvalidWorkload(InvalidInput):
+    """A workload file says something invalid."""
+
+    code = "invalid-workload"
+
+
+class InvalidYaml(InvalidInput):
+    """A file cannot be read as YAML."""
+
+    code = "invalid-yaml"
+
+
+class NotAnHttpStream(InvalidInput):
+    """Events were posted to a stream whose rows come from elsewhere."""
+
+    code = "not-an-http-stream"
+
+    def __init__(self, stream: str, source_type: str) -> None:
+        super().__init__(
+            f'stream "{stream}" takes no posted events',
+            detail=f'Its source is of type "{source_type}".',
+            hint='Register a stream with source {"type": "http"} and post to that.',
+        )
+
+
+class OtherWorkload(InvalidInput):
+    """The output directory belongs to another workload."""
+
+    code = "other-workload"
+
+
+class PlanRefused(InvalidInput):
+    """The plan that a change leads to cannot run."""
+
+    code = "plan-refused"
+
+
+class RequestRefused(InvalidInput):
+    """The service refused a request; the text is the service's own."""
+
+    code = "request-refused"
+
+
+class SourceNotFound(InvalidInput):
+    """A source's path does not exist."""
+
+    code = "source-not-found"
+
+
+class UnknownPlanVersion(InvalidInput):
+    """A migration is to lead back to a plan version that the history does not have."""
+
+    code = "unknown-plan-version"
+
+
+class UnknownQuery(InvalidInput):
+    """A request names a query that does not run."""
+
+    code = "unknown-query"
+
+
+class UnreadableInput(InvalidInput):
+    """A file or text given to a command cannot be read."""
+
+    code = "unreadable-input"
+
+
+class UnusableFile(InvalidInput):
+    """A file is corrupt or of another schema; the primary is the reason, told of the file."""
+
+    code = "unusable-file"
+
+
+class WorkloadMissing(InvalidInput):
+    """An option counts for a workload file, and none is given."""
+
+    code = "workload-missing"
+
+
+class ResultsExpired(NotFound):
+    """Results that follow the cursor are not kept any more.
+
+    Attributes:
+        dropped: How many results of the query are not kept any more.
+        kept_since_us: Wall clock from which results are kept, µs UTC.
+    """
+
+    code = "results-expired"
+
+    def __init__(self, cursor: str, dropped: int, kept_since_us: int) -> None:
+        since = (_EPOCH + timedelta(microseconds=kept_since_us)).strftime("%Y-%m-%d %H:%M:%S UTC")
+        super().__init__(
+            f'results after cursor "{cursor}" are not kept any more',
+            detail=f"Of this query {dropped} results were dropped; those of batches since {since} are kept.",
+            hint="Read without a cursor to start at the first result that is kept. The setting "
+            "SLUICE_RESULT_RETENTION says how long results are kept.",
+        )
+        self.dropped = dropped
+        self.kept_since_us = kept_since_us
+
+
+class BucketsFixed(Conflict):
+    """The number of buckets was fixed by the checkpoint's first batch."""
+
+    code = "buckets-fixed"
+
+
+class DataDirInUse(Conflict):
+    """Another engine holds the data directory."""
+
+    code = "data-dir-in-use"
+
+
+class SinkInUse(Conflict):
+    """Another query writes to the same place."""
+
+    code = "sink-in-use"
+
+
+class ClassArchiveNotMade(Unavailable):
+    """The JVM could not make an archive of its classes."""
+
+    code = "class-archive-not-made"
+
+
+class CorruptInput(Unavailable):
+    """A listed file turned out to be unreadable; only a recorded decision may void it.
+
+    Attributes:
+        stream_id: Stream of the file.
+        position: Its position; ``store.source_files.set_verdict`` with it sets the file aside.
+        file: Its path.
+        reason: What is wrong with it.
+    """
+
+    code = "corrupt-input"
+
+    def __init__(self, stream: str, stream_id: int, position: int, file: str, reason: str):
+        super().__init__(
+            f'file "{file}" of stream "{stream}" cannot be read: {reason}',
+            detail=f"It looked sound when listed. [corrupt input stream={stream_id} position={position}]",
+            hint="Set the file aside, or restore its bytes and start again.",
+        )
+        self.stream_id = stream_id
+        self.position = position
+        self.file = file
+        self.reason = reason
+
+
+def find_corrupt_input(text: str) -> tuple[int, int] | None:
+    """Return (stream id, position) of a `CorruptInput` told in a text, such as a trace, or None."""
+    match = _CORRUPT.search(text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+class DemoDataMissing(Unavailable):
+    """The package with the demo's data is not installed."""
+
+    code = "demo-data-missing"
+
+
+class DemoFailed(Unavailable):
+    """The engine under the demo did not start, or stopped."""
+
+    code = "demo-failed"
+
+
+class EngineFailed(Unavailable):
+    """The Spark job has ended with an error."""
+
+    code = "engine-failed"
+
+
+class EventLogDown(Unavailable):
+    """The event log cannot be written or read."""
+
+    code = "event-log-down"
+
+
+class InputChanged(Unavailable):
+    """A file is not what was listed: reading on would give other rows than the batch had before."""
+
+    code = "input-changed"
+
+
+class JavaMissing(Unavailable):
+    """No Java of the needed version was found."""
+
+    code = "java-missing"
+
+
+class ServiceFailed(Unavailable):
+    """The service could not be reached, or failed."""
+
+    code = "service-failed"
+
+
+class SinkFailed(Unavailable):
+    """A sink did not take what it was given."""
+
+    code = "sink-failed"
+
+
+class BrokenPayload(InternalError):
+    """A bucket was not given each packet of a payload once."""
+
+    code = "broken-payload"
+
+
+class CorruptResults(InternalError):
+    """Result files do not hold what their batch's manifest says."""
+
+    code = "corrupt-results"

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from service.documents.workload import bind_workload, check_sources, load_workload
+from service.errors import ClassArchiveNotMade
+from service.jvm.make_class_archive import make_archive, write_workload
+
+
+def test_the_run_that_loads_the_classes_is_a_workload(tmp_path: Path) -> None:
+    loaded = load_workload(write_workload(tmp_path))
+
+    check_sources(loaded)
+    bind_workload(loaded)
+
+    assert [query.name for query in loaded.queries] == ["q"]
+
+
+def test_an_archive_that_cannot_be_made_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+    java, spark, archives = tmp_path / "java", tmp_path / "spark", tmp_path / "archives"
+    (java / "bin").mkdir(parents=True)
+    (java / "bin" / "java").write_text("#!/bin/sh\necho it is broken >&2\nexit 1\n")
+    (java / "bin" / "java").chmod(0o755)
+    (spark / "jars").mkdir(parents=True)
+    (spark / "jars" / "spark.jar").write_text("jar")
+
+    with pytest.raises(ClassArchiveNotMade, match='"java" has failed with exit 1') as caught:
+        make_archive(java, spark, archives)
+
+    assert caught.value.detail == "it is broken\n"
+    assert list(archives.iterdir()) == []
