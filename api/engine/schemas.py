@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.timestamps import timestamp
+from api.timestamps import timestamp, timestamp_or_none
 from service.engine.engine import EngineStatus
 
 
@@ -22,6 +22,12 @@ class EngineOut(BaseModel):
     batch: int | None = Field(description="Last committed micro-batch.")
     plan_version: int = Field(description="Plan version in force; 0 before the first.")
     error: str | None = Field(description="Why the engine failed.")
+    failures: int = Field(
+        description="How often the batch after `batch` has failed in a row, the same way; 0 while it runs."
+    )
+    next_try_at: str | None = Field(
+        description="When a failed job is started again; null while it runs, and where a person has to look."
+    )
     spark_ui: str | None = Field(description="Address of Spark's own web page.")
 
     @classmethod
@@ -34,5 +40,7 @@ class EngineOut(BaseModel):
             batch=status.batch,
             plan_version=status.plan_version,
             error=status.error,
+            failures=status.failures,
+            next_try_at=timestamp_or_none(status.retry_at_us),
             spark_ui=status.spark_ui,
         )

@@ -16,6 +16,7 @@ from catalog.wording import did_you_mean, nearest
 from service.errors import InvalidGenerator, SourceNotFound
 from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
+from service.inputs.sources.files import is_of_kernel
 
 #: Faster than this, a chunk of the shortest length would not fit comfortably in memory.
 MAX_RATE_PER_S: Final = 1e9
@@ -89,12 +90,14 @@ def _validate_path(stream: str, path: str) -> None:
                 hint="Give the service access.",
                 path=where,
             )
+        _refuse_special(stream, path)
         return
     missing = Path(path)
     if glob.has_magic(path):
         while glob.has_magic(str(missing)):
             missing = missing.parent
         if missing.is_dir():
+            _refuse_special(stream, str(missing))
             return
     parent = missing.parent
     while not parent.is_dir():
@@ -109,6 +112,25 @@ def _validate_path(stream: str, path: str) -> None:
         hint=f'Did you mean "{parent / near}"?' if near else "Create the directory first; it may be empty.",
         path=where,
     )
+
+
+def _refuse_special(stream: str, path: str) -> None:
+    """Refuse what is neither a directory nor a regular file on a disk."""
+    where = ("source", "path")
+    if not (os.path.isdir(path) or os.path.isfile(path)):
+        raise SourceNotFound(
+            f'path "{path}" of stream "{stream}" is a pipe, a socket or a device',
+            detail="It has no end, and reading it may wait forever.",
+            hint="Name a directory, or a regular file.",
+            path=where,
+        )
+    if is_of_kernel(os.path.realpath(path)):
+        raise SourceNotFound(
+            f'path "{path}" of stream "{stream}" is made by the kernel',
+            detail="Its files have no length, and some wait forever.",
+            hint="Name a directory on a disk.",
+            path=where,
+        )
 
 
 def _validate_generator(stream: Stream, source: GeneratorSource) -> None:

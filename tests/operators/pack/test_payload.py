@@ -79,6 +79,7 @@ def test_rows_of_a_side_come_in_the_order_of_partitions(orders: tuple[int, int])
         lambda data: data.replace(b'"order"', b'"ordre"'),
         lambda data: data.replace(b'"rows":[[', b'"rows":[9'),
         lambda data: data.replace(b',""],', b',"x"],', 1),
+        lambda data: data.replace(b"int64 ", b"int28 "),  # numpy parses it as a list of types
     ],
 )
 def test_bytes_that_are_no_payload_are_named_so(cut: Callable[[bytes], bytes]) -> None:
