@@ -24,6 +24,7 @@ from planner.expressions.functions import (
     Function,
 )
 from planner.expressions.literals import time_literal
+from planner.expressions.text_length import MAX_TEXT, grows, longest_text
 from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 #: Compiles a function whose form depends on the types of its arguments.
@@ -230,7 +231,26 @@ def modulo(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) ->
     return apply(compiler, node, "%", left, right)
 
 
+def replaced(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
+    """Compile REPLACE(text, part, to); NULL where the text would get very long."""
+    if len(arguments) != 3:
+        wrong_count(compiler, node, "replace", "3", arguments)
+    if longest_text(node) > MAX_TEXT:
+        compiler.refuse(
+            f"replace to a text of more than {MAX_TEXT:,} characters",
+            "Replace by shorter texts, or cut what is replaced with left(x, n).",
+            node,
+        )
+    text, part, to = (argument(compiler, value, "replace", "string") for value in arguments)
+    sql = f"replace({text.sql}, {part.sql}, {to.sql})"
+    if grows(arguments[2], arguments[1]) and columns_of((text, part, to)):
+        bound = f"length({text.sql}) * length({to.sql}) <= {MAX_TEXT}"
+        sql = f"CASE WHEN {bound} THEN {sql} END"
+    return Typed(sql, "string", columns_of((text, part, to)))
+
+
 _SPECIAL: dict[str, Special] = {
+    "REPLACE": replaced,
     "ABS": absolute,
     "CEIL": _whole("ceil"),
     "CEILING": _whole("ceil"),

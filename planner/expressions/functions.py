@@ -60,7 +60,7 @@ _LOG10 = _double("log10")
 _TRUNC = Function(("unit", "timestamp"), "timestamp", "TRY(date_trunc({0}, {1}))")
 _DIFF = Function(("unit", "timestamp", "timestamp"), "bigint", "TRY(date_diff({0}, {1}, {2}))")
 
-#: By upper-case name. ROUND, MOD, CEIL, FLOOR, ABS, IF, NULLIF, EXTRACT are in ``expressions.expressions``.
+#: By upper-case name. ROUND, MOD, CEIL, FLOOR, ABS, REPLACE, IF and NULLIF are in ``expressions.calls``.
 FUNCTIONS: dict[str, Function] = {
     # numbers
     "SQRT": _double("sqrt"),
@@ -106,7 +106,6 @@ FUNCTIONS: dict[str, Function] = {
     "TRIM": _text("trim({args})", "string", optional=1),
     "LTRIM": _text("ltrim({args})", "string", optional=1),
     "RTRIM": _text("rtrim({args})", "string", optional=1),
-    "REPLACE": _text("replace({0}, {1}, {2})", "string", "string"),
     "REVERSE": _text("reverse({0})"),
     "LEFT": _text('TRY("left"({0}, {1}))', "integer"),
     "RIGHT": _text('TRY("right"({0}, {1}))', "integer"),
