@@ -32,6 +32,9 @@ _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 _LIMIT_US = 2**62
 #: No window, lateness or timeout is longer, so that its sum with any event time stays far within int64.
 MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
+#: Event times of the years 1 to 9999, µs UTC: what Python, DuckDB and ISO 8601 can all write.
+MIN_TIME_US = -62_135_596_800_000_000
+MAX_TIME_US = 253_402_300_799_999_999
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.timestamps import timestamp, timestamp_or_none
 from service.engine.engine import EngineStatus
+from service.inputs.voided import VoidedBatch
 
 
 class EngineOut(BaseModel):
@@ -44,3 +45,25 @@ class EngineOut(BaseModel):
             next_try_at=timestamp_or_none(status.retry_at_us),
             spark_ui=status.spark_ui,
         )
+
+
+class SkipIn(BaseModel):
+    """What to leave out of the batch that fails."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"stream": "clicks"}, {}]})
+
+    stream: str | None = Field(default=None, description="Stream whose rows are left out; null for all.")
+
+
+class SkipOut(BaseModel):
+    """A batch that was voided."""
+
+    batch: int = Field(description="The batch.")
+    reason: str = Field(description="What it failed with.")
+    actor: str = Field(description="Who decided.")
+    at: str = Field(description="When.")
+
+    @classmethod
+    def of(cls, voided: VoidedBatch) -> Self:
+        """Return a decision as it is answered."""
+        return cls(batch=voided.batch, reason=voided.reason, actor=voided.actor, at=timestamp(voided.at_us))

@@ -5,6 +5,7 @@ events.db       events posted over HTTP, durable before they are acknowledged (S
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet, named by manifests too
+dead_letters/   rows of batches that were voided, with the reason
 exports/        files that queries are exported to, unless the operator names another directory
 spill/          what sorting for exports does not hold in memory; emptied at each start
 spark.log       what Spark's JVM and its workers say
@@ -65,6 +66,11 @@ class DataDir:
     def late(self) -> Path:
         """Files of late rows."""
         return self.root / "late"
+
+    @property
+    def dead_letters(self) -> Path:
+        """Rows that a decision left out of a batch."""
+        return self.root / "dead_letters"
 
     @property
     def exports(self) -> Path:

@@ -35,8 +35,9 @@ from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_lock import EngineLock
-from service.engine.retry import Failure, Failures, can_pass
-from service.errors import BucketsFixed, EngineFailed, find_corrupt_input
+from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
+from service.errors import BucketsFixed, EngineFailed, NothingToSkip, find_corrupt_input
+from service.inputs.voided import VoidedBatch, void_batch
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 
@@ -146,6 +147,7 @@ class Engine:
             if self._thread is not None and self._thread.is_alive():
                 return
             self._stopping.clear()
+            self._failures = 0
             self._set_state("starting")
             self._thread = threading.Thread(target=self._run_and_restart, name="engine")
             self._thread.start()
@@ -212,6 +214,31 @@ class Engine:
             failures=self._failures,
             retry_at_us=self._retry_at_us,
         )
+
+    def void_batch_in_hand(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
+        """Decide that the batch that fails again and again is processed without some of its input.
+
+        Args:
+            stream_ids: Streams whose rows are left out of it; empty for all.
+            actor: Who decides.
+
+        Raises:
+            NothingToSkip: No batch was begun, or it has not failed often enough.
+        """
+        last = self.store.batches.last()
+        batch = 0 if last is None else last + 1
+        begun = (self.data_dir.checkpoint / "offsets" / str(batch)).exists()
+        if self._failures < MAX_FAILURES_AT_A_BATCH or not begun:
+            raise NothingToSkip(
+                "no batch can be skipped",
+                detail=f"The batch after {batch - 1} has failed {self._failures} times the same way, of "
+                f"{MAX_FAILURES_AT_A_BATCH} that show that it will fail again.",
+                hint="GET /api/v1/engine says what the job does.",
+            )
+        voided = VoidedBatch(batch, stream_ids, self._error or "", actor, wall_clock_us())
+        void_batch(self.store, voided)
+        log.warning("batch voided", extra={"batch": batch, "streams": list(stream_ids), "actor": actor})
+        return voided
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
         """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""

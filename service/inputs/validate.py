@@ -11,10 +11,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
 from catalog.wording import did_you_mean, nearest
 from service.errors import InvalidGenerator, SourceNotFound
-from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
+from service.inputs.formats.values import UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
 from service.inputs.sources.files import is_of_kernel
 

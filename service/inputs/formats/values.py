@@ -18,10 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import arrow_type
-
-#: Event times of the years 1 to 9999, µs UTC: what Python, DuckDB and ISO 8601 can all write.
-MIN_TIME_US: Final = -62_135_596_800_000_000
-MAX_TIME_US: Final = 253_402_300_799_999_999
+from catalog.durations import MAX_TIME_US, MIN_TIME_US
 
 _DAY_US: Final = 86_400_000_000
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from catalog.clock import wall_clock_us
+from catalog.durations import format_duration
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.config.log import fields
@@ -137,6 +139,15 @@ def _is_visible(name: str) -> bool:
     return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
+def _refuse_future(stream: Stream, facts: FileFacts) -> None:
+    """Set a file aside that has rows further ahead of the clock than its stream allows."""
+    if stream.max_ahead_us is None or facts.t_max_us is None:
+        return
+    if facts.t_max_us > wall_clock_us() + stream.max_ahead_us:
+        ahead = format_duration(stream.max_ahead_us)
+        raise UnusableFile(f"it has the event time {facts.t_max_us} µs, more than {ahead} ahead of the clock")
+
+
 def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
     try:
@@ -147,6 +158,7 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
             facts, reason = inspect(path), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
+            _refuse_future(stream, facts)
         except UnusableFile as error:
             facts, reason = FileFacts(0, None, None), error.primary
         after = os.stat(path)
