@@ -30,6 +30,7 @@ NotFound
 Conflict
 * BucketsFixed          the number of buckets was fixed by the checkpoint's first batch
 * DataDirInUse          another engine holds the data directory
+* NothingToSkip         no batch has failed so often that it may be voided
 * SinkInUse             another query writes to the same place
 Unavailable
 * ClassArchiveNotMade   the JVM could not make an archive of its classes
@@ -264,6 +265,12 @@ class BucketsFixed(Conflict):
     """The number of buckets was fixed by the checkpoint's first batch."""
 
     code = "buckets-fixed"
+
+
+class NothingToSkip(Conflict):
+    """No batch has failed so often that it may be voided."""
+
+    code = "nothing-to-skip"
 
 
 class DataDirInUse(Conflict):

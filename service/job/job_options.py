@@ -44,6 +44,7 @@ def job_options(
         "rows_per_partition": str(settings.batches.rows_per_partition or ""),
         "tasks": str(settings.spark.cores),
         "engine_lock": str(data_dir.engine_lock),
+        "dead_letters": str(data_dir.dead_letters),
         # On a cluster the directory is another machine's: rows had better go from worker to worker.
         "rows_dir": str(data_dir.segments) if settings.spark.one_machine else "",
         "rows_file_bytes": str(settings.batches.rows_file_kb << 10),

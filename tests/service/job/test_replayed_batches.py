@@ -83,6 +83,7 @@ class Spark:
             "catalog_url": f"sqlite:///{self.directory / 'catalog.db'}",
             "events_db": str(self.directory / "events.db"),
             "engine_lock": str(self.directory / "lock"),
+            "dead_letters": str(self.directory / "dead"),
             "bucket_keys": "0,1",
             "max_rows": str(self.max_rows),
         }
