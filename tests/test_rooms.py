@@ -13,6 +13,16 @@ TOPS = ("api", "catalog", "operators", "planner", "service")
 MOST_MODULES = 12
 
 
+def test_no_class_name_is_there_twice() -> None:
+    names: dict[str, list[str]] = {}
+    for package in PACKAGES:
+        for file in package.glob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    names.setdefault(node.name, []).append(_name(file))
+    assert {name: where for name, where in names.items() if len(where) > 1} == {}
+
+
 def _packages() -> list[Path]:
     """Return the folders of all packages, but for the migrations, which Alembic names."""
     found = (init.parent for top in TOPS for init in (ROOT / top).rglob("__init__.py"))

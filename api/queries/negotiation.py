@@ -11,9 +11,10 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
+PARQUET = "application/vnd.apache.parquet"
 
 #: What results can be had as, the preferred one first.
-REPRESENTATIONS = (JSON, NDJSON, CSV, ARROW)
+REPRESENTATIONS = (JSON, NDJSON, CSV, ARROW, PARQUET)
 
 #: Other names that clients use for them.
 _ALIASES = {"application/jsonl": NDJSON, "application/ndjson": NDJSON, "application/jsonlines": NDJSON}

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypeVar
 
 import anyio
+import pyarrow as pa
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
@@ -18,7 +19,7 @@ from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.errors import QueryNotFound
 from service.errors import InvalidCursor, ResultsExpired
-from service.results.result_text import arrow_stream, csv_text, json_line, ndjson, rows_for_json
+from service.results.result_formats import arrow_stream, csv_text, json_line, ndjson, parquet, rows_for_json
 from service.results.results import MAX_PAGE_ROWS, ResultPage
 from service.workspace.workspace import Workspace
 
@@ -43,6 +44,7 @@ _PAGES: dict[int | str, dict[str, Any]] = {
             negotiation.NDJSON: {"schema": {"type": "string"}, "example": '{"k":1,"_event_time":"..."}\n'},
             negotiation.CSV: {"schema": {"type": "string"}, "example": '"k","_event_time"\n1,"..."\n'},
             negotiation.ARROW: {"schema": {"type": "string", "format": "binary"}},
+            negotiation.PARQUET: {"schema": {"type": "string", "format": "binary"}},
         },
         "headers": {
             "Sluice-Next-Cursor": {"schema": {"type": "string"}, "description": _CURSOR},
@@ -61,6 +63,15 @@ _PAGES: dict[int | str, dict[str, Any]] = {
             },
         },
     }
+}
+
+
+#: Formats other than JSON, which has the cursor in its document.
+_WRITERS: dict[str, Callable[[pa.Table], bytes]] = {
+    negotiation.NDJSON: ndjson,
+    negotiation.CSV: csv_text,
+    negotiation.ARROW: arrow_stream,
+    negotiation.PARQUET: parquet,
 }
 
 
@@ -87,8 +98,8 @@ async def read_results(
     With `wait` the answer comes as soon as there is a result after the cursor, or after so many seconds with
     an empty page.
 
-    They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV or Arrow, by `Accept`. An update of
-    the query does not interrupt them; a page ends where the columns change.
+    They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV, Arrow or Parquet, by
+    `Accept`. An update of the query does not interrupt them; a page ends where the columns change.
 
     Results are kept for as long as the service is set to. Without `after`, reading starts at the first one
     that is kept, and `dropped` says how many are not; where results after `after` are not, the answer is 410.
@@ -175,12 +186,8 @@ def _headers(request: Request, page: ResultPage, limit: int) -> dict[str, str]:
 
 
 def _body(kind: str, page: ResultPage) -> bytes:
-    if kind == negotiation.NDJSON:
-        return ndjson(page.table)
-    if kind == negotiation.CSV:
-        return csv_text(page.table)
-    if kind == negotiation.ARROW:
-        return arrow_stream(page.table)
+    if (writer := _WRITERS.get(kind)) is not None:
+        return writer(page.table)
     document = {
         "columns": [column.model_dump() for column in result_columns(page)],
         "rows": rows_for_json(page.table),

@@ -49,7 +49,13 @@ _TIME_RESULTS = {
 
 
 def binary(compiler: Compiler, node: exp.Binary) -> Typed:
-    """Compile ``+ - * / // %``."""
+    """Compile ``+ - * / // %``.
+
+    i + j -> TRY("i" + "j")
+    v / w -> "v" / NULLIF("w", 0)
+    i // j -> TRY("i" // NULLIF("j", 0))
+    d - d -> TRY("d" - "d")
+    """
     symbol = _SYMBOLS[type(node)]
     left, right = compiler.compile(node.this), compiler.compile(node.expression)
     return apply(compiler, node, symbol, left, right)
@@ -145,7 +151,11 @@ def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
 
 
 def negative(compiler: Compiler, node: exp.Neg) -> Typed:
-    """Compile unary minus."""
+    """Compile unary minus.
+
+    -i -> TRY(-"i")
+    - -5 -> 5
+    """
     inner = node.this.unnest()
     sign = "-"
     while isinstance(inner, exp.Neg):

@@ -47,7 +47,12 @@ _LIKE: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE"}
 
 
 def comparison(compiler: Compiler, node: exp.Binary) -> Typed:
-    """Compile a comparison, a constant on the right."""
+    """Compile a comparison, a constant on the right.
+
+    10 < v -> "v" > 10
+    v = .20 -> "v" = 0.2
+    ts > '2013-01-31' -> "ts" > TIMESTAMP '2013-01-31 00:00:00'
+    """
     symbol = _SYMBOLS[type(node)]
     left, right = comparable(compiler, node, compiler.compile(node.this), compiler.compile(node.expression))
     mirrored = left.sql > right.sql if bool(left.columns) == bool(right.columns) else not left.columns
@@ -160,7 +165,10 @@ def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
 
 
 def connected(compiler: Compiler, node: exp.Connector) -> Typed:
-    """Compile a chain of AND or OR: each part once, in order of their texts."""
+    """Compile a chain of AND or OR: each part once, in order of their texts.
+
+    i > 1 AND f AND i > 1 -> "f" AND "i" > 1
+    """
     word = "AND" if isinstance(node, exp.And) else "OR"
     parts = [condition(compiler, part, word) for part in operands(node)]
     return conjunction(parts, word)
@@ -177,7 +185,11 @@ def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
 
 
 def negation(compiler: Compiler, node: exp.Not) -> Typed:
-    """Compile NOT, pushed inwards as far as it goes."""
+    """Compile NOT, pushed inwards as far as it goes.
+
+    NOT (v <= 10 OR f) -> "v" > 10 AND (NOT "f")
+    NOT s LIKE 'a%' -> "s" NOT LIKE 'a%'
+    """
     inner = pushed(node)
     if not isinstance(inner, exp.Not):
         return compiler.compile(inner)
@@ -193,14 +205,21 @@ def negation(compiler: Compiler, node: exp.Not) -> Typed:
 
 
 def between(compiler: Compiler, node: exp.Between) -> Typed:
-    """Compile BETWEEN as two comparisons."""
+    """Compile BETWEEN as two comparisons.
+
+    v BETWEEN 1 AND 2 -> "v" <= 2 AND "v" >= 1
+    """
     if node.args.get("symmetric"):
         compiler.refuse("BETWEEN SYMMETRIC", "Write BETWEEN low AND high.", node)
     return compiler.compile(pushed(node))
 
 
 def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
-    """Compile IS [NOT] NULL, TRUE or FALSE."""
+    """Compile IS [NOT] NULL, TRUE or FALSE.
+
+    v IS NULL -> "v" IS NULL
+    (v > 1) IS TRUE -> ("v" > 1) IS TRUE
+    """
     word = " NOT" if negated else ""
     value = compiler.compile(node.this)
     if isinstance(node.expression, exp.Null):
@@ -216,7 +235,10 @@ def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
 
 
 def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed:
-    """Compile [NOT] IN over a list, sorted and each value once."""
+    """Compile [NOT] IN over a list, sorted and each value once.
+
+    i IN (3, 1, 2, 1) -> "i" IN (1, 2, 3)
+    """
     if not node.expressions or any(node.args.get(name) for name in ("query", "unnest", "field")):
         compiler.refuse("IN without a list of values", "Write x IN (1, 2, 3).", node)
     value = compiler.compile(node.this)
@@ -239,7 +261,10 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
 
 
 def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: bool = False) -> Typed:
-    """Compile [NOT] LIKE or ILIKE, with ESCAPE or without."""
+    """Compile [NOT] LIKE or ILIKE, with ESCAPE or without.
+
+    s LIKE 'a!%' ESCAPE '!' -> "s" LIKE 'a!%' ESCAPE '!'
+    """
     inner = node.this if isinstance(node, exp.Escape) else node
     word = _LIKE[type(inner)]
     value, pattern = compiler.compile(inner.this), compiler.compile(inner.expression)

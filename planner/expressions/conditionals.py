@@ -53,7 +53,10 @@ def _as_time(value: Typed, type_: str) -> Typed:
 
 
 def choice(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
-    """Compile IF(condition, then, else) as CASE."""
+    """Compile IF(condition, then, else) as CASE.
+
+    IF(f, 1, 2) -> CASE WHEN "f" THEN 1 ELSE 2 END
+    """
     if not 2 <= len(arguments) <= 3:
         wrong_count(compiler, node, "if", "2 to 3", arguments)
     default = arguments[2] if len(arguments) == 3 else None
@@ -61,7 +64,10 @@ def choice(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) ->
 
 
 def null_if(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
-    """Compile NULLIF(x, y)."""
+    """Compile NULLIF(x, y).
+
+    NULLIF(v, 0) -> CASE WHEN "v" = 0 THEN NULL ELSE "v" END
+    """
     if len(arguments) != 2:
         wrong_count(compiler, node, "nullif", "2", arguments)
     value, other = compiler.compile(arguments[0]), compiler.compile(arguments[1])
@@ -72,7 +78,10 @@ def null_if(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -
 
 
 def case(compiler: Compiler, node: exp.Case) -> Typed:
-    """Compile CASE, with an operand or without."""
+    """Compile CASE, with an operand or without.
+
+    CASE i WHEN 1 THEN 'a' ELSE s END -> CASE WHEN "i" = 1 THEN 'a' ELSE "s" END
+    """
     branches = []
     for when in node.args["ifs"]:
         if node.this is None:

@@ -23,7 +23,13 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def literal(compiler: Compiler, node: exp.Literal) -> Typed:
-    """Compile a number or a text."""
+    """Compile a number or a text.
+
+    007 -> 7
+    'it''s' -> 'it''s'
+    1.50 -> 1.5
+    1e3 -> 1000.0e0
+    """
     if node.is_string:
         constant = Constant("string", node.name)
         return Typed(text_literal(node.name), "string", literal=node.name, constant=constant)
@@ -68,18 +74,27 @@ def _form(sign: str) -> Literal["atom", "compound"]:
 
 
 def boolean(compiler: Compiler, node: exp.Boolean) -> Typed:
-    """Compile TRUE or FALSE."""
+    """Compile TRUE or FALSE.
+
+    true -> TRUE
+    """
     truth = bool(node.this)
     return Typed("TRUE" if truth else "FALSE", "boolean", constant=Constant("boolean", truth))
 
 
 def null(compiler: Compiler, node: exp.Null) -> Typed:
-    """Compile NULL."""
+    """Compile NULL.
+
+    null -> NULL
+    """
     return Typed("NULL", "null")
 
 
 def interval(compiler: Compiler, node: exp.Interval) -> Typed:
-    """Compile an interval literal."""
+    """Compile an interval literal.
+
+    INTERVAL '5' MINUTE -> INTERVAL '300000000 microseconds'
+    """
     return interval_literal(cast(Duration, node.meta["duration"]))
 
 

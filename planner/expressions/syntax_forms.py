@@ -33,7 +33,11 @@ _TYPES = {
 
 
 def cast(compiler: Compiler, node: exp.Cast) -> Typed:
-    """Compile CAST, TRY_CAST, ``::`` and typed literals such as DATE '2013-01-31'."""
+    """Compile CAST, TRY_CAST, ``::`` and typed literals such as DATE '2013-01-31'.
+
+    CAST(s AS INT) -> TRY_CAST("s" AS INTEGER)
+    DATE '2013-01-31' -> DATE '2013-01-31'
+    """
     type_ = _cast_type(compiler, node)
     value = compiler.compile(node.this)
     if value.type == "interval":
@@ -100,7 +104,10 @@ def _cast_type(compiler: Compiler, node: exp.Cast) -> str:
 
 
 def extract(compiler: Compiler, node: exp.Extract) -> Typed:
-    """Compile EXTRACT(unit FROM time)."""
+    """Compile EXTRACT(unit FROM time).
+
+    EXTRACT(hour FROM ts) -> date_part('hour', "ts")
+    """
     part = unit(compiler, node.this, "extract", extract=True)
     value = argument(compiler, node.expression, "extract", "timestamp")
     if part == "epoch":
@@ -109,30 +116,45 @@ def extract(compiler: Compiler, node: exp.Extract) -> Typed:
 
 
 def substring(compiler: Compiler, node: exp.Substring) -> Typed:
-    """Compile SUBSTRING(x, start, length) and SUBSTRING(x FROM start FOR length)."""
+    """Compile SUBSTRING(x, start, length) and SUBSTRING(x FROM start FOR length).
+
+    SUBSTRING(s FROM 2 FOR 3) -> TRY(substr("s", 2, 3))
+    """
     parts = [node.this, node.args.get("start") or exp.Literal.number(1), node.args.get("length")]
     return call_named(compiler, node, "SUBSTR", [part for part in parts if part is not None])
 
 
 def trim(compiler: Compiler, node: exp.Trim) -> Typed:
-    """Compile TRIM([LEADING | TRAILING | BOTH] characters FROM x)."""
+    """Compile TRIM([LEADING | TRAILING | BOTH] characters FROM x).
+
+    TRIM(LEADING 'x' FROM s) -> ltrim("s", 'x')
+    """
     name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
     parts = [node.this, node.expression]
     return call_named(compiler, node, name, [part for part in parts if part is not None])
 
 
 def position(compiler: Compiler, node: exp.StrPosition) -> Typed:
-    """Compile POSITION(part IN text)."""
+    """Compile POSITION(part IN text).
+
+    POSITION('x' IN s) -> strpos("s", 'x')
+    """
     return call_named(compiler, node, "STRPOS", [node.this, node.args["substr"]])
 
 
 def matches(compiler: Compiler, node: exp.RegexpLike) -> Typed:
-    """Compile RLIKE."""
+    """Compile RLIKE.
+
+    s RLIKE 'a.*' -> regexp_matches("s", 'a.*')
+    """
     return call_named(compiler, node, "REGEXP_MATCHES", [node.this, node.expression])
 
 
 def joined(compiler: Compiler, node: exp.DPipe) -> Typed:
-    """Compile ``||``."""
+    """Compile ``||``.
+
+    (s || 't') -> "s" || 't'
+    """
     values = []
     for part in (node.this, node.expression):
         value = compiler.compile(part)

@@ -1,4 +1,11 @@
-"""Mem-Opt: the chain that holds the fewest rows (State-Slice, VLDB 2006, §5.1, §6.1)."""
+"""Mem-Opt: the chain that holds the fewest rows (State-Slice, VLDB 2006, §5.1, §6.1).
+
+q1 [RANGE 10 SECONDS]    q2 [RANGE 20 SECONDS] A.v < 0.2    q3 [RANGE 30 SECONDS] A.v < 0.2
+
+slices of A   [0s, 10s)                [10s, 20s)             [20s, 30s)
+serve         q1 q2 q3                 q2 q3                  q3
+keep          every row                A.v < 0.2              A.v < 0.2
+"""
 
 from __future__ import annotations
 

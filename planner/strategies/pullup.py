@@ -1,4 +1,10 @@
-"""Selection pull-up: one join with the largest windows, then a router (State-Slice, VLDB 2006, §3.1)."""
+"""Selection pull-up: one join with the largest windows, then a router (State-Slice, VLDB 2006, §3.1).
+
+q1 [RANGE 10 SECONDS]    q2 [RANGE 30 SECONDS] A.v < 0.2
+
+slices of A   [0s, 30s)  every row        pairs ──> router ─┬─ nearer than 10 s ──> q1
+└─ A.v < 0.2 ─────────> q2
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The one join that all queries of a family share, whatever its slices."""
+"""The one join that all queries of a family share, whatever its slices.
+
+slices of A  [0s, 10s) [10s, 30s)      slices of B  [0s, 30s)      one join "shared", for all queries
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""No sharing: a join per query, its filters before the join."""
+"""No sharing: a join per query, its filters before the join.
+
+q1 [RANGE 10 SECONDS]    q2 [RANGE 30 SECONDS] A.v < 0.2
+
+join of q1   slices of A  [0s, 10s)  every row
+join of q2   slices of A  [0s, 30s)  A.v < 0.2
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from service.commit.reports import ReportAddress
 from service.config.settings import SparkSettings
 from service.job.chain_processor import ChainOptions
-from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainStandIn, SourceStandIn
+from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainEntryPoint, SourceEntryPoint
 from service.jvm.jvm import Jvm
 from service.jvm.spark_configuration import spark_configuration
 
@@ -108,7 +108,7 @@ def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
         session: Running session.
         options: See ``JobOptions``.
     """
-    session.dataSource.register(SourceStandIn)
+    session.dataSource.register(SourceEntryPoint)
     reader = session.readStream.format(FORMAT_NAME).name(SOURCE_NAME)
     for name, value in options.source.items():
         reader = reader.option(name, value)
@@ -116,7 +116,7 @@ def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
         reader.load()
         .groupBy("bucket")
         .transformWithStateInPandas(
-            statefulProcessor=ChainStandIn(options.chain, options.reports),
+            statefulProcessor=ChainEntryPoint(options.chain, options.reports),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="Append",
             timeMode="None",

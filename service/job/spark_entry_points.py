@@ -1,4 +1,4 @@
-"""Source and chain as Spark sees them while it plans: stand-ins that load what they stand for with the work.
+"""Source and chain as Spark sees them while it plans: entry points that load the rest when there is work.
 
 Spark asks fresh Python processes what a source gives, how it is read and which state an operator keeps. Each
 unpickles our object, answers and goes:
@@ -38,7 +38,7 @@ _PROCESSOR = "service.job.chain_processor"
 Offset = dict[str, int]
 
 
-class SourceStandIn(DataSource):
+class SourceEntryPoint(DataSource):
     """The data source as Spark knows it."""
 
     @classmethod
@@ -52,11 +52,11 @@ class SourceStandIn(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return the reader."""
-        return ReaderStandIn(dict(self.options))
+        return ReaderEntryPoint(dict(self.options))
 
 
-class ReaderStandIn(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stands for ``service.job.source.SluiceReader``, and in the readers' tasks for ``service.job.packing``.
+class ReaderEntryPoint(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader: ``service.job.source.SluiceReader``, in the readers' tasks ``service.job.packing``.
 
     Args:
         options: Those of the reader.
@@ -105,8 +105,8 @@ class ReaderStandIn(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows
 
 
-class ChainStandIn(StatefulProcessor):
-    """Stands for ``service.job.chain_processor.ChainProcessor``.
+class ChainEntryPoint(StatefulProcessor):
+    """The chain of a bucket: ``service.job.chain_processor.ChainProcessor``.
 
     Args:
         options: Its ``ChainOptions``.

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from catalog.values.sink import FilesSink, SinkFormat
 from service.errors import SinkFailed
-from service.results.result_text import csv_text, ndjson
+from service.results.result_formats import csv_text, ndjson
 
 #: Rows in memory at a time: a row group of Parquet, about 10 MB of text.
 ROWS_AT_A_TIME = {"parquet": 122_880, "ndjson": 10_000, "csv": 10_000}

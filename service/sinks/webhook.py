@@ -19,7 +19,7 @@ import httpx
 
 from catalog.values.sink import SinkRecord, WebhookSink
 from service.errors import SinkFailed
-from service.results.result_text import ndjson
+from service.results.result_formats import ndjson
 from service.results.results import ResultPage
 
 #: A receiver that takes longer is better off answering first and working afterwards.

@@ -23,14 +23,13 @@ from pyspark.daemon import manager
 from pyspark.sql.streaming import stateful_processor_api_client, stateful_processor_util
 from pyspark.sql.worker import plan_data_source_read
 
-from service.job import chain_processor, packing
-from service.job import spark_entry_points as stand_ins
+from service.job import chain_processor, packing, spark_entry_points
 
 #: Imported for the workers' sake.
 LOADED = (
     chain_processor,
     packing,
-    stand_ins,
+    spark_entry_points,
     stateful_processor_api_client,
     stateful_processor_util,
     plan_data_source_read,

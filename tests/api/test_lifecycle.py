@@ -174,6 +174,7 @@ def check_representations(service: RunningService, query: str, rows: list[dict[s
     assert table.schema.field("price").type == pa.decimal128(10, 2)
     assert table.schema.field("_event_time").type == pa.timestamp("us")
     assert table["price"].to_pylist() == [row["price"] and Decimal(row["price"]) for row in rows]
+    assert pq.read_table(io.BytesIO(get("application/vnd.apache.parquet"))).equals(table)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.errors import NotAcceptable
-from api.queries.negotiation import ARROW, CSV, JSON, NDJSON, negotiate
+from api.queries.negotiation import ARROW, CSV, JSON, NDJSON, PARQUET, negotiate
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from api.queries.negotiation import ARROW, CSV, JSON, NDJSON, negotiate
         ("application/jsonl", NDJSON),
         ("application/json;q=0.5, application/x-ndjson", NDJSON),
         ("application/json;q=0, */*;q=0.1", NDJSON),
+        ("application/vnd.apache.parquet", PARQUET),
         ("text/html, application/vnd.apache.arrow.stream;q=0.9, */*;q=0.1", ARROW),
     ],
 )

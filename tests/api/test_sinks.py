@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from service.results.result_text import rows_for_json
+from service.results.result_formats import rows_for_json
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.service.sinks.receiver import Receiver
 

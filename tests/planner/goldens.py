@@ -7,8 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 RULE = "----"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines line by line, and each value where it stands."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def readable(document: Any) -> str:
+    """Return a JSON document as YAML: lists of plain values on one line, carets below the text."""
+    text = yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, width=110, default_flow_style=None, allow_unicode=True
+    )
+    return text.rstrip("\n")
 
 
 def check_golden(path: Path, answer: Callable[[list[str]], str], *, rewrite: bool) -> None:

@@ -7,7 +7,6 @@ then [strategy=NAME]     the next version: the lines below add queries; ``drop N
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import cast
 
@@ -22,7 +21,7 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
-from tests.planner.goldens import check_golden
+from tests.planner.goldens import check_golden, readable
 from tests.planner.values import STREAMS
 
 GOLDEN = Path(__file__).parent / "golden" / "plan"
@@ -86,7 +85,7 @@ def _answer(question: list[str]) -> str:
         return str(error)
     form = _options(question[0]).get("format", "text")
     if form == "json":
-        return json.dumps(plan_document(plan), indent=1)
+        return readable(plan_document(plan))
     return {"text": render_text, "mermaid": render_mermaid, "dot": render_dot}[form](plan)
 
 

@@ -1,4 +1,4 @@
-"""Results as text: what a value of each type looks like outside Arrow.
+"""Results as bytes, a function for each format; in text a value of each type looks like this.
 
 timestamp        2026-01-01T00:00:00.000000Z
 date             2026-01-01
@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import csv
 
 #: Python's names of the doubles that JSON lacks, and ours.
@@ -53,6 +54,13 @@ def arrow_stream(table: pa.Table) -> bytes:
     target = io.BytesIO()
     with pa.ipc.new_stream(target, table.schema) as writer:
         writer.write_table(table)
+    return target.getvalue()
+
+
+def parquet(table: pa.Table) -> bytes:
+    """Return the rows as a Parquet file, in their own types."""
+    target = io.BytesIO()
+    pq.write_table(table, target)
     return target.getvalue()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from datetime import date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from service.results.result_text import arrow_stream, csv_text, ndjson
+from service.results.result_formats import arrow_stream, csv_text, ndjson, parquet
 
 
 def column(kind: pa.DataType, *values: object) -> pa.Table:
@@ -63,3 +65,8 @@ def test_arrow_keeps_types_and_values() -> None:
 
 def test_what_goes_on_has_no_second_header() -> None:
     assert csv_text(column(pa.int64(), 1), header=False) == b"1\n"
+
+
+def test_a_parquet_file_has_the_types_of_the_results() -> None:
+    table = pa.table({"k": pa.array([1, None], pa.int64()), "p": pa.array([Decimal("1.10"), None])})
+    assert pq.read_table(io.BytesIO(parquet(table))).equals(table)
