@@ -23,7 +23,7 @@ from api.streams.schemas import AppendOut, QuarantineOut, StreamIn, StreamOut, S
 from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
 from service.errors import EventRejected, NotAnHttpStream
 from service.inputs.sources.http_log import Sending
-from service.results.result_text import rows_for_json
+from service.results.result_formats import rows_for_json
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)
 
