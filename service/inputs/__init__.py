@@ -10,5 +10,5 @@
 A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
 ``_pos``, is unique in its stream and ascends in source order.
 
-Doors: admission, inputs, lateness, packed_bytes, partitions, read, sample, validate.
+Doors: admission, inputs, lateness, packed_bytes, partitions, read, sample, validate, voided.
 """
