@@ -163,6 +163,15 @@ def test_a_value_that_was_taken_for_another_is_refused(service: Service, event: 
     assert problem["detail"].startswith(f"event {1 if others else 0}, field ")
 
 
+def test_a_time_before_the_year_1_is_refused_also_beside_times_of_another_form(service: Service) -> None:
+    # Columns whose values are not all of one form are read one by one.
+    column = a_stream("O") | {"columns": {"ts": "timestamp", "t": "timestamp"}}
+    service.made("POST", "/streams", column)
+    events = [{"ts": 1, "t": "2013-01-31T05:15:00.123456789Z"}, {"ts": 1, "t": "0001-01-01T00:00:00+14:00"}]
+    problem = refused(service, "/streams/O/events", json.dumps(events), 422)
+    assert problem["detail"].startswith("event 1, field ")
+
+
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_a_constant_that_json_lacks_is_refused(service: Service, constant: str) -> None:
     problem = refused(service, "/streams/T/events", f'[{{"ts": 1, "x": {constant}}}]', 400)

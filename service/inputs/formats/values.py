@@ -153,8 +153,9 @@ def _times(values: pa.Array) -> pa.Array:
         # Arrow reads years before 1, and an offset may lead out of the year 1 or 9999.
         _check_range(found.view(pa.int64()), MIN_TIME_US, MAX_TIME_US)
         return found
-    micros = [None if text is None else _iso_us(text) for text in values.to_pylist()]
-    return pa.array(micros, pa.int64()).cast(_TIMES[0])
+    micros = pa.array([None if text is None else _iso_us(text) for text in values.to_pylist()], pa.int64())
+    _check_range(micros, MIN_TIME_US, MAX_TIME_US)
+    return micros.cast(_TIMES[0])
 
 
 def _iso_us(text: str) -> int:

@@ -28,8 +28,10 @@ except SluiceError as error:
 
 @pytest.mark.parametrize("part", ["", "results", "checkpoint/segments", "catalog.db", "events.db"])
 def test_what_cannot_be_written_is_named_with_a_way_out(tmp_path: Path, part: str) -> None:
-    for above in (tmp_path, *tmp_path.parents[:2]):
+    for above in (tmp_path, *tmp_path.parents):
         above.chmod(0o755)
+        if above.name.startswith("pytest-of-"):  # above it are directories of others
+            break
     data_dir = open_data_dir(tmp_path / "data")
     for file in (data_dir.catalog_db, data_dir.events_db):
         file.touch(mode=0o666)
