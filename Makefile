@@ -84,7 +84,7 @@ bench-scaling: setup
 	@$(BIN)/python -m tests.bench.scaling $(ARGS)
 
 golden: setup
-	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py --rewrite-goldens
+	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py tests/api/test_event_goldens.py --rewrite-goldens
 
 format: setup
 	@$(BIN)/ruff format -q .

@@ -33,6 +33,11 @@ _IDEMPOTENCY_KEY = {
     "description": "Makes the request safe to repeat; a UUID, for example.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
+#: Of mutations that conflict with nothing else.
+_KEY_CONFLICT = {
+    "description": "The key was used for another request, or the same one is being served",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
 
 
 def describe(app: FastAPI) -> None:
@@ -62,6 +67,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for method, operation in item.items():
             if method.upper() in MUTATIONS:
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
+                operation["responses"].setdefault("409", _KEY_CONFLICT)
             _replace_validation_error(operation["responses"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)

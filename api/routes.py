@@ -26,7 +26,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
-from api.validation import refuse_repeated_keys
+from api.json_body import read_body
 from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.wording import nearest_or_known
 
@@ -93,7 +93,7 @@ class SluiceRoute(APIRoute):
             _check_parameters(request, known)
             if takes_json and (body := await request.body()):
                 _check_media_type(request)
-                refuse_repeated_keys(body)
+                read_body(body)
             key = request.headers.get("idempotency-key")
             if key is None or request.method not in MUTATIONS:
                 return await handler(request)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 
     from service.workspace.workspace import Workspace
 
+log = logging.getLogger(__name__)
+
+#: A stop that takes longer than this, after the grace, ends by force: a thread waits for what never comes.
+#: What is not done is repeated at the next start, as after any crash.
+FORCE_S = 15
+
 #: Open result streams are cut so many seconds after the signal to stop.
 GRACE_S = 3
 
@@ -38,7 +46,7 @@ def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
         SluiceError: The engine cannot start, for example because another one holds the data directory.
     """
     with _bound_socket(settings.server) as listener, _launched(settings) as jvm:
-        app = _Startup(_create_app(settings, jvm), on_ready)
+        app = _Startup(_create_app(settings, jvm), on_ready, ends_process=True)
         server = uvicorn.Server(_config(app, settings.log))
         # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
@@ -112,12 +120,26 @@ def _bound_socket(server: ServerSettings) -> Iterator[socket.socket]:
         yield listener
 
 
+def _end_later() -> None:
+    """End the process by force if it does not stop in time; its JVM ends with it."""
+
+    def end() -> None:
+        waiting = [thread.name for thread in threading.enumerate() if not thread.daemon]
+        log.error("the service did not stop in time and ends", extra={"threads": waiting})
+        os._exit(1)
+
+    timer = threading.Timer(FORCE_S, end)
+    timer.daemon = True
+    timer.start()
+
+
 class _Startup:
     """Keeps the error with which the application's start failed; uvicorn would only log its traceback."""
 
-    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None], *, ends_process: bool = False) -> None:
         self._app = app
         self._on_ready = on_ready
+        self._ends_process = ends_process
         self._done = threading.Event()
         self._error: BaseException | None = None
 
@@ -125,6 +147,12 @@ class _Startup:
         if scope["type"] != "lifespan":
             await self._app(scope, receive, send)
             return
+
+        async def heard() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown" and self._ends_process:
+                _end_later()
+            return message
 
         async def watch(message: Message) -> None:
             if message["type"] == "lifespan.startup.failed":
@@ -138,7 +166,7 @@ class _Startup:
                 self._on_ready()
 
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, heard, watch)
         except BaseException as error:
             self._error = error
             raise

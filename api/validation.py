@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -43,30 +41,9 @@ def malformed_json(text: str, position: int, reason: str) -> MalformedBody:
     line_start = text.rfind("\n", 0, position) + 1
     return MalformedBody(
         "the body is not JSON",
-        detail=f"{reason}.",
+        detail=f"{reason.removesuffix(' at').removesuffix(' starting')}.",
         location=Location(text.count("\n", 0, position) + 1, position - line_start + 1, text),
     )
-
-
-def refuse_repeated_keys(body: bytes) -> None:
-    """Refuse a JSON body with a key that stands twice in one object, of which a parser would drop one.
-
-    A body that is no JSON passes: whoever parses it says so.
-
-    Raises:
-        InvalidRequest: A key is repeated.
-    """
-
-    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen = dict(pairs)
-        if len(seen) < len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-            raise InvalidRequest(RequestFault("body", (), f'"{repeated}" stands twice in one object'))
-        return seen
-
-    with suppress(ValueError):
-        json.loads(body, object_pairs_hook=checked)
 
 
 def _fault(error: Mapping[str, Any], body: object) -> RequestFault:

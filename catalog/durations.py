@@ -30,6 +30,11 @@ _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 
 #: Beyond this no event time can be: int64 microseconds.
 _LIMIT_US = 2**62
+#: No window, lateness or timeout is longer, so that its sum with any event time stays far within int64.
+MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
+#: Event times of the years 1 to 9999, µs UTC: what Python, DuckDB and ISO 8601 can all write.
+MIN_TIME_US = -62_135_596_800_000_000
+MAX_TIME_US = 253_402_300_799_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ def parse_duration_us(text: str | int | float) -> int:
     (90000000, 5000000, 0)
 
     Raises:
-        InvalidDuration: Not numbers with units of fixed length, or negative.
+        InvalidDuration: Not numbers with units of fixed length, or negative, or more than 1,000 years.
     """
     written = f"{text} s" if _NUMBER.fullmatch(str(text)) else str(text)
     found = duration([written])
@@ -97,6 +102,8 @@ def parse_duration_us(text: str | int | float) -> int:
         raise InvalidDuration(
             f'"{text}" is not a length of time', hint='Write a number and a unit, such as "5s" or "10 min".'
         )
+    if found.us > MAX_DURATION_US:
+        raise InvalidDuration(f'"{text}" is more than 1,000 years', hint="Write a shorter length of time.")
     return found.us
 
 

@@ -17,6 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+#: Characters of a line that are shown around an error; a body may be one line of megabytes.
+_MAX_SHOWN = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -37,11 +40,16 @@ class Location:
     file: str | None = None
 
     def underlined(self) -> str:
-        """Return the line with a caret line below it; empty without text."""
+        """Return the line with a caret line below it, of a very long line a part; empty without text."""
         lines = self.text.splitlines()
         if not 0 < self.line <= len(lines):
             return ""
-        return f"{lines[self.line - 1]}\n{' ' * (self.column - 1)}{'^' * max(self.length, 1)}"
+        line, column, length = lines[self.line - 1], self.column - 1, max(self.length, 1)
+        if len(line) > _MAX_SHOWN:
+            start = max(column - _MAX_SHOWN // 2, 0)
+            line, column = line[start : start + _MAX_SHOWN], column - start
+            length = min(length, _MAX_SHOWN)
+        return f"{line}\n{' ' * column}{'^' * length}"
 
 
 class SluiceError(Exception):

@@ -3,6 +3,7 @@
 Unavailable
 * WriterReplaced        another engine writes the segments now
 InternalError
+* CorruptPayload        bytes that reached a bucket are not a payload
 * CorruptSegment        stored bytes are not a segment of a known format
 * UnknownStateFormat    the stored state was written by another version
 """
@@ -10,6 +11,12 @@ InternalError
 from __future__ import annotations
 
 from catalog.errors import InternalError, Unavailable
+
+
+class CorruptPayload(InternalError):
+    """Bytes that reached a bucket are not a payload."""
+
+    code = "corrupt-payload"
 
 
 class CorruptSegment(InternalError):

@@ -33,6 +33,7 @@ Conflict
 * CatalogInUse          another engine holds the lease of the catalog
 * DataDirInUse          another engine holds the data directory
 * NotRepairable         what is left of a data directory is not enough to make it whole
+* NothingToSkip         no batch has failed so often that it may be voided
 * SinkInUse             another query writes to the same place
 Unavailable
 * CatalogMissing        there is no catalog, but there is what one has described
@@ -278,6 +279,12 @@ class BucketsFixed(Conflict):
     """The number of buckets was fixed by the checkpoint's first batch."""
 
     code = "buckets-fixed"
+
+
+class NothingToSkip(Conflict):
+    """No batch has failed so often that it may be voided."""
+
+    code = "nothing-to-skip"
 
 
 class DataDirInUse(Conflict):

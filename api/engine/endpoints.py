@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.dependencies import WorkspaceDep
-from api.engine.schemas import EngineOut
-from api.errors import InvalidRequest, RequestUnderWay
+from api.dependencies import DEFAULT_ACTOR, Actor, WorkspaceDep
+from api.engine.schemas import EngineOut, SkipIn, SkipOut
+from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
 from api.routes import SluiceRoute
-from catalog.errors import Unavailable
+from catalog.errors import StreamNotFound, Unavailable
+from service.errors import NothingToSkip
 
 router = APIRouter(tags=["engine"], route_class=SluiceRoute)
 
@@ -41,3 +42,27 @@ def restart_engine(workspace: WorkspaceDep) -> EngineOut:
     """Stop the Spark query and start it again from its checkpoint, also after a failure."""
     workspace.restart_engine()
     return EngineOut.of(workspace.engine_status())
+
+
+@router.post(
+    "/engine:skip",
+    status_code=202,
+    summary="Skip a batch that fails",
+    responses=problem_responses(
+        RequestUnderWay,
+        InvalidRequest,
+        MalformedBody,
+        UnsupportedMediaType,
+        StreamNotFound,
+        NothingToSkip,
+        Unavailable,
+    ),
+)
+def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor = DEFAULT_ACTOR) -> SkipOut:
+    """Void the batch that has failed three times the same way, and start the job again without its rows.
+
+    The decision is recorded, and counts whenever the batch is repeated. Rows of the named stream, or of all,
+    are left out of the batch and written to `dead_letters/` in the data directory with the reason; results
+    that they would have had never come. Queries of other streams go on with all of their rows.
+    """
+    return SkipOut.of(workspace.skip_batch(body.stream, actor))

@@ -11,6 +11,7 @@ from api.dependencies import WorkspaceDep
 from api.errors import EngineNotReady, InvalidRequest
 from api.problems import problem_responses
 from api.routes import SluiceRoute
+from api.timestamps import timestamp
 
 router = APIRouter(prefix="/health", tags=["health"], route_class=SluiceRoute)
 
@@ -35,6 +36,12 @@ def ready(workspace: WorkspaceDep) -> HealthOut:
     status = workspace.engine_status()
     if status.state not in ("running", "paused"):
         detail = f"{status.error.splitlines()[0].rstrip('.')}." if status.error else None
-        hint = "POST /api/v1/engine:restart once the cause is gone." if status.state == "failed" else None
+        hint = None
+        if status.retry_at_us is not None:
+            hint = (
+                f"It is started again at {timestamp(status.retry_at_us)}, and so on until the cause is gone."
+            )
+        elif status.state == "failed":
+            hint = "POST /api/v1/engine:restart once the cause is gone."
         raise EngineNotReady(f"the engine is {status.state}", detail=detail, hint=hint)
     return HealthOut()

@@ -97,7 +97,9 @@ def _headers(path: str, status: MigrationStatus) -> dict[str, str]:
 @router.get("", summary="List migrations", responses=problem_responses(InvalidRequest))
 def list_migrations(
     workspace: WorkspaceDep,
-    after: Annotated[int, Query(ge=0, description="Id after which the page starts.", examples=[7])] = 0,
+    after: Annotated[
+        int, Query(ge=0, le=2**63 - 1, description="Id after which the page starts.", examples=[7])
+    ] = 0,
     limit: Limit = 100,
 ) -> MigrationPage:
     """List the migrations that were asked for, oldest first, failed ones included."""

@@ -96,7 +96,9 @@ def preview_plan(body: PreviewIn, workspace: WorkspaceDep) -> Response:
 @router.get("/versions", summary="List plan versions", responses=problem_responses(InvalidRequest))
 def list_versions(
     workspace: WorkspaceDep,
-    after: Annotated[int, Query(ge=0, description="Version after which the page starts.", examples=[7])] = 0,
+    after: Annotated[
+        int, Query(ge=0, le=2**63 - 1, description="Version after which the page starts.", examples=[7])
+    ] = 0,
     limit: Limit = 100,
 ) -> PlanVersionPage:
     """List plan versions, oldest first: who changed what and why, and the steps from the version before."""

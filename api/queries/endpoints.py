@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 import anyio
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -69,7 +70,8 @@ async def add_query(
     The answer is 202 as soon as the change is durable, or 201 if `wait` was long enough to see it in force.
     """
     change = QueryChange(body.to_change(), actor, if_match, wait, done=201)
-    location = f"{request.url.path}/{body.name}"
+    # What is not ASCII is no name, as the change says; but a header could not hold it as it is.
+    location = f"{request.url.path}/{quote(body.name, safe='')}"
     return await change.make(request, response, once, location=location)
 
 

@@ -19,10 +19,11 @@ from api.errors import (
 from api.problems import problem_responses
 from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
-from api.streams.schemas import AppendOut, StreamIn, StreamOut, StreamPage
+from api.streams.schemas import AppendOut, QuarantineOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
-from service.errors import EventRejected
+from service.errors import EventRejected, NotAnHttpStream
 from service.inputs.sources.http_log import Sending
+from service.results.result_formats import rows_for_json
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)
 
@@ -93,6 +94,36 @@ def remove_stream(name: str, workspace: WorkspaceDep, once: OnceDep) -> None:
         workspace.streams.remove(name)
         if once is not None:
             once.keep(204, {}, "")
+
+
+@router.get(
+    "/{name}/quarantine",
+    summary="Show events from the future",
+    responses=problem_responses(StreamNotFound, NotAnHttpStream, InvalidRequest),
+)
+def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> QuarantineOut:
+    """Show posted events that were kept out since they are further ahead of the clock than `max_ahead`.
+
+    They are in no result. What is right of them can be posted again once its time has come, or to a stream
+    with a greater `max_ahead`.
+    """
+    rows, newest = workspace.streams.quarantined(name, limit)
+    return QuarantineOut(rows=rows, events=rows_for_json(newest))
+
+
+@router.post(
+    "/{name}:reset-watermark",
+    status_code=202,
+    summary="Reset the watermark",
+    responses=problem_responses(StreamNotFound, RequestUnderWay, InvalidRequest),
+)
+def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
+    """Forget how far a stream's event time had come, after rows from the future made all others late.
+
+    From the next batch on its rows alone say where the watermark is. Rows that were late stay so, and rows
+    of the other stream that had been let go for the wrong watermark are not held again.
+    """
+    return StreamOut.of(workspace.streams.reset_watermark(name))
 
 
 @router.post(

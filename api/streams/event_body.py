@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from api.errors import InvalidRequest, MalformedBody, RequestFault, UnsupportedMediaType
+from api.json_body import body_text, check_text, read_json
 from api.validation import malformed_json
 from catalog.errors import Location
 
@@ -33,27 +34,21 @@ def parse_events(body: bytes, content_type: str) -> list[dict[str, Any]]:
     """
     media_type = content_type.split(";", 1)[0].strip().lower()
     if media_type in JSON_TYPES:
-        return _objects(_array(_text(body)))
-    if media_type in NDJSON_TYPES:
-        return _objects(_lines(_text(body)))
-    raise UnsupportedMediaType(
-        f'the body is of type "{media_type}"' if media_type else "the body has no type",
-        hint="Send a JSON array as application/json, or one object per line as application/x-ndjson.",
-    )
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedBody(
-            "the body is not UTF-8", detail=f"Byte {error.start} cannot be decoded.", hint="Send UTF-8."
-        ) from error
+        events = _array(body_text(body))
+    elif media_type in NDJSON_TYPES:
+        events = _lines(body_text(body))
+    else:
+        raise UnsupportedMediaType(
+            f'the body is of type "{media_type}"' if media_type else "the body has no type",
+            hint="Send a JSON array as application/json, or one object per line as application/x-ndjson.",
+        )
+    check_text(body, events)
+    return _objects(events)
 
 
 def _array(text: str) -> list[Any]:
     try:
-        events = json.loads(text)
+        events = read_json(text)
     except json.JSONDecodeError as error:
         raise malformed_json(text, error.pos, error.msg) from error
     if not isinstance(events, list):
@@ -69,7 +64,7 @@ def _lines(text: str) -> list[Any]:
         if not line.strip():
             continue
         try:
-            events.append(json.loads(line))
+            events.append(read_json(line, f"line {number} of the body"))
         except json.JSONDecodeError as error:
             shown = "\n" * (number - 1) + line[:_SHOWN]
             raise MalformedBody(

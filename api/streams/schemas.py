@@ -62,6 +62,12 @@ class StreamIn(StreamDocument):
     idle_timeout: str | int | float | None = Field(
         default=None, description="Wall-clock time without rows after which the watermark moves on by itself."
     )
+    max_ahead: str | int | float | None = Field(
+        default=None,
+        description="How far ahead of the wall clock a row may be when it comes: later posted events, and "
+        "files with such rows, are kept out. Left out it is one day for `http` sources and unlimited for "
+        "files; null is unlimited.",
+    )
 
 
 class StreamOut(BaseModel):
@@ -73,6 +79,9 @@ class StreamOut(BaseModel):
     event_time: str
     lateness: str
     idle_timeout: str | None
+    max_ahead: str | None = Field(
+        description="How far ahead of the wall clock a row may be when it comes; null for any."
+    )
     start: str = Field(description="Where reading begins when a query first uses the stream.")
     source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
 
@@ -86,6 +95,7 @@ class StreamOut(BaseModel):
             event_time=stream.event_time,
             lateness=format_duration(stream.lateness_us),
             idle_timeout=None if stream.idle_timeout_us is None else format_duration(stream.idle_timeout_us),
+            max_ahead=None if stream.max_ahead_us is None else format_duration(stream.max_ahead_us),
             start=stream.start,
             source=_source(stream.source),
         )
@@ -103,12 +113,26 @@ class AppendOut(BaseModel):
     """Events that are durable now."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"accepted": 2, "first_offset": 40, "last_offset": 41}]}
+        json_schema_extra={
+            "examples": [{"accepted": 2, "quarantined": 0, "first_offset": 40, "last_offset": 41}]
+        }
     )
 
-    accepted: int = Field(description="Number of events.")
+    accepted: int = Field(description="Number of events that take part.")
+    quarantined: int = Field(
+        default=0,
+        description="Number of events further ahead of the clock than the stream's `max_ahead`; they are "
+        "kept apart, and `GET /streams/{name}/quarantine` shows them.",
+    )
     first_offset: int = Field(description="Offset of the first of them in the stream.")
     last_offset: int = Field(description="Offset of the last of them.")
+
+
+class QuarantineOut(BaseModel):
+    """Events that were kept out of a stream since they are far ahead of the clock."""
+
+    rows: int = Field(description="How many in all.")
+    events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -295,10 +295,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch."""
+    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch.
+
+    None resets the watermark before the rows of its batch: they alone say where it is from then on.
+    """
 
     stream_id: int
-    watermark_us: int
+    watermark_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

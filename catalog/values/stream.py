@@ -114,6 +114,7 @@ class Stream:
         idle_timeout_us: Wall-clock µs without rows after which a heartbeat advances the watermark.
         start: Where reading begins when a query first uses the stream.
         initial_position: Position that an offset without this stream stands for.
+        max_ahead_us: How far ahead of the wall clock a row may be when it comes, µs; None for any.
     """
 
     id: int
@@ -125,6 +126,7 @@ class Stream:
     idle_timeout_us: int | None = None
     start: Literal["earliest", "latest"] = "earliest"
     initial_position: int = 0
+    max_ahead_us: int | None = None
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (case-insensitive), or None."""

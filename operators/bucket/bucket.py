@@ -157,7 +157,10 @@ class Bucket:
             # leaves in one version of this batch still holds rows for a query that enters in the next.
             self.activate(plans[-1])
         beats = [record.heartbeat for record in records if record.heartbeat is not None]
-        return [(beat.stream_id, beat.watermark_us) for beat in beats]
+        for beat in beats:
+            if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
+                stream.watermark = stream.watermark.reset()
+        return [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
 
     def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from catalog.durations import MIN_TIME_US
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
@@ -30,7 +32,8 @@ class Watermark:
         candidates = [] if self.max_event_time_us is None else [self.max_event_time_us - self.lateness_us]
         if self.heartbeat_us is not None:
             candidates.append(self.heartbeat_us)
-        return max(candidates, default=None)
+        # No row is older than the year 1, and nobody can write an earlier time.
+        return max(MIN_TIME_US, *candidates) if candidates else None
 
     def after_rows(self, max_event_time_us: int | None) -> Watermark:
         """Return the watermark after rows up to this event time (None: no rows)."""
@@ -42,6 +45,10 @@ class Watermark:
         return replace(self, max_event_time_us=newest)
 
     def after_heartbeat(self, watermark_us: int) -> Watermark:
-        """Return the watermark after a heartbeat; it never goes back."""
+        """Return the watermark after a heartbeat; it does not go back."""
         latest = watermark_us if self.heartbeat_us is None else max(watermark_us, self.heartbeat_us)
         return replace(self, heartbeat_us=latest)
+
+    def reset(self) -> Watermark:
+        """Return the watermark as before the first row: the next rows alone say where it is."""
+        return Watermark(self.lateness_us)

@@ -17,6 +17,9 @@ import pyarrow as pa
 
 from catalog.sql_text import quoted
 
+#: What one evaluation may hold besides its rows; a batch's rows are Arrow's.
+MEMORY_LIMIT = "1GB"
+
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Number = TypeVar("Number", np.bool_, np.uint64)
 
@@ -100,4 +103,14 @@ def select_values(
 @functools.cache
 def _connection() -> duckdb.DuckDBPyConnection:
     """One in-memory database per worker process; one thread, since Spark already runs a task per core."""
-    return duckdb.connect(config={"threads": 1})
+    return duckdb.connect(
+        config={
+            "threads": 1,
+            "memory_limit": MEMORY_LIMIT,
+            # A text reaches no file, no network and no setting, whatever the planner let pass.
+            "enable_external_access": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "lock_configuration": True,
+        }
+    )

@@ -15,10 +15,12 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from catalog.values.batch import FilterCounters
+from operators.errors import CorruptPayload
 from operators.segments.row_codec import decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
@@ -44,6 +46,20 @@ class StreamHeader:
     rejected_rows: int
     max_event_time_us: int | None
 
+
+#: What reading bytes raises that are none of ours (ArrowInvalid and bad JSON are ValueErrors).
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    EOFError,
+    ArithmeticError,
+    RecursionError,
+    OSError,
+    MemoryError,
+    pa.ArrowException,
+)
 
 #: Given family id, side and rows: writes these to a file, or returns None to have them in the payload.
 WriteRows = Callable[[str, str, pa.RecordBatch], ArrivedFile | None]
@@ -122,25 +138,50 @@ class Payload:
         Args:
             data: What ``encode`` returned.
             read: Returns the bytes of a file; needed where rows came in one.
+
+        Raises:
+            CorruptPayload: The bytes are no payload.
         """
-        (length,) = _LENGTH.unpack_from(data)
-        start = _LENGTH.size + length
-        header = json.loads(data[_LENGTH.size : start])
-        buffer = pa.py_buffer(data)
+        try:
+            (length,) = _LENGTH.unpack_from(data)
+            start = _LENGTH.size + length
+            header = json.loads(data[_LENGTH.size : start])
+            return cls._decoded(header, pa.py_buffer(data), start, read)
+        except (*_MALFORMED, struct.error) as error:
+            raise CorruptPayload(
+                f"{len(data)} bytes are no payload",
+                detail=f"{type(error).__name__}: {error}.",
+                hint="If the repeated batch fails the same way, memory or network are at fault.",
+            ) from error
+
+    @classmethod
+    def _decoded(
+        cls,
+        header: dict[str, Any],
+        buffer: pa.Buffer,
+        start: int,
+        read: Callable[[str], pa.Buffer] | None,
+    ) -> Payload:
+        """Read what follows a header; its bytes begin at ``start``."""
+
+        def taken(size: int) -> pa.RecordBatch:
+            nonlocal start
+            if not 0 <= size <= buffer.size - start:
+                raise ValueError(f"rows of {size} bytes begin at {start} of {buffer.size}")
+            start += size
+            return _valid(decode_rows(buffer.slice(start - size, size)))
+
         rows: dict[tuple[str, str], pa.RecordBatch] = {}
         files: dict[tuple[str, str], ArrivedFile] = {}
         for family, side, size, name in header["rows"]:
             if name:
-                assert read is not None, f'rows came in file "{name}", which nobody here can read'
+                if read is None:
+                    raise ValueError(f'rows came in file "{name}", which nobody here can read')
                 rows[family, side] = decode_rows(read(name))
                 files[family, side] = ArrivedFile(name, size)
-                continue
-            rows[family, side] = decode_rows(buffer.slice(start, size))
-            start += size
-        suspects: dict[int, pa.RecordBatch] = {}
-        for stream_id, size in header["suspects"]:
-            suspects[stream_id] = decode_rows(buffer.slice(start, size))
-            start += size
+            else:
+                rows[family, side] = taken(size)
+        suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
         return cls(
             order=header["order"],
             batch=header["batch"],
@@ -154,6 +195,12 @@ class Payload:
             place=tuple(header["place"]) if header["place"] else None,
             files=files,
         )
+
+
+def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose buffers are as long as their columns say, else reading them could crash."""
+    rows.validate()
+    return rows
 
 
 def arrivals(

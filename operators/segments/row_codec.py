@@ -24,6 +24,7 @@ KEY, TS, POS = "_key", "_ts", "_pos"
 NUMBERED = pa.dictionary(pa.uint8(), pa.uint64())
 
 _FROM, _VALUES = b"from", b"values"
+_WIDE = ("int64", "uint64")
 _NARROWER = (np.uint8, np.uint16, np.uint32)
 #: Words of at most so many values are numbered.
 _MOST_VALUES = 1 << 8
@@ -60,6 +61,7 @@ def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
     Raises:
         EOFError: There is no record batch.
         pyarrow.ArrowInvalid: The bytes are not an Arrow IPC stream.
+        ValueError: Its metadata is not what ``encode_rows`` writes.
     """
     with pa.ipc.open_stream(data) as reader:
         try:
@@ -112,6 +114,8 @@ def _with_values(field: pa.Field, numbers: pa.Array, values: Words) -> tuple[pa.
 def _widened(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     facts = dict(field.metadata)
     kind, _, smallest = facts.pop(_FROM).decode().partition(" ")
+    if kind not in _WIDE:
+        raise ValueError(f'column "{field.name}" is of no type that is narrowed: "{kind}"')
     wide = np.dtype(kind).type
     values = column.to_numpy().astype(wide)
     values += wide(smallest)

@@ -24,12 +24,15 @@ from planner.expressions.functions import (
     Function,
 )
 from planner.expressions.literals import time_literal
+from planner.expressions.text_length import MAX_TEXT, grows, longest_text
 from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 #: Compiles a function whose form depends on the types of its arguments.
 Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]
 
 _MAX_COUNT = 10_000
+#: Groups of a regular expression that DuckDB can extract.
+_MAX_GROUP = 9
 
 
 def call(compiler: Compiler, node: exp.Anonymous) -> Typed:
@@ -91,7 +94,7 @@ def known_functions() -> list[str]:
 
 def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
     """Compile an argument and hold it to what the function takes."""
-    if kind in ("unit", "count", "pattern"):
+    if kind in ("unit", "count", "group", "pattern"):
         return _literal_argument(compiler, node, name, kind)
     value = compiler.compile(node)
     if value.type == "null":
@@ -138,10 +141,9 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
                 f"{value.sql} is not a regular expression", f"{wrong[:1].upper()}{wrong[1:]}.", node
             )
         return value
-    if value.columns or not value.sql.isdigit() or int(value.sql) > _MAX_COUNT:
-        compiler.mismatch(
-            f"{name.lower()} takes a whole number written out", f"Write 0 to {_MAX_COUNT}.", node
-        )
+    most = _MAX_GROUP if kind == "group" else _MAX_COUNT
+    if value.columns or not value.sql.isdigit() or int(value.sql) > most:
+        compiler.mismatch(f"{name.lower()} takes a whole number written out", f"Write 0 to {most}.", node)
     return value
 
 
@@ -229,7 +231,26 @@ def modulo(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) ->
     return apply(compiler, node, "%", left, right)
 
 
+def replaced(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
+    """Compile REPLACE(text, part, to); NULL where the text would get very long."""
+    if len(arguments) != 3:
+        wrong_count(compiler, node, "replace", "3", arguments)
+    if longest_text(node) > MAX_TEXT:
+        compiler.refuse(
+            f"replace to a text of more than {MAX_TEXT:,} characters",
+            "Replace by shorter texts, or cut what is replaced with left(x, n).",
+            node,
+        )
+    text, part, to = (argument(compiler, value, "replace", "string") for value in arguments)
+    sql = f"replace({text.sql}, {part.sql}, {to.sql})"
+    if grows(arguments[2], arguments[1]) and columns_of((text, part, to)):
+        bound = f"length({text.sql}) * length({to.sql}) <= {MAX_TEXT}"
+        sql = f"CASE WHEN {bound} THEN {sql} END"
+    return Typed(sql, "string", columns_of((text, part, to)))
+
+
 _SPECIAL: dict[str, Special] = {
+    "REPLACE": replaced,
     "ABS": absolute,
     "CEIL": _whole("ceil"),
     "CEILING": _whole("ceil"),

@@ -138,6 +138,8 @@ def _comparison_hint(left: Typed, right: Typed) -> str:
         return "Write low < x AND x < high for a range."
     for value, other in ((left, right), (right, left)):
         if value.literal is not None and ct.is_numeric(other.type):
+            if not value.literal.strip().lstrip("+-").replace(".", "", 1).isdecimal():
+                return f"Write a number, or CAST({value.sql} AS DOUBLE) for nan and inf."
             return f"Write the number without quotes: {value.literal}."
         if value.literal is not None and other.type == "boolean":
             return "Write TRUE or FALSE without quotes."

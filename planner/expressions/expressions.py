@@ -46,13 +46,26 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.In: frozenset({"query", "unnest", "field"}),
     exp.Case: frozenset({"ifs", "default"}),
     exp.Cast: frozenset({"to"}),
-    exp.TryCast: frozenset({"to"}),
+    exp.TryCast: frozenset({"to", "safe", "requires_string"}),
     exp.Substring: frozenset({"start", "length"}),
     exp.Trim: frozenset({"position"}),
     exp.StrPosition: frozenset({"substr"}),
     # How a division by zero or of integers comes out: DuckDB's way, whatever sqlglot's dialect says.
     exp.Div: frozenset({"typed", "safe"}),
     exp.DPipe: frozenset({"safe"}),
+}
+
+
+#: What to write instead of syntax that means something elsewhere.
+_HINTS: dict[type[exp.Expr], str] = {
+    exp.BitwiseXor: "Write pow(x, y) for a power.",
+    exp.Concat: "Write || between texts to join them.",
+    exp.SimilarTo: "Write regexp_matches(text, pattern).",
+    exp.Glob: "Write LIKE, or regexp_matches(text, pattern).",
+    exp.AtTimeZone: "Leave it out: timestamps are UTC.",
+    exp.Tuple: "Write a comparison of each pair, joined with AND.",
+    exp.Placeholder: "Write the value itself.",
+    exp.Parameter: "Write the value itself.",
 }
 
 
@@ -129,7 +142,8 @@ class _Compiler:
             self.refuse("* inside an expression", "Write * or A.* alone in the select list.", node)
         if isinstance(node, exp.Alias):
             self.refuse("AS inside an expression", "Write AS behind the whole expression.", node)
-        self.refuse(f"{node.sql()}", "Use comparisons, arithmetic and scalar functions.", node)
+        hint = _HINTS.get(type(node), "Use comparisons, arithmetic and scalar functions.")
+        self.refuse(f"{node.sql()}", hint, node)
 
     def mismatch(self, primary: str, hint: str, node: exp.Expr) -> NoReturn:
         raise TypeMismatch(primary, hint=hint, location=self.where(node))

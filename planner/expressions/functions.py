@@ -17,7 +17,8 @@ class Function:
     Attributes:
         takes: Kinds of the arguments: a column type, or ``number``, ``exact`` (integer or decimal),
             ``integer``, ``time`` (date or timestamp), ``any``, ``alike`` (any, of one common type),
-            or a literal: ``unit`` (of time), ``count`` (whole number >= 0), ``pattern`` (regular expression).
+            or a literal: ``unit`` (of time), ``count`` (whole number >= 0), ``pattern`` (regular expression),
+            ``group`` (of one: 0 to 9).
         gives: Type of the result; ``first`` is that of the first argument, ``common`` that of all.
         sql: DuckDB text; ``{args}`` is all arguments, comma-separated.
         optional: How many of the last arguments may be left out.
@@ -59,7 +60,7 @@ _LOG10 = _double("log10")
 _TRUNC = Function(("unit", "timestamp"), "timestamp", "TRY(date_trunc({0}, {1}))")
 _DIFF = Function(("unit", "timestamp", "timestamp"), "bigint", "TRY(date_diff({0}, {1}, {2}))")
 
-#: By upper-case name. ROUND, MOD, CEIL, FLOOR, ABS, IF, NULLIF, EXTRACT are in ``expressions.expressions``.
+#: By upper-case name. ROUND, MOD, CEIL, FLOOR, ABS, REPLACE, IF and NULLIF are in ``expressions.calls``.
 FUNCTIONS: dict[str, Function] = {
     # numbers
     "SQRT": _double("sqrt"),
@@ -105,7 +106,6 @@ FUNCTIONS: dict[str, Function] = {
     "TRIM": _text("trim({args})", "string", optional=1),
     "LTRIM": _text("ltrim({args})", "string", optional=1),
     "RTRIM": _text("rtrim({args})", "string", optional=1),
-    "REPLACE": _text("replace({0}, {1}, {2})", "string", "string"),
     "REVERSE": _text("reverse({0})"),
     "LEFT": _text('TRY("left"({0}, {1}))', "integer"),
     "RIGHT": _text('TRY("right"({0}, {1}))', "integer"),
@@ -122,7 +122,7 @@ FUNCTIONS: dict[str, Function] = {
     "INSTR": _POSITION,
     "REGEXP_MATCHES": _MATCHES,
     "REGEXP_LIKE": _MATCHES,
-    "REGEXP_EXTRACT": _text("regexp_extract({args})", "pattern", "count", optional=1),
+    "REGEXP_EXTRACT": _text("regexp_extract({args})", "pattern", "group", optional=1),
     # time
     "DATE_TRUNC": _TRUNC,
     "DATE_DIFF": _DIFF,
@@ -172,6 +172,7 @@ NOT_REPEATABLE = _names(
 
 #: What to write instead of functions that people bring from elsewhere.
 INSTEAD: dict[str, str] = {
+    "ANY": "Write x IN (1, 2, 3).",
     "DATE_ADD": "Write ts + INTERVAL '5' MINUTE.",
     "DATE_SUB": "Write ts - INTERVAL '5' MINUTE.",
     "TIMESTAMPADD": "Write ts + INTERVAL '5' MINUTE.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from sqlglot import exp
 
+from catalog.sql_text import text_literal
 from planner.expressions import column_types as ct
 from planner.expressions.calls import argument, call_named, unit
 from planner.expressions.literals import time_literal
@@ -43,11 +45,36 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
     is_literal = value.literal is not None and ct.is_time(type_)
     if is_literal and (found := time_literal(value.literal or "", type_)) is not None:
         return found
+    if value.literal is not None and not isinstance(node, exp.TryCast):
+        _check_literal(compiler, node, value.literal, type_)
     if not _casts(value.type, type_):
         compiler.mismatch(
             f"{value.type} cannot be cast to {type_}", "Write epoch_us(ts) for the number of a time.", node
         )
     return replace(cast_to(value, type_), literal=None)
+
+
+def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) -> None:
+    """Refuse a text that is never of the type: the condition around it would be NULL for every row."""
+    if ct.is_time(type_) or (ct.is_numeric(type_) and not _is_number(text)):
+        compiler.mismatch(
+            f"{text_literal(text)} is not {'a number' if ct.is_numeric(type_) else f'a {type_}'}",
+            "Write '2013-01-31' for a date, '2013-01-31 06:00:00' for a timestamp (UTC)."
+            if ct.is_time(type_)
+            else "Write digits such as '12', '1.5' or '1e3'; of a double also 'nan', 'inf' or '-inf'.",
+            node,
+        )
+
+
+def _is_number(text: str) -> bool:
+    """Tell whether DuckDB may read a text as a number; it also knows hexadecimal ones."""
+    if re.fullmatch(r"\s*[+-]?0[xXbB][0-9a-fA-F_]+\s*", text):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _casts(from_: str, to: str) -> bool:

@@ -25,7 +25,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parser import SENTINEL_NONE
 
-from catalog.durations import Duration, duration
+from catalog.durations import MAX_DURATION_US, Duration, duration
 from catalog.errors import Location, Unavailable
 from catalog.values.query import UNBOUNDED_US
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
@@ -262,8 +262,10 @@ class CqlParser(parser.Parser):
                 hint="Write a length above zero, or [NOW] for rows of equal event time.",
                 location=location,
             )
-        if length.us >= UNBOUNDED_US:
-            raise InvalidWindow("the window is too long", hint="Write [RANGE UNBOUNDED].", location=location)
+        if length.us > MAX_DURATION_US:
+            raise InvalidWindow(
+                "the window is longer than 1,000 years", hint="Write [RANGE UNBOUNDED].", location=location
+            )
         return length.us + inclusive
 
     def _parse_duration(self) -> Duration:

@@ -6,6 +6,7 @@ events.db       events posted over HTTP, durable before they are acknowledged (S
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet, named by manifests too
+dead_letters/   rows of batches that were voided, with the reason
 exports/        files that queries are exported to, unless the operator names another directory
 spill/          what sorting for exports does not hold in memory; emptied at each start
 spark.log       what Spark's JVM and its workers say
@@ -14,6 +15,7 @@ engine.lock     held by the one engine that may write here
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,6 +79,11 @@ class DataDir:
         return self.root / "late"
 
     @property
+    def dead_letters(self) -> Path:
+        """Rows that a decision left out of a batch."""
+        return self.root / "dead_letters"
+
+    @property
     def exports(self) -> Path:
         """Files of sinks."""
         return self.root / "exports"
@@ -110,7 +117,7 @@ class DataDir:
         """Make every directory that is missing and return self.
 
         Raises:
-            DataDirUnusable: One of them cannot be made.
+            DataDirUnusable: One of them cannot be made, or written.
         """
         for path in (self.root, self.results, self.late, self.segments):
             try:
@@ -121,7 +128,20 @@ class DataDir:
                     detail=f"{error.strerror or error}: {path}.",
                     hint="Name a directory that you may write to with --data-dir.",
                 ) from error
+        self._check_writable()
         return self
+
+    def _check_writable(self) -> None:
+        files = (self.catalog_db, self.events_db, self.engine_lock, self.spark_log)
+        for path in (self.root, self.results, self.late, self.checkpoint, self.segments, *files):
+            needed = os.W_OK | (os.X_OK if path.is_dir() else 0)
+            if path.exists() and not os.access(path, needed):
+                raise DataDirUnusable(
+                    f'data directory "{self.root}" cannot be written',
+                    detail=f"{path} is read-only for this user.",
+                    hint="Give the service write access, remount the file system, or name another "
+                    "directory with --data-dir.",
+                )
 
 
 def open_data_dir(root: Path, *, results_dir: Path | None = None) -> DataDir:

@@ -30,6 +30,8 @@ from catalog.values.stream import (
 from catalog.wording import nearest_or_known
 from service.errors import InvalidName, InvalidStream
 
+#: How far ahead of the clock posted events may be: clocks and zones of clients are wrong by less.
+_MAX_AHEAD_US = 86_400 * 1_000_000
 #: Names that Sluice adds to rows itself.
 RESERVED_COLUMNS = ("_event_time", "_pos")
 
@@ -90,6 +92,7 @@ class StreamDocument(_StreamDocument):
     source: SourceDocument
     idle_timeout: str | int | float | None = None
     start: Literal["earliest", "latest"] = "earliest"
+    max_ahead: str | int | float | None = None
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -111,7 +114,21 @@ class StreamDocument(_StreamDocument):
             if self.idle_timeout is None
             else _duration(self.idle_timeout, "idle_timeout"),
             start=self.start,
+            max_ahead_us=self._max_ahead(),
         )
+
+    def _max_ahead(self) -> int | None:
+        """Length of ``max_ahead``; posted events have a day where nothing is said, others any."""
+        if self.max_ahead is None:
+            says_nothing = "max_ahead" not in self.model_fields_set
+            return _MAX_AHEAD_US if says_nothing and isinstance(self.source, HttpDocument) else None
+        if isinstance(self.source, GeneratorDocument):
+            raise InvalidStream(
+                "max_ahead is for rows that come from outside",
+                hint="Leave it out: a generator keeps in step with the clock.",
+                path=("max_ahead",),
+            )
+        return _duration(self.max_ahead, "max_ahead")
 
     def _columns(self) -> tuple[Column, ...]:
         columns: dict[str, Column] = {}
@@ -120,6 +137,12 @@ class StreamDocument(_StreamDocument):
             if not name or name.lower() in RESERVED_COLUMNS:
                 hint = "Rename the column." if name else "Give the column a name."
                 raise InvalidStream(f'column name "{name}" is reserved', hint=hint, path=path)
+            if not name.isprintable():
+                raise InvalidStream(
+                    f"column name {name!a} holds a character that cannot be printed",
+                    hint="Use letters, digits, spaces and punctuation.",
+                    path=path,
+                )
             if name.lower() in columns:
                 raise InvalidStream(
                     f'column "{name}" is declared twice in stream "{self.name}"',

@@ -1,7 +1,7 @@
 r"""The engine: one Spark job over one data directory, from lock to last commit.
 
     stopped -> starting -> running -> stopped
-                    \         \---> failed -> starting ... (until a batch has failed three times in a row)
+                    \         \---> failed -> starting ... (``service.engine.retry`` says how long)
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
 the catalog, and looks whether Spark can go on where the catalog is. Then it takes a new fencing epoch: from
@@ -14,6 +14,7 @@ and numba with its kernels are half of all that a service imports, and the API a
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -21,11 +22,12 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from catalog.clock import wall_clock_us
-from catalog.errors import SluiceError
+from catalog.errors import FencedOut, SluiceError, Unavailable
 from catalog.store.store import Store
 from service.commit.commits import Commits
 from service.commit.reports import Reports
@@ -35,7 +37,9 @@ from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
-from service.errors import BucketsFixed, EngineFailed, find_corrupt_input
+from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
+from service.errors import BucketsFixed, EngineFailed, NothingToSkip, OtherLife, find_corrupt_input
+from service.inputs.voided import VoidedBatch, void_batch
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
@@ -50,10 +54,9 @@ log = logging.getLogger(__name__)
 
 EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
 
-#: A batch that fails so often in a row will fail again; a person has to look.
-MAX_FAILURES_AT_A_BATCH = 3
-#: Pause before a restart, so that a broken machine is not kept busy with starting.
-RESTART_DELAY_S = 1.0
+#: A batch in hand, and Spark's end, may take so long when the job is stopped; then its JVM is killed. Nothing
+#: is lost: the batch is repeated, as after any crash.
+STOP_S = 10.0
 
 #: How often a waiting call looks whether its plan version is in force.
 WAIT_STEP_S = 0.02
@@ -72,6 +75,8 @@ class EngineStatus:
         error: Why it failed, or None.
         spark_ui: Address of Spark's own page, or None.
         epoch: Fencing epoch.
+        failures: How often the batch in hand has failed in a row, the same way; 0 while it runs.
+        retry_at_us: When a failed job is started again, µs UTC; None where a person has to look.
     """
 
     run_id: str
@@ -82,6 +87,8 @@ class EngineStatus:
     error: str | None
     spark_ui: str | None
     epoch: int
+    failures: int = 0
+    retry_at_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ class Engine:
     commits: Commits = field(default_factory=Commits)
     _lock: EngineLock = field(init=False)
     _lease: CatalogLease = field(init=False)
+    _jvm_in_use: Jvm | None = None
     _epoch: int = 0
     _session: SparkSession | None = None
     _query: StreamingQuery | None = None
@@ -131,13 +139,16 @@ class Engine:
     _since_us: int = 0
     _error: str | None = None
     _spark_ui: str | None = None
-    _stopping: bool = False
+    _failures: int = 0
+    _retry_at_us: int | None = None
+    _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _change: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._lock = EngineLock(self.data_dir.engine_lock)
         self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost)
+        self._jvm_in_use = self.jvm
 
     def acquire(self) -> None:
         """Take the data directory and the catalog.
@@ -158,14 +169,15 @@ class Engine:
     def launch(self) -> None:
         """Start a JVM for the job beside whatever is to be done before it starts."""
         if self.jvm is None:
-            self.jvm = launch(self.settings.spark, self.data_dir.spark_log)
+            self.jvm = self._jvm_in_use = launch(self.settings.spark, self.data_dir.spark_log)
 
     def start(self) -> None:
         """Start the job in the background; the lock must be held."""
         with self._change:
             if self._thread is not None and self._thread.is_alive():
                 return
-            self._stopping = False
+            self._stopping.clear()
+            self._failures = 0
             self._set_state("starting")
             self._thread = threading.Thread(target=self._run_and_restart, name="engine")
             self._thread.start()
@@ -182,17 +194,35 @@ class Engine:
     def stop(self, *, state: EngineState = "stopped") -> None:
         """Stop the job after the batch in hand and end its JVM; the lock stays."""
         with self._change:
-            self._stopping = True
+            self._stopping.set()
             with contextlib.suppress(OSError):  # the source waits for news a little longer then
                 self.data_dir.engine_lock.touch()
-            if self._query is not None:
-                with contextlib.suppress(*_spark_errors()):
-                    self._query.stop()
-            if self._thread is not None:
-                self._thread.join()
-            self._thread = None
-            self._end_session()
+            with self._killing_after(STOP_S):
+                if self._query is not None:
+                    with contextlib.suppress(*_spark_errors()):
+                        self._query.stop()
+                if self._thread is not None:
+                    self._thread.join()
+                self._thread = None
+                self._end_session()
             self._set_state(state)
+
+    @contextlib.contextmanager
+    def _killing_after(self, seconds: float) -> Iterator[None]:
+        """Kill the JVM if the block takes longer, so that whoever waits for it gets an error instead."""
+
+        def kill() -> None:
+            log.warning("JVM killed: it did not stop in time", extra={"seconds": seconds})
+            if (jvm := self._jvm_in_use) is not None:
+                jvm.kill()
+
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Stop and give the data directory back."""
@@ -212,7 +242,34 @@ class Engine:
             error=self._error,
             spark_ui=self._spark_ui,
             epoch=self._epoch,
+            failures=self._failures,
+            retry_at_us=self._retry_at_us,
         )
+
+    def void_batch_in_hand(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
+        """Decide that the batch that fails again and again is processed without some of its input.
+
+        Args:
+            stream_ids: Streams whose rows are left out of it; empty for all.
+            actor: Who decides.
+
+        Raises:
+            NothingToSkip: No batch was begun, or it has not failed often enough.
+        """
+        last = self.store.batches.last()
+        batch = 0 if last is None else last + 1
+        begun = (self.data_dir.checkpoint / "offsets" / str(batch)).exists()
+        if self._failures < MAX_FAILURES_AT_A_BATCH or not begun:
+            raise NothingToSkip(
+                "no batch can be skipped",
+                detail=f"The batch after {batch - 1} has failed {self._failures} times the same way, of "
+                f"{MAX_FAILURES_AT_A_BATCH} that show that it will fail again.",
+                hint="GET /api/v1/engine says what the job does.",
+            )
+        voided = VoidedBatch(batch, stream_ids, self._error or "", actor, wall_clock_us())
+        void_batch(self.store, voided)
+        log.warning("batch voided", extra={"batch": batch, "streams": list(stream_ids), "actor": actor})
+        return voided
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
         """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
@@ -225,20 +282,32 @@ class Engine:
         return True
 
     def _run_and_restart(self) -> None:
-        """Run, and run again after a failure, until several starts in a row have failed at the same batch."""
-        failures, failed_at = 0, None
-        while not self._stopping:
+        """Run, and run again after a failure, as often as that may help (``service.engine.retry``)."""
+        failures = Failures()
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
             try:
                 self._run()
             except SluiceError as error:
-                last = self.store.batches.last_manifest()
-                batch = None if last is None else last.batch
-                failures = failures + 1 if batch == failed_at else 1
-                failed_at = batch
-                log.error("engine failed: %s", error, extra={"failures": failures, "batch": batch})
-                if failures >= MAX_FAILURES_AT_A_BATCH or not isinstance(error, EngineFailed):
+                if not isinstance(error, Unavailable) or isinstance(error, (OtherLife, FencedOut)):
+                    # Refused: it would be again.
+                    log.error("engine refused: %s", error)
                     return
-                time.sleep(RESTART_DELAY_S)
+                reason = self._error or error.primary
+                failure = Failure(
+                    self._last_batch(), reason, can_pass(reason) or not isinstance(error, EngineFailed)
+                )
+                delay_s = failures.add(failure, ran_s=time.monotonic() - began_s)
+                self._failures = failures.same
+                self._retry_at_us = None if delay_s is None else wall_clock_us() + int(delay_s * 1e6)
+                log.error(
+                    "engine failed: %s",
+                    error,
+                    extra={"failures": failures.count, "batch": failure.batch, "next_try_s": delay_s},
+                )
+                if delay_s is None:
+                    return
+                self._stopping.wait(delay_s)
             except Exception as error:
                 # The thread ends here: nobody would see it, and the state would stay "running".
                 self._end_session()
@@ -247,6 +316,13 @@ class Engine:
                 return
             else:
                 return
+
+    def _last_batch(self) -> int | None:
+        """Return the last committed batch; None where the catalog cannot tell now."""
+        try:
+            return self.store.batches.last()
+        except Unavailable:
+            return None
 
     def _run(self) -> None:
         """Run the job to its end, again after each file that turned out to be unreadable."""
@@ -257,11 +333,11 @@ class Engine:
             try:
                 self._start_query()
                 assert self._query is not None
-                if self._stopping:
+                if self._stopping.is_set():
                     self._query.stop()
-                wait_for_end(SparkQuery(self._query), bounded=self.bounded, stopping=lambda: self._stopping)
+                wait_for_end(SparkQuery(self._query), bounded=self.bounded, stopping=self._stopping.is_set)
             except ends as error:
-                if self._stopping:
+                if self._stopping.is_set():
                     return
                 trace = str(error)
                 reason = _reason(error, trace)
@@ -339,7 +415,7 @@ class Engine:
         )
         self._query = start_job(session, options)
         self._run_id = str(self._query.runId)
-        if not self._stopping:
+        if not self._stopping.is_set():
             self._set_state("running")
         log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
 
@@ -378,9 +454,8 @@ class Engine:
     def _lease_lost(self, reason: str) -> None:
         """End the JVM: nothing that it writes counts any more, and another engine may have begun."""
         log.error("engine gives up: %s", reason)
-        jvm = self.jvm
-        if jvm is not None:
-            jvm.end()
+        if (jvm := self._jvm_in_use) is not None:
+            jvm.kill()
 
     def _end_session(self) -> None:
         """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
@@ -413,8 +488,14 @@ class Engine:
 
     def _set_state(self, state: EngineState, error: str | None = None) -> None:
         self._state = state
+        if state != "failed":
+            self._retry_at_us = None
         self._error = error
         self._since_us = wall_clock_us()
+
+
+#: Errors of files, where others of the system are those of a connection to the JVM.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.EACCES)
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
@@ -429,9 +510,14 @@ def _reason(error: Exception, trace: str) -> str:
     """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
     from py4j.protocol import Py4JNetworkError
 
+    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+        return f"{error.strerror}: {error.filename}." if error.filename else f"{error.strerror}."
     if isinstance(error, Py4JNetworkError | OSError):
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
     # "service.errors.CorruptInput: file ..." - people want what comes behind the class.
-    return causes[-1].partition(": ")[2] if causes else (lines[0] if lines else type(error).__name__)
+    if causes:
+        return causes[-1].partition(": ")[2]
+    passing = next((line for line in lines if can_pass(line)), None)
+    return passing or (lines[0] if lines else type(error).__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -87,6 +88,8 @@ def _check_unchanged(stream: Stream, file: FileRows) -> None:
         found = os.stat(file.path)
     except FileNotFoundError as error:
         raise _changed(stream, file, "it is gone") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _changed(stream, file, "it is no regular file any more")
     if found.st_size != file.size:
         raise _changed(stream, file, f"it had {file.size} bytes and has {found.st_size}")
     if found.st_mtime_ns != file.mtime_ns:

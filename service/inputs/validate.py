@@ -11,11 +11,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
 from catalog.wording import did_you_mean, nearest
 from service.errors import InvalidGenerator, SourceNotFound
-from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US, UnfitValueError, expected, from_text
+from service.inputs.formats.values import UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
+from service.inputs.sources.files import is_of_kernel
 
 #: Faster than this, a chunk of the shortest length would not fit comfortably in memory.
 MAX_RATE_PER_S: Final = 1e9
@@ -38,15 +40,33 @@ def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
         stream: As it was written.
         base: Directory that relative paths start from.
         now_us: Moment of registration, µs UTC.
+
+    Raises:
+        SourceNotFound: The path cannot be made absolute.
     """
     source = stream.source
     if isinstance(source, FilesSource):
-        return replace(
-            stream, source=replace(source, path=os.path.normpath(base / Path(source.path).expanduser()))
-        )
+        return replace(stream, source=replace(source, path=os.path.normpath(base / _expanded(stream))))
     if isinstance(source, GeneratorSource) and source.start_us is None:
         return replace(stream, source=replace(source, start_us=now_us))
     return stream
+
+
+def _expanded(stream: Stream) -> Path:
+    assert isinstance(stream.source, FilesSource)
+    path, where = stream.source.path, ("source", "path")
+    if "\0" in path:
+        raise SourceNotFound(
+            f'path of stream "{stream.name}" holds a NUL character', hint="Remove it.", path=where
+        )
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise SourceNotFound(
+            f'path "{path}" of stream "{stream.name}" names the home of a user that does not exist',
+            hint="Write an absolute path.",
+            path=where,
+        ) from error
 
 
 def validate_source(stream: Stream) -> None:
@@ -71,12 +91,14 @@ def _validate_path(stream: str, path: str) -> None:
                 hint="Give the service access.",
                 path=where,
             )
+        _refuse_special(stream, path)
         return
     missing = Path(path)
     if glob.has_magic(path):
         while glob.has_magic(str(missing)):
             missing = missing.parent
         if missing.is_dir():
+            _refuse_special(stream, str(missing))
             return
     parent = missing.parent
     while not parent.is_dir():
@@ -91,6 +113,25 @@ def _validate_path(stream: str, path: str) -> None:
         hint=f'Did you mean "{parent / near}"?' if near else "Create the directory first; it may be empty.",
         path=where,
     )
+
+
+def _refuse_special(stream: str, path: str) -> None:
+    """Refuse what is neither a directory nor a regular file on a disk."""
+    where = ("source", "path")
+    if not (os.path.isdir(path) or os.path.isfile(path)):
+        raise SourceNotFound(
+            f'path "{path}" of stream "{stream}" is a pipe, a socket or a device',
+            detail="It has no end, and reading it may wait forever.",
+            hint="Name a directory, or a regular file.",
+            path=where,
+        )
+    if is_of_kernel(os.path.realpath(path)):
+        raise SourceNotFound(
+            f'path "{path}" of stream "{stream}" is made by the kernel',
+            detail="Its files have no length, and some wait forever.",
+            hint="Name a directory on a disk.",
+            path=where,
+        )
 
 
 def _validate_generator(stream: Stream, source: GeneratorSource) -> None:

@@ -49,6 +49,7 @@ def job_options(
         "engine_lock": str(data_dir.engine_lock),
         "epoch": str(epoch),
         "fence": str(data_dir.fence),
+        "dead_letters": str(data_dir.dead_letters),
         # On a cluster the directory is another machine's: rows had better go from worker to worker.
         "rows_dir": str(data_dir.segments) if settings.spark.one_machine else "",
         "rows_file_bytes": str(settings.batches.rows_file_kb << 10),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
@@ -35,6 +36,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
 from service.inputs.packed_bytes import packed_bytes
 from service.inputs.sources.http_log import EventLog
+from service.inputs.voided import is_voided, voided_batches, write_dead_letters
 from service.job.commit_signal import CommitSignal
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 
@@ -162,7 +164,13 @@ class SluiceReader:
         bounds = self._late_bounds(batch)
         before, after = (_positions(plan.streams, offset) for offset in (start, end))
         ranges = [(stream, before[stream.id], after[stream.id]) for stream in plan.streams]
+        decisions = voided_batches(store)
         for stream, pieces in zip(plan.streams, inputs.partitions(ranges), strict=True):
+            voided = is_voided(decisions, batch, stream.id)
+            if voided is not None:
+                if pieces:
+                    write_dead_letters(Path(self._options["dead_letters"]), voided, stream, pieces)
+                continue
             asked = self._asked_of(plan, stream)
             for piece in pieces:
                 result.append(

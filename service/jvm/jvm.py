@@ -102,6 +102,10 @@ class Jvm:
         secret = data[8 : 8 + length].decode()
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
 
+    def kill(self) -> None:
+        """Kill the JVM; its Python processes end with it."""
+        self.process.kill()
+
     def end(self) -> None:
         """End both, if they have not ended, and wait for that."""
         processes = (self.process, *((self.fork_server,) if self.fork_server else ()))

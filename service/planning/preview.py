@@ -254,7 +254,13 @@ def explain_version(
     if not plan.families:
         return {}
     ids = {q.id for f in plan.families for q in f.queries}
-    queries = [record.query for record in store.queries.all() if record.query.id in ids]
+    # An earlier version may be of streams that are gone, of which nothing can be sampled.
+    known = {stream.id for stream in store.streams.all()}
+    queries = [
+        record.query
+        for record in store.queries.all()
+        if record.query.id in ids and {record.query.a.stream_id, record.query.b.stream_id} <= known
+    ]
     return explain_plan(plan, statistician.profile(queries), objective.models(calibration))
 
 

@@ -8,17 +8,21 @@ in the block of ``changing``, which is part of that transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
 
 from catalog.store.store import Store
 from catalog.values.change import AddQuery, Change
 from catalog.values.query import Backfill, Query
-from planner.bind.bind import bind
 from service.config.failpoints import reached
 from service.planning.changes import Wanted, changing, one, several
 from service.planning.versions import Versions
 from service.statistics.query_status import QueryStatus, query_statuses
+
+
+class _NotMeant(Exception):
+    """Takes back a change that was made to see whether it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,21 @@ class WorkspaceQueries:
         newest = self._store.queries.by_id(ids[-1] if ids else series)
         return None if newest.wanted else newest.removed_version
 
-    def validate(self, cql: str, *, name: str = "", backfill: Backfill = "none") -> Query:
-        """Parse and bind a query without adding it.
+    def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
+        """Return a query as it would be added, and add nothing.
+
+        It is parsed, planned and tried on a made-up row as one that is added, so that both say the same.
 
         Raises:
             InvalidInput: The query is invalid.
         """
-        return bind(cql, {s.name: s for s in self._store.streams.all()}, name=name, backfill=backfill)
+        name = next(n for i in count() if self._store.queries.find(n := f"validated_{i}") is None)
+        found: Query | None = None
+        with suppress(_NotMeant), changing(self._versions, one(AddQuery(name, cql, backfill))) as changed:
+            found = replace(changed.records[0].query, name="")
+            raise _NotMeant
+        assert found is not None, "the block runs, or an error leaves it"
+        return found
 
     def add(self, name: str, cql: str, *, backfill: Backfill = "none", actor: str = "service") -> QueryStatus:
         """Add a query to the shared plan; errors of ``changing_one``."""

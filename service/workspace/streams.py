@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from catalog.values.plan import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
 from service.errors import NotAnHttpStream
@@ -29,12 +32,14 @@ class AppendReceipt:
     """Events that are durable now.
 
     Attributes:
-        accepted: How many.
+        accepted: How many take part.
+        quarantined: How many were kept apart: they are too far ahead of the clock.
         first_offset: Offset of the first.
         last_offset: Offset of the last.
     """
 
     accepted: int
+    quarantined: int
     first_offset: int
     last_offset: int
 
@@ -116,6 +121,17 @@ class WorkspaceStreams:
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
                 self._versions.replan(replace(previous, streams=flowing), f"remove stream {name}")
 
+    def reset_watermark(self, name: str) -> Stream:
+        """Let the next rows of a stream alone say where its watermark is; takes effect with the next batch.
+
+        Raises:
+            StreamNotFound: There is no stream of that name.
+        """
+        with self._store.transaction():
+            stream = self.get(name)
+            self._store.control_log.append(heartbeat=Heartbeat(stream.id, None))
+        return stream
+
     def of_posts(self, name: str) -> Stream:
         """Return a stream that takes posted events.
 
@@ -142,7 +158,17 @@ class WorkspaceStreams:
             EventRejected: An event does not fit the stream.
         """
         first, last = self._events.append(stream, events, sending)
-        return AppendReceipt(last - first + 1, first, last)
+        accepted = last - first + 1
+        return AppendReceipt(accepted, len(events) - accepted, first, last)
+
+    def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table]:
+        """Return how many posted events of a stream were kept apart, and the newest of them.
+
+        Raises:
+            StreamNotFound: There is no such stream.
+            NotAnHttpStream: Its rows come from elsewhere.
+        """
+        return self._events.quarantined(self.of_posts(name), limit)
 
 
 def _files_of(draft: Stream, settle_s: float) -> tuple[SourceFile, ...]:

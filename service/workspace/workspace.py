@@ -26,6 +26,7 @@ from service.config.settings import Settings
 from service.engine.engine import Engine, EngineStatus
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.http_log import EventLog
+from service.inputs.voided import VoidedBatch
 from service.jvm.jvm import Jvm
 from service.planning.adaptive import Adaptive
 from service.planning.migrations import Migrations
@@ -179,6 +180,22 @@ class Workspace:
         """Stop and start again, for example after a failure."""
         self._engine.stop()
         self._engine.start()
+
+    def skip_batch(self, stream: str | None, actor: str) -> VoidedBatch:
+        """Void the batch that fails again and again, and start the engine; its rows become dead letters.
+
+        Args:
+            stream: Stream whose rows are left out; None for all.
+            actor: Who decides.
+
+        Raises:
+            NothingToSkip: No batch has failed often enough.
+            StreamNotFound: There is no such stream.
+        """
+        ids = () if stream is None else (self.streams.get(stream).id,)
+        voided = self._engine.void_batch_in_hand(ids, actor)
+        self.restart_engine()
+        return voided
 
     @property
     def _list_interval_s(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +44,19 @@ class Service:
 
     def send(self, method: str, path: str, body: Any = None, key: str | None = None) -> httpx.Response:
         """Send one request."""
+        text = None if body is None else json.dumps(body)
+        return self.send_text(method, path, text, {} if key is None else {"Idempotency-Key": key})
+
+    def send_text(
+        self, method: str, path: str, text: str | bytes | None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        """Send one request with a body as it is written."""
 
         async def sent() -> httpx.Response:
             transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client:
-                headers = {} if key is None else {"Idempotency-Key": key}
-                content = {} if body is None else {"json": body}
-                return await client.request(method, path, headers=headers, **content)
+                sent = {} if text is None else {"Content-Type": "application/json"}
+                return await client.request(method, path, headers=sent | dict(headers or {}), content=text)
 
         return anyio.run(sent)
 

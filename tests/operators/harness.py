@@ -148,6 +148,8 @@ class Runner:
             if newest is not None:
                 self.seen[stream_id] = max(newest, self.seen.get(stream_id, newest))
         for beat in heartbeats:
+            if beat.watermark_us is None:  # a reset; what was seen stays a bound
+                continue
             self.seen[beat.stream_id] = max(
                 beat.watermark_us, self.seen.get(beat.stream_id, beat.watermark_us)
             )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
-from service.inputs.formats.values import MAX_TIME_US, MIN_TIME_US
 
 
 @dataclass(frozen=True, slots=True)

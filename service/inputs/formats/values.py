@@ -7,6 +7,7 @@ A timestamp is ISO 8601 with ``Z``, an offset or neither (then UTC), in JSON als
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,27 +15,34 @@ from types import NoneType
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.arrow_types import arrow_type
+from catalog.durations import MAX_TIME_US, MIN_TIME_US
 
-#: Event times of the years 1 to 9999, µs UTC: what Python, DuckDB and ISO 8601 can all write.
-MIN_TIME_US: Final = -62_135_596_800_000_000
-MAX_TIME_US: Final = 253_402_300_799_999_999
+_DAY_US: Final = 86_400_000_000
 
 _TIMES: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+
+class JsonConstant(float):
+    """``NaN`` or ``Infinity`` as a file spells it that was written by Python; JSON has neither."""
+
+
 _JSON_KINDS: Final[dict[str, frozenset[type]]] = {
     "boolean": frozenset({bool}),
     "int": frozenset({int}),
     "bigint": frozenset({int}),
-    "double": frozenset({int, float, str}),
+    "double": frozenset({int, float, JsonConstant, str}),
     "string": frozenset({str}),
     "date": frozenset({str}),
     "timestamp": frozenset({int, str}),
     "decimal": frozenset({int, float, str}),
 }
+
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _EXPECTED: Final = {
     "boolean": "true or false",
@@ -43,7 +51,8 @@ _EXPECTED: Final = {
     "double": 'a number, "NaN", "Infinity" or "-Infinity"',
     "string": "a string",
     "date": 'a date such as "2013-01-31"',
-    "timestamp": 'a time such as "2013-01-31T05:15:00Z", or an integer of microseconds since 1970 UTC',
+    "timestamp": 'a time of the years 1 to 9999 such as "2013-01-31T05:15:00Z", '
+    "or an integer of microseconds since 1970 UTC",
 }
 
 # What Arrow, Decimal and datetime raise for values that do not fit (ArrowInvalid is a ValueError).
@@ -116,17 +125,37 @@ def _first_unfit(count: int, convert: Callable[[int], object]) -> int:
 
 
 def _text(values: pa.Array, column_type: str) -> pa.Array:
-    return _times(values) if column_type == "timestamp" else values.cast(arrow_type(column_type))
+    if column_type == "timestamp":
+        return _times(values)
+    found = values.cast(arrow_type(column_type))
+    return _dates(found) if column_type == "date" else found
+
+
+def _dates(values: pa.Array) -> pa.Array:
+    """Refuse dates of the year 0, which Arrow reads."""
+    _check_range(values.view(pa.int32()), MIN_TIME_US // _DAY_US, MAX_TIME_US // _DAY_US)
+    return values
+
+
+def _check_range(values: pa.Array, least: int, most: int) -> None:
+    extremes = pc.min_max(values)
+    first, last = extremes["min"].as_py(), extremes["max"].as_py()
+    if first is not None and not (least <= first and last <= most):
+        raise ValueError(f"{first} to {last}")
 
 
 def _times(values: pa.Array) -> pa.Array:
     for parsed in _TIMES:  # all without a zone, or all with one: what real columns are
         try:
-            return values.cast(parsed).cast(_TIMES[0])
+            found = values.cast(parsed).cast(_TIMES[0])
         except pa.ArrowInvalid:
             continue
-    micros = [None if text is None else _iso_us(text) for text in values.to_pylist()]
-    return pa.array(micros, pa.int64()).cast(_TIMES[0])
+        # Arrow reads years before 1, and an offset may lead out of the year 1 or 9999.
+        _check_range(found.view(pa.int64()), MIN_TIME_US, MAX_TIME_US)
+        return found
+    micros = pa.array([None if text is None else _iso_us(text) for text in values.to_pylist()], pa.int64())
+    _check_range(micros, MIN_TIME_US, MAX_TIME_US)
+    return micros.cast(_TIMES[0])
 
 
 def _iso_us(text: str) -> int:
@@ -142,15 +171,24 @@ def _json(values: Sequence[object], column_type: str) -> pa.Array:
     kinds = set(map(type, values)) - {NoneType}
     if not kinds <= _JSON_KINDS[base]:
         raise TypeError(column_type)
-    if base == "double" and kinds != {float}:
-        return pa.array([_double(v) for v in values], pa.float64())
+    if base == "double":
+        return _json_doubles(values, kinds)
     if base == "date":
-        return pa.array(values, pa.string()).cast(pa.date32())
+        return _dates(pa.array(values, pa.string()).cast(pa.date32()))
     if base == "decimal":
         return pa.array([_decimal(v) for v in values], arrow_type(column_type))
     if base == "timestamp":
         return _json_times(values, kinds)
     return pa.array(values, arrow_type(column_type))
+
+
+def _json_doubles(values: Sequence[object], kinds: set[type]) -> pa.Array:
+    if kinds != {float}:
+        return pa.array([_double(v) for v in values], pa.float64())
+    found = pa.array(values, pa.float64())
+    if not pc.all(pc.is_finite(found)).as_py():  # 1e999
+        raise ValueError(values)
+    return found
 
 
 def _json_times(values: Sequence[object], kinds: set[type]) -> pa.Array:
@@ -169,13 +207,18 @@ def _double(value: object) -> float | None:
         if value not in _NOT_FINITE:
             raise ValueError(value)
         return _NOT_FINITE[value]
-    return float(value) if isinstance(value, int | float) else None
+    if not isinstance(value, int | float):
+        return None
+    number = float(value)
+    if not (isinstance(value, JsonConstant) or math.isfinite(number)):
+        raise ValueError(value)
+    return number
 
 
 def _decimal(value: object) -> Decimal | None:
     if value is None:
         return None
-    number = Decimal(str(value))  # str, so that the 0.1 of JSON stays 0.1
-    if not number.is_finite():
+    text = str(value)  # so that the 0.1 of JSON stays 0.1
+    if _DECIMAL.fullmatch(text) is None:  # Decimal also takes "1_0", " 1", other scripts' digits and "NaN"
         raise ValueError(value)
-    return number
+    return Decimal(text)

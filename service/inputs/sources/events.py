@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from itertools import chain
 
@@ -77,7 +78,7 @@ def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> lis
         return []
     index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
     rejected = EventRejected(
-        f'event {index} has a field "{field}" that is not a column of stream "{stream.name}"',
+        f'event {index} has a field {_shown(field)} that is not a column of stream "{stream.name}"',
         index=index,
         field=field,
         expected=f"only the fields {', '.join(names)}",
@@ -87,5 +88,10 @@ def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> lis
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=repr)
+    if isinstance(value, float) and math.isinf(value):
+        return "a number beyond the range of a double"
+    try:
+        text = json.dumps(value, default=repr, ensure_ascii=False)
+    except RecursionError:
+        text = "an array or object of very many levels"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from catalog.clock import wall_clock_us
+from catalog.durations import format_duration
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.config.log import fields
@@ -38,6 +41,8 @@ _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress
 
 #: Files that one write to the catalog records: what a crash during a long first listing costs.
 _FILES_PER_WRITE: Final = 256
+
+_MADE_UP: Final = ("/proc", "/sys")
 
 _Inspect = Callable[[str], FileFacts]
 
@@ -110,30 +115,50 @@ def _inspecting(stream: Stream, source: FilesSource) -> Iterator[_Inspect]:
 
 
 def candidates(path: str) -> Iterator[str]:
-    """Return the visible whole files of a directory (not below it), of a glob, or the one file."""
+    """Return the visible whole files of a directory (not below it), of a glob, or the one file.
+
+    Regular files only: a pipe or a device has no end, and opening it may wait forever.
+    """
     if os.path.isdir(path):
         with os.scandir(path) as entries:
             yield from (entry.path for entry in entries if _is_visible(entry.name) and entry.is_file())
-    elif os.path.exists(path):
+    elif os.path.isfile(path):
         yield path
     else:
         for match in glob.iglob(path, recursive=True):
-            if _is_visible(os.path.basename(match)) and os.path.isfile(match):
+            if _is_visible(os.path.basename(match)) and os.path.isfile(match) and not is_of_kernel(match):
                 yield match
+
+
+def is_of_kernel(path: str) -> bool:
+    """Tell whether a path lies where the kernel makes files up, some of which have no end."""
+    return any(os.path.normpath(path) == root or path.startswith(root + "/") for root in _MADE_UP)
 
 
 def _is_visible(name: str) -> bool:
     return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
+def _refuse_future(stream: Stream, facts: FileFacts) -> None:
+    """Set a file aside that has rows further ahead of the clock than its stream allows."""
+    if stream.max_ahead_us is None or facts.t_max_us is None:
+        return
+    if facts.t_max_us > wall_clock_us() + stream.max_ahead_us:
+        ahead = format_duration(stream.max_ahead_us)
+        raise UnusableFile(f"it has the event time {facts.t_max_us} µs, more than {ahead} ahead of the clock")
+
+
 def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
     try:
         before = os.stat(path)
+        if not stat.S_ISREG(before.st_mode):
+            return None
         try:
             facts, reason = inspect(path), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
+            _refuse_future(stream, facts)
         except UnusableFile as error:
             facts, reason = FileFacts(0, None, None), error.primary
         after = os.stat(path)

@@ -44,7 +44,13 @@ CREATE TABLE IF NOT EXISTS receipts (
     key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL,
     first_offset INTEGER NOT NULL, rows INTEGER NOT NULL, at_s INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS identity (id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS quarantine (
+    id INTEGER PRIMARY KEY, stream_id INTEGER NOT NULL, rows INTEGER NOT NULL, at_us INTEGER NOT NULL,
+    data BLOB);
 """
+
+#: Requests whose quarantined rows are kept of a stream; older ones are only counted.
+_QUARANTINE_KEPT: Final = 100
 
 #: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
 _RECEIPTS_KEPT_S: Final = 24 * 3600
@@ -115,15 +121,19 @@ class EventLog:
             sending: The request, if it may be sent again: its events are stored once.
 
         Returns:
-            Offsets of the first and the last event; (head, head - 1) for no events.
+            Offsets of the first and the last event; (head, head - 1) for no events. Events further ahead of
+            the clock than the stream allows are kept apart and have none.
 
         Raises:
             EventRejected: An event does not fit the stream; nothing is stored.
             IdempotencyKeyReused: The key is that of another request; nothing is stored.
             EventLogDown: The log cannot be written; nothing is stored.
         """
-        table = events_to_table(stream, events)
+        table, ahead = _parted(stream, events_to_table(stream, events), wall_clock_us())
         if not table.num_rows:
+            if ahead is not None:
+                with self._lock, _translated(self.path):
+                    self._quarantine(stream, ahead)
             head = self.end(stream.id)
             return head, head - 1
         extremes = pc.min_max(table.column(stream.event_time))
@@ -150,12 +160,42 @@ class EventLog:
                     ),
                 )
                 execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (stream.id, first + table.num_rows))
+                if ahead is not None:
+                    self._quarantine(stream, ahead)
                 execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     execute("ROLLBACK")
                 raise
         return first, first + table.num_rows - 1
+
+    def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table]:
+        """Return how many rows of a stream were kept out, and the newest of them."""
+        with self._lock, _translated(self.path):
+            execute = self._connection.execute
+            (count,) = execute(
+                "SELECT coalesce(sum(rows), 0) FROM quarantine WHERE stream_id = ?", (stream.id,)
+            ).fetchone()
+            blobs = execute(
+                "SELECT data FROM quarantine WHERE stream_id = ? AND data IS NOT NULL"
+                " ORDER BY id DESC LIMIT ?",
+                (stream.id, limit),
+            ).fetchall()
+        tables = [arrow_schema(stream).empty_table(), *(_decode(data) for (data,) in blobs)]
+        return int(count), pa.concat_tables(tables).slice(0, limit)
+
+    def _quarantine(self, stream: Stream, rows: pa.Table) -> None:
+        """Keep rows apart; of old ones the number alone stays."""
+        execute = self._connection.execute
+        execute(
+            "INSERT INTO quarantine (stream_id, rows, at_us, data) VALUES (?, ?, ?, ?)",
+            (stream.id, rows.num_rows, wall_clock_us(), _encode(rows)),
+        )
+        execute(
+            "UPDATE quarantine SET data = NULL WHERE stream_id = ? AND id NOT IN"
+            " (SELECT id FROM quarantine WHERE stream_id = ? ORDER BY id DESC LIMIT ?) AND data IS NOT NULL",
+            (stream.id, stream.id, _QUARANTINE_KEPT),
+        )
 
     def end(self, stream_id: int) -> int:
         """Return the offset after the last durable event."""
@@ -265,6 +305,17 @@ def _covering(connection: sqlite3.Connection, stream_id: int, offset: int) -> in
         "SELECT max(first_offset) FROM blobs WHERE stream_id = ? AND first_offset <= ?", (stream_id, offset)
     ).fetchone()
     return offset if row[0] is None else int(row[0])
+
+
+def _parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
+    """Part rows from those further ahead of the clock than their stream allows; None where there are none."""
+    if stream.max_ahead_us is None or not table.num_rows:
+        return table, None
+    limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
+    fits = pc.less_equal(table.column(stream.event_time), limit)
+    if pc.all(fits).as_py():
+        return table, None
+    return table.filter(fits), table.filter(pc.invert(fits))
 
 
 def _encode(table: pa.Table) -> bytes:

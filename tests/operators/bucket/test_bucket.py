@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
+from catalog.durations import MAX_DURATION_US, MIN_TIME_US
 from catalog.values.plan import Heartbeat, Plan
 from catalog.values.query import Query
 from operators.bucket.bucket import total_rows
@@ -59,6 +60,34 @@ def test_a_heartbeat_applies_after_the_rows_of_its_batch() -> None:
     assert runner.state[0].streams[1].watermark.value_us == 200
     runner.step(tables({1: [(1, 199), (2, 200)]}))
     assert runner.late == {1: {1}}
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_after_a_reset_the_next_rows_alone_say_where_the_watermark_is(buckets: int) -> None:
+    runner = Runner(STREAMS, buckets)
+    runner.step(tables({1: [(0, 100)], 2: [(0, 100)]}), [a_plan(a_query(1, 50), a_query(2, 20))])
+    # A row a year ahead: everything that comes now is late.
+    runner.step(tables({1: [(1, 10**13)]}))
+    runner.step(tables({1: [(2, 110)], 2: [(1, 110)]}))
+    assert runner.late == {1: {2}}
+    runner.step(tables({1: [(3, 120)], 2: [(2, 121)]}), heartbeats=[Heartbeat(1, None)])
+    assert runner.state[0].streams[1].watermark.value_us == 115
+    runner.step(tables({1: [(4, 130), (5, 114)], 2: [(3, 131)]}))
+    assert runner.late == {1: {2, 5}}
+    assert {(1, 3, 2), (1, 4, 3), (1, 3, 3), (2, 4, 3)} <= runner.results.keys()
+    assert set(runner.results.values()) == {1}
+
+
+def test_a_watermark_is_never_before_the_year_1() -> None:
+    oldest = MIN_TIME_US
+    streams = {i: a_stream(i, lateness_us=MAX_DURATION_US) for i in (1, 2)}
+    runner = Runner(streams)
+    runner.step(
+        tables({1: [(0, oldest)], 2: [(0, oldest)]}), [segments.a_plan(a_query(1, 50), streams=streams)]
+    )
+    assert runner.state[0].streams[1].watermark.value_us == MIN_TIME_US
+    runner.step(tables({1: [(1, 100)], 2: [(1, 110)]}))
+    assert runner.results.keys() == {(1, 0, 0), (1, 1, 1)}
 
 
 def test_a_heartbeat_purges_what_an_idle_stream_held_back() -> None:

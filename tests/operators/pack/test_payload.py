@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
 from catalog.values.batch import FilterCounters
+from operators.errors import CorruptPayload
 from operators.pack.payload import Payload, StreamHeader, arrivals
 from tests.operators.segment_builders import a_segment
 
@@ -63,3 +66,23 @@ def test_rows_of_a_side_come_in_the_order_of_partitions(orders: tuple[int, int])
     payloads.append(Payload(2, 0))
     assert [rows.column("_ts").to_pylist() for rows, _ in arrivals(payloads, "f", "a")] == [[0], [1]]
     assert arrivals(payloads, "f", "b") == []
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda data: b"",
+        lambda data: data[:3],
+        lambda data: data[:40],
+        lambda data: data[:-100],
+        lambda data: b"\xff\xff\xff\xff" + data[4:],
+        lambda data: data.replace(b'"order"', b'"ordre"'),
+        lambda data: data.replace(b'"rows":[[', b'"rows":[9'),
+        lambda data: data.replace(b',""],', b',"x"],', 1),
+        lambda data: data.replace(b"int64 ", b"int28 "),  # numpy parses it as a list of types
+    ],
+)
+def test_bytes_that_are_no_payload_are_named_so(cut: Callable[[bytes], bytes]) -> None:
+    data = a_payload().encode()
+    with pytest.raises(CorruptPayload, match="bytes are no payload"):
+        Payload.decode(cut(data))

@@ -86,6 +86,7 @@ class Spark:
             "events_db": str(self.directory / "events.db"),
             "engine_lock": str(self.directory / "lock"),
             "epoch": str(self.epoch),
+            "dead_letters": str(self.directory / "dead"),
             "bucket_keys": "0,1",
             "max_rows": str(self.max_rows),
         }

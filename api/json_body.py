@@ -1,0 +1,163 @@
+"""JSON bodies, read more strictly than Python does.
+
+Python takes what two readers would understand differently, or what fails only later, when it is stored or
+answered: a key that stands twice in an object, ``NaN``, text with half of a surrogate pair, 1,000 levels of
+brackets. All of it is refused here, with its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+from api.errors import InvalidRequest, MalformedBody, RequestFault
+from api.validation import malformed_json
+
+#: Levels of arrays and objects; the deepest document of the API has 7.
+MAX_DEPTH: Final = 64
+
+#: An escape of half a surrogate pair, with or without the other half behind it.
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def body_text(body: bytes) -> str:
+    """Return a body as text.
+
+    Raises:
+        MalformedBody: It is not UTF-8, or empty.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MalformedBody(
+            "the body is not UTF-8", detail=f"Byte {error.start} cannot be decoded.", hint="Send UTF-8."
+        ) from error
+    if not text.strip():
+        raise MalformedBody("the body is empty", hint="Send JSON.")
+    return text
+
+
+def read_json(text: str, what: str = "the body") -> Any:
+    """Return the value of a JSON text.
+
+    Args:
+        text: The text.
+        what: Its name in errors.
+
+    Raises:
+        json.JSONDecodeError: It is no JSON; says where.
+        MalformedBody: It is JSON that cannot be taken: nested too deeply, or with a number of thousands of
+            digits, or with ``NaN`` or ``Infinity``.
+        InvalidRequest: A key is repeated.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as error:
+        raise _too_deep(what) from error
+    except ValueError as error:
+        # Python converts no more digits, which takes time by their square.
+        raise MalformedBody(
+            f"{what} holds an integer of thousands of digits",
+            hint="Send integers of 64 bits at most, longer numbers as strings.",
+        ) from error
+
+
+def read_body(body: bytes) -> Any:
+    """Return the value of a whole body.
+
+    Raises:
+        MalformedBody: It is not JSON, or JSON that cannot be taken.
+        InvalidRequest: A key is repeated, or text has half of a surrogate pair.
+    """
+    text = body_text(body)
+    try:
+        value = read_json(text)
+    except json.JSONDecodeError as error:
+        raise malformed_json(text, error.pos, error.msg) from error
+    _check_depth(value)
+    check_text(body, value)
+    return value
+
+
+def check_text(body: bytes, value: Any) -> None:
+    """Refuse halves of surrogate pairs, which no database and no answer can carry.
+
+    Args:
+        body: The bytes, which tell that most bodies have no such escape.
+        value: What was read from them.
+
+    Raises:
+        InvalidRequest: A text has one; names its place.
+    """
+    if _HALF.search(body) is None:
+        return
+    for path, text in _texts(value):
+        if (found := _SURROGATE.search(text)) is not None:
+            half = f"\\u{ord(found[0]):04x}"
+            raise InvalidRequest(
+                RequestFault(
+                    "body",
+                    path,
+                    f"text holds {half}, which is half of a surrogate pair",
+                    "Send whole characters; JSON may hold them as UTF-8.",
+                )
+            )
+
+
+def _texts(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """All texts of a value, with their paths; keys with that of their object."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while waiting:
+        path, found = waiting.pop()
+        if isinstance(found, str):
+            yield path, found
+        elif isinstance(found, dict):
+            yield from ((path, key) for key in found)
+            waiting.extend(((*path, key), inner) for key, inner in found.items())
+        elif isinstance(found, list):
+            waiting.extend(((*path, index), inner) for index, inner in enumerate(found))
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise _too_deep("the body")
+
+
+def _too_deep(what: str) -> MalformedBody:
+    return MalformedBody(
+        f"{what} is nested too deeply", hint=f"Send at most {MAX_DEPTH} levels of arrays and objects."
+    )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        shown = (
+            repeated.encode("ascii", "backslashreplace").decode() if _SURROGATE.search(repeated) else repeated
+        )
+        raise InvalidRequest(
+            RequestFault("body", (), f'"{shown}" stands twice in one object', "Keep one of them.")
+        )
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise MalformedBody(
+        f"{name} is not JSON", hint=f'Write "{name}", in quotes, for a column of type double.'
+    )

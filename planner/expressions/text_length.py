@@ -1,0 +1,43 @@
+"""Bound of the length of a text, so that no expression asks for gigabytes.
+
+REPLACE alone multiplies: ``replace(replace(s, 'a', t), 'b', u)`` of texts of 10,000 characters is one of
+10^12. DuckDB's memory limit does not count the texts that a function makes on its way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+#: Characters that an expression may make of texts as long as `_COLUMN`; a longer one is NULL.
+MAX_TEXT: Final = 1_000_000
+#: What a text of a column counts as.
+_COLUMN: Final = 1_000
+#: What a number or time counts as that becomes a text.
+_OTHER: Final = 400
+#: Longest text that LPAD and RPAD make.
+_PADDED: Final = 10_000
+
+
+def longest_text(node: exp.Expr) -> int:
+    """Return how many characters a text can get, counting a column's as 1,000."""
+    match node:
+        case exp.Literal():
+            return len(node.name) if node.is_string else _OTHER
+        case exp.Column():
+            return _COLUMN
+        case exp.Anonymous() if node.name.upper() == "REPLACE" and len(node.expressions) == 3:
+            text, _, to = node.expressions
+            return longest_text(text) * max(longest_text(to), 1)
+        case exp.Anonymous() if node.name.upper() in ("LPAD", "RPAD"):
+            return _PADDED
+    return max(sum(longest_text(child) for child in node.iter_expressions()), _OTHER)
+
+
+def grows(to: exp.Expr, part: exp.Expr) -> bool:
+    """Tell whether replacing one text by another can make a text longer."""
+    if isinstance(to, exp.Literal) and to.is_string:
+        least = len(part.name) if isinstance(part, exp.Literal) and part.is_string else 1
+        return len(to.name) > least > 0
+    return True

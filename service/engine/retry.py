@@ -1,0 +1,90 @@
+"""Retries of the Spark job: how long to wait after a failure, and when a person has to look.
+
+    cause can pass     disk full, a database away, a JVM that died    again, forever: after 1, 2, 4 ... 60 s
+    batch at fault     the same reason at the same batch              again twice, then failed
+
+A job that has run for a while has not failed "in a row": failures before that are forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+#: A batch that fails so often in a row, the same way, will fail again; a person has to look.
+MAX_FAILURES_AT_A_BATCH: Final = 3
+#: Pause before the first restart, so that a broken machine is not kept busy with starting.
+RESTART_DELAY_S: Final = 1.0
+#: Longest pause: a service is back a minute after the cause is gone.
+MAX_DELAY_S: Final = 60.0
+#: A job that ran for so long does not fail at its start; what failed before has passed.
+FORGET_AFTER_S: Final = 300.0
+
+#: Reasons that can pass without a change of the input or of Sluice, as they stand in Spark's traces.
+_PASSING: Final = re.compile(
+    r"The JVM has gone|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
+    r"|Too many open files|Cannot allocate memory|Connection (refused|reset)|CatalogDown|EventLogDown"
+    r"|event log \".*\" cannot be used|catalog (cannot be used|is busy)",
+)
+#: What differs between two failures of one kind: numbers, addresses, names of files.
+_VARIABLE: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure of the job.
+
+    Attributes:
+        batch: Last batch that was committed before it; None before the first, or if nobody can tell.
+        reason: What people are told.
+        passes: Whether the cause can pass by itself.
+    """
+
+    batch: int | None
+    reason: str
+    passes: bool
+
+
+@dataclass(slots=True)
+class Failures:
+    """Failures of a job in a row.
+
+    Attributes:
+        count: How many, whatever their cause.
+        same: How many of the last were at one batch and of one kind.
+    """
+
+    count: int = 0
+    same: int = 0
+    _last: tuple[int | None, str] | None = field(default=None, init=False)
+
+    def add(self, failure: Failure, *, ran_s: float) -> float | None:
+        """Record a failure.
+
+        Args:
+            failure: The failure.
+            ran_s: How long the job ran before it.
+
+        Returns:
+            Seconds until the next try; None if it is of no use.
+        """
+        if ran_s >= FORGET_AFTER_S:
+            self.count = self.same = 0
+            self._last = None
+        kind = (failure.batch, _VARIABLE.sub("#", failure.reason))
+        self.same = self.same + 1 if kind == self._last else 1
+        self._last = kind
+        self.count += 1
+        if not failure.passes and self.same >= MAX_FAILURES_AT_A_BATCH:
+            return None
+        return min(RESTART_DELAY_S * 2.0 ** min(self.count - 1, 30), MAX_DELAY_S)
+
+
+def can_pass(reason: str) -> bool:
+    """Tell whether a cause can pass without a change of the input.
+
+    >>> can_pass("No space left on device"), can_pass("Conversion Error: no number")
+    (True, False)
+    """
+    return _PASSING.search(reason) is not None

@@ -1,0 +1,112 @@
+"""Input of batches that was voided by a decision: a batch that fails again and again is repeated without it.
+
+    decision ── catalog, setting "voided_batches" ── source: no partition ── the batch is committed
+                                                        └── dead_letters/batch-000000007-A.parquet, .json
+
+The decision is in the catalog before the batch is repeated, and counts for every repetition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.errors import SluiceError
+from catalog.store.codec import decode, encode
+from catalog.values.stream import Stream
+from service.inputs.partitions import InputPartition
+from service.inputs.read import read_partition
+
+if TYPE_CHECKING:
+    from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
+
+_SETTING: Final = "voided_batches"
+#: Decisions that are kept; only those of batches that can be repeated count.
+_KEPT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class VoidedBatch:
+    """A decision that a batch is processed without some of its input.
+
+    Attributes:
+        batch: The batch.
+        stream_ids: Streams whose rows are left out; empty for all.
+        reason: What the batch failed with.
+        actor: Who decided.
+        at_us: When, µs UTC.
+    """
+
+    batch: int
+    stream_ids: tuple[int, ...]
+    reason: str
+    actor: str
+    at_us: int
+
+    def holds(self, stream_id: int) -> bool:
+        """Tell whether the rows of a stream are left out."""
+        return not self.stream_ids or stream_id in self.stream_ids
+
+
+def void_batch(store: Store, voided: VoidedBatch) -> None:
+    """Record a decision."""
+    with store.transaction():
+        texts = [encode(found).decode() for found in (*voided_batches(store), voided)]
+        store.settings.set(_SETTING, [*texts[-_KEPT:]])
+
+
+def voided_batches(store: Store) -> tuple[VoidedBatch, ...]:
+    """Return the decisions, oldest first."""
+    known = store.settings.get(_SETTING)
+    texts = known if isinstance(known, list) else []
+    return tuple(decode(VoidedBatch, str(text).encode()) for text in texts)
+
+
+def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> VoidedBatch | None:
+    """Return the decision by which the rows of a stream are left out of a batch, if there is one."""
+    return next((found for found in voided if found.batch == batch and found.holds(stream_id)), None)
+
+
+def write_dead_letters(
+    directory: Path, voided: VoidedBatch, stream: Stream, partitions: Sequence[InputPartition]
+) -> Path:
+    """Write the rows that are left out, and why; what cannot be read is told instead.
+
+    Args:
+        directory: Directory of dead letters, made if it is missing.
+        voided: The decision.
+        stream: The stream.
+        partitions: Its input in the batch.
+
+    Returns:
+        The file that says why; the rows are beside it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    name = f"batch-{voided.batch:09d}-{stream.name}"
+    tables, unread = [], []
+    for partition in partitions:
+        try:
+            tables.append(read_partition(stream, partition))
+        except (SluiceError, OSError, pa.ArrowException) as error:
+            unread.append(str(error))
+    if tables:
+        pq.write_table(pa.concat_tables(tables), directory / f"{name}.parquet.part")
+        (directory / f"{name}.parquet.part").replace(directory / f"{name}.parquet")
+    facts = {
+        "batch": voided.batch,
+        "stream": stream.name,
+        "rows": sum(table.num_rows for table in tables),
+        "reason": voided.reason,
+        "actor": voided.actor,
+        "at_us": voided.at_us,
+        "unread": unread,
+    }
+    told = directory / f"{name}.json"
+    told.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    return told

@@ -1,0 +1,69 @@
+"""A batch that fails again and again in a running service: told, skipped by a decision, and gone on after."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.running_service import WAIT_S, RunningService, free_port
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+COLUMNS = {"ts": "timestamp", "k": "bigint"}
+#: Three starts of Spark, on a busy machine.
+THREE_STARTS_S = 300
+#: What a stop may take, from the signal to the end of the process.
+STOP_S = 20
+
+
+def awaited(read: Callable[[], Any], done: Callable[[Any], bool], seconds: float) -> Any:
+    deadline = time.monotonic() + seconds
+    while not done(found := read()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    return found
+
+
+def test_a_poisoned_batch_is_skipped_and_other_queries_go_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with RunningService(data, tmp_path / "log.txt", free_port()) as service:
+        for name in "ABCD":
+            body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
+            service.ok("POST", "/streams", 201, json=body)
+        for name, a, b in (("bad", "A", "B"), ("good", "C", "D")):
+            cql = f"SELECT {a}.k FROM {a} [RANGE 1 MINUTE], {b} [RANGE 1 MINUTE] WHERE {a}.k = {b}.k"
+            service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": name, "cql": cql})
+        service.ok("POST", "/engine:pause", 202)
+        for name in "ABCD":
+            service.ok("POST", f"/streams/{name}/events", 202, json=[{"ts": 1_000_000, "k": 1}])
+        with sqlite3.connect(data / "events.db") as events:  # a sector that cannot be read any more
+            events.execute("UPDATE blobs SET data = x'00' WHERE stream_id = 1")
+        service.ok("POST", "/engine:resume", 202)
+
+        def engine() -> Any:
+            return service.ok("GET", "/engine", 200)
+
+        failed = awaited(engine, lambda found: found["failures"] >= 3, THREE_STARTS_S)
+        assert (failed["state"], failed["next_try_at"]) == ("failed", None)
+        assert service.http.get("/health/ready").status_code == 503
+        skipped = service.ok("POST", "/engine:skip", 202, json={"stream": "A"}, headers={"X-Actor": "ops"})
+        assert (skipped["batch"], skipped["actor"]) == (failed["batch"] + 1, "ops")
+
+        def results(name: str) -> Any:
+            return service.ok("GET", f"/queries/{name}/results", 200)["rows"]
+
+        assert [row["k"] for row in awaited(lambda: results("good"), bool, THREE_STARTS_S)] == [1]
+        told = json.loads(next((data / "dead_letters").glob("*-A.json")).read_text())
+        assert (told["batch"], told["stream"], told["actor"]) == (skipped["batch"], "A", "ops")
+        assert results("bad") == []
+        service.ok("POST", "/streams/A/events", 202, json=[{"ts": 2_000_000, "k": 1}])
+        assert [row["k"] for row in awaited(lambda: results("bad"), bool, WAIT_S)] == [1]
+        began = time.monotonic()
+        service.stop()
+        assert time.monotonic() - began < STOP_S

@@ -1,0 +1,128 @@
+"""Whatever is sent, the API never answers 5xx, and always as its OpenAPI document says.
+
+Schemathesis makes requests out of the document and follows links between them, so that later requests name
+what earlier ones made. The engine does not run: routes that start it are left out, as is the endless one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.api.without_engine import CQL, Service, a_stream
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+#: Operations that must have succeeded at least once, else the requests do not get far.
+LEAST_SUCCESSES = 15
+#: They start or stop Spark, or never end.
+LEFT_OUT = r"/engine|/results/stream|/health"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path)
+    service.app.state.wait_limiter = anyio.CapacityLimiter(10)
+    for name in ("A", "B"):
+        service.made("POST", "/streams", a_stream(name))
+    service.made("POST", "/queries", {"name": "q", "cql": CQL})
+    yield service
+    service.close()
+
+
+def test_the_api_stands_half_a_minute(service: Service) -> None:
+    attack(service, seconds=30, least_runs=3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+def test_the_api_stands_ten_minutes(service: Service) -> None:
+    attack(service, seconds=600, least_runs=30)
+
+
+def prepare(case: schemathesis.Case) -> None:
+    """Let no request wait, and give every other query a text that means something."""
+    if "wait" in (case.query or {}):
+        case.query["wait"] = 0.01
+    if isinstance(case.body, dict) and isinstance(text := case.body.get("cql"), str) and len(text) % 2:
+        case.body["cql"] = CQL
+
+
+def one_request(
+    operation: schemathesis.APIOperation, chosen: settings, answered: Mapping[str, Counter[int]]
+) -> Callable[[], None]:
+    """Return a test of some requests that need no other; links lead to few of the routes."""
+
+    @settings(chosen, max_examples=5)
+    @given(operation.as_strategy())
+    def sent(case: schemathesis.Case) -> None:
+        prepare(case)
+        response = case.call()
+        answered[operation.label][response.status_code // 100] += 1
+        case.validate_response(response, checks=CHECKS)
+
+    return sent
+
+
+def attack(service: Service, *, seconds: float, least_runs: int) -> None:
+    """Send sequences of requests until the time is over."""
+
+    async def without_lifespan(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":  # which would start the engine
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{kind}.complete"})
+            return
+        await service.app(scope, receive, send)
+
+    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", without_lifespan)
+    schema = schema.exclude(path_regex=LEFT_OUT)
+
+    answered: defaultdict[str, Counter[int]] = defaultdict(Counter)
+
+    class Requests(schema.as_state_machine()):  # type: ignore[misc]  # made at run time
+        def before_call(self, case: schemathesis.Case) -> None:
+            prepare(case)
+
+        def validate_response(self, response: Any, case: schemathesis.Case, **_: Any) -> None:
+            answered[case.operation.label][response.status_code // 100] += 1
+            case.validate_response(response, checks=CHECKS)
+
+    chosen = settings(
+        max_examples=1,  # streams and queries stay: what Hypothesis repeats need not be answered the same
+        stateful_step_count=20,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    operations = [found.ok() for found in schema.get_all_operations()]
+    end, runs = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        for name in ("A", "B"):
+            service.send("POST", "/streams", a_stream(name))  # they may have been removed
+        with_seed(runs)(Requests).run(settings=chosen)
+        with_seed(runs)(one_request(operations[runs % len(operations)], chosen, answered))()
+        runs += 1
+    assert runs >= least_runs, f"{runs} runs in {seconds:g} s"
+    succeeded = sorted(label for label, classes in answered.items() if classes[2])
+    assert len(succeeded) >= LEAST_SUCCESSES, f"only {succeeded} ever succeeded of {sorted(answered)}"

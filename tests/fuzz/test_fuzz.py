@@ -1,0 +1,68 @@
+"""Bad input is refused in Sluice's own words, whatever it is: coverage-guided, by Atheris."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.operators.pack.test_payload import a_payload
+
+pytest.importorskip("atheris", reason="Atheris has wheels for Linux and some versions of Python alone")
+
+TARGETS = ("cql", "events", "payload")
+REPOSITORY = Path(__file__).parents[2]
+_GOLDEN = REPOSITORY / "tests" / "planner" / "golden" / "bind"
+
+_EVENTS = (
+    b'[{"ts": "2026-01-01T00:00:00Z", "b": true, "i": 1, "l": -1, "x": 1.5, "s": "a", "d": "2013-01-31"}]',
+    b'[{"ts": 1, "t": 2, "m": "1.25", "n": "0.1"}, {"ts": "2026-01-01 05:00:00+02:00", "x": "NaN"}]',
+    b'{"ts": 1}\n{"ts": 2, "s": "\\u00e9\\ud83d\\ude00"}\n',
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_found_in_half_a_minute(target: str, tmp_path: Path) -> None:
+    fuzz(target, tmp_path, seconds=30, least_runs=1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_found_in_ten_minutes(target: str, tmp_path: Path) -> None:
+    fuzz(target, tmp_path, seconds=600, least_runs=20_000)
+
+
+def fuzz(target: str, directory: Path, *, seconds: int, least_runs: int) -> None:
+    """Fuzz a target; what it finds is in the message, as the bytes that do it again."""
+    corpus, found = directory / "corpus", directory / "found"
+    corpus.mkdir()
+    found.mkdir()
+    for number, seed in enumerate(seeds(target)):
+        (corpus / f"seed_{number}").write_bytes(seed)
+    command = [sys.executable, "-m", "tests.fuzz.targets", target, str(corpus)]
+    options = [f"-max_total_time={seconds}", f"-artifact_prefix={found}/", "-max_len=4096"]
+    done = subprocess.run(
+        [*command, *options], cwd=REPOSITORY, capture_output=True, text=True, errors="replace"
+    )
+    culprits = {path.name: path.read_bytes() for path in found.iterdir()}
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{culprits}"
+    runs = re.search(r"stat::number_of_executed_units: (\d+)", done.stderr)
+    assert runs is not None, done.stderr[-3000:]
+    assert int(runs[1]) >= least_runs, f"{target}: {runs[1]} inputs in {seconds} s"
+
+
+def seeds(target: str) -> list[bytes]:
+    """Return good inputs of a target."""
+    if target == "events":
+        return list(_EVENTS)
+    if target == "payload":
+        return [a_payload().encode()]
+    return [
+        case.split("\n----")[0].encode()
+        for path in _GOLDEN.glob("*.txt")
+        for case in path.read_text().split("\n\n")
+    ]

@@ -1,0 +1,67 @@
+"""When a failed job is started again, and when a person has to look."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from service.engine.engine import _reason
+from service.engine.retry import (
+    FORGET_AFTER_S,
+    MAX_DELAY_S,
+    MAX_FAILURES_AT_A_BATCH,
+    RESTART_DELAY_S,
+    Failure,
+    Failures,
+    can_pass,
+)
+
+
+def delays(*failures: Failure, ran_s: float = 1.0) -> list[float | None]:
+    found = Failures()
+    return [found.add(failure, ran_s=ran_s) for failure in failures]
+
+
+def test_a_jvm_that_dies_while_idle_is_started_again_forever() -> None:
+    died = Failure(7, _reason(Py4JNetworkError("gone"), "gone"), can_pass("The JVM has gone."))
+    found = delays(*[died] * 20)
+    assert found[:4] == [RESTART_DELAY_S, 2 * RESTART_DELAY_S, 4 * RESTART_DELAY_S, 8 * RESTART_DELAY_S]
+    assert found[-1] == MAX_DELAY_S
+
+
+def test_a_batch_that_fails_the_same_way_three_times_is_given_up() -> None:
+    poison = [Failure(7, f"Conversion Error in task {number}", False) for number in range(3)]
+    assert delays(*poison) == [RESTART_DELAY_S, 2 * RESTART_DELAY_S, None]
+    assert len(poison) == MAX_FAILURES_AT_A_BATCH
+
+
+def test_failures_of_other_kinds_or_batches_are_not_the_same_way() -> None:
+    one, other, later = (Failure(b, r, False) for b, r in ((7, "a"), (7, "b"), (8, "a")))
+    assert None not in delays(one, other, one, other, later, one)
+
+
+def test_what_failed_long_ago_is_forgotten() -> None:
+    poison = Failure(7, "Conversion Error", False)
+    assert delays(*[poison] * 5, ran_s=FORGET_AFTER_S) == [RESTART_DELAY_S] * 5
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "/data/x"),
+        OSError(errno.EROFS, "Read-only file system", "/data/x"),
+        ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+    ],
+)
+def test_what_the_system_refuses_can_pass(error: OSError) -> None:
+    reason = _reason(error, str(error))
+    assert can_pass(reason), reason
+    if error.filename:
+        assert error.filename in reason
+
+
+def test_a_full_disk_in_a_trace_of_spark_can_pass() -> None:
+    trace = "org.apache.spark.SparkException: Job aborted\nOSError: [Errno 28] No space left on device: 'x'"
+    assert can_pass(_reason(RuntimeError(), trace))
