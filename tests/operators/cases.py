@@ -28,8 +28,8 @@ from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
 
-#: Settings of all examples here. They are the same every time, but in ``make test-slow``.
-REPEATABLE = settings(
+#: Settings of tests whose examples are large and take time to draw. Whether they repeat is up to the profile.
+LARGE_EXAMPLES = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 

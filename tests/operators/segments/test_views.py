@@ -30,7 +30,7 @@ from operators.join.sliced_join import SliceState
 from operators.segments.segment import ArrivedFile, Segment, concat, mergeable
 from operators.segments.view_names import KEPT, steps, stored_id
 from operators.segments.views import read_segment
-from tests.operators.cases import REPEATABLE
+from tests.operators.cases import LARGE_EXAMPLES
 from tests.operators.queries import a_query
 from tests.operators.reloaded import check_reloaded
 from tests.operators.segment_builders import a_plan, a_segment
@@ -115,7 +115,7 @@ _steps = st.lists(
 )
 
 
-@settings(REPEATABLE, max_examples=300)
+@settings(LARGE_EXAMPLES, max_examples=300)
 @given(_steps)
 def test_what_is_read_is_what_is_held(history: list[tuple[str, int, int]]) -> None:
     stored = Stored()
