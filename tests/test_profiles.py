@@ -11,10 +11,10 @@ import pytest
 
 DRAWS = """
 from hypothesis import given
-from tests.operators.cases import LARGE_EXAMPLES
+from tests.operators.cases import SETTINGS
 from tests.planner.cql_rewrites import TREE
 
-@LARGE_EXAMPLES
+@SETTINGS
 @given(tree=TREE)
 def test_prints_its_examples(tree):
     print("drawn", tree)

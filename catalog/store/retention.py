@@ -256,9 +256,7 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 
 def _cut(manifest: BatchManifest) -> BatchManifest:
     """Return a manifest without what belongs to results and to statistics of the last batches."""
-    return replace(
-        manifest, files=(), late_files=(), routes=(), slices=(), query_rows=(), filters=(), keys=()
-    )
+    return replace(manifest, files=(), late_files=(), slices=(), query_rows=(), filters=(), keys=())
 
 
 def _lost(manifests: Iterable[BatchManifest]) -> list[dict[str, int]]:

@@ -1,8 +1,8 @@
 """Tables of the catalog, as the migrations leave them.
 
 Times are int64 µs UTC. Values are JSON documents (``store.codec``) beside the columns that are searched
-for. Rows that others may still name (streams, queries, plans, routes) are not deleted, and ids come from
-``counters``, so none is given twice.
+for; routes are Arrow tables (``catalog.values.routes``). Rows that others may still name (streams, queries,
+plans, routes) are not deleted, and ids come from ``counters``, so none is given twice.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -21,7 +22,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0009"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -215,8 +216,7 @@ batch_routes = Table(
     Column("batch", BIG, primary_key=True, autoincrement=False),
     Column("since", BIG, nullable=False, index=True),
     Column("plan_version", BIG, nullable=False),
-    Column("queries", Text, nullable=False),
-    Column("routes", Text, nullable=False),
+    Column("routes", LargeBinary, nullable=False),
 )
 
 sinks = Table(

@@ -1,4 +1,4 @@
-"""Manifest of a committed micro-batch: result files, routes, late rows and counters."""
+"""Manifest of a committed micro-batch: result files, late rows and counters."""
 
 from __future__ import annotations
 
@@ -22,21 +22,6 @@ class ResultFile:
     path: str
     family: str
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A set of queries that share joined pairs. Its number derives from the set, so it is never reused.
-
-    Attributes:
-        route: 63 bits that derive from the query ids alone (``operators.lineage.query_sets``).
-        plan_version: Version under which it was first seen.
-        queries: Immutable query ids, ascending.
-    """
-
-    route: int
-    plan_version: int
-    queries: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +194,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """Everything a batch made visible, committed in one transaction.
+    """What a batch made visible, all but its routes (``catalog.values.routes``), in one transaction.
 
     Attributes:
         batch: Batch number, from 0, without gaps.
@@ -217,8 +202,6 @@ class BatchManifest:
         plan_version: Version in force while the batch was processed (0: none yet).
         files: Result files.
         late_files: Files of late rows.
-        routes: Routes in the files that no batch of their generation had before. They are kept apart, in
-            ``catalog.store.repositories.routes``: a manifest that is read has none.
         streams: Counters per stream.
         slices: Counters per slice.
         query_rows: Results per query id in this batch.
@@ -228,7 +211,6 @@ class BatchManifest:
         keys: Counters per family side.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
-        routes_since: First batch of the routes' generation; None for the batch itself.
     """
 
     batch: int
@@ -236,7 +218,6 @@ class BatchManifest:
     plan_version: int
     files: tuple[ResultFile, ...]
     late_files: tuple[ResultFile, ...]
-    routes: tuple[Route, ...]
     streams: tuple[StreamCounters, ...]
     slices: tuple[SliceCounters, ...]
     query_rows: tuple[tuple[int, int], ...]
@@ -246,7 +227,6 @@ class BatchManifest:
     keys: tuple[KeyCounters, ...] = ()
     cpu: CpuCounters = CpuCounters()
     buckets: BucketCounters = BucketCounters()
-    routes_since: int | None = None
 
     @property
     def progress(self) -> BatchProgress:

@@ -21,11 +21,12 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
-from operators.lineage.route_table import RouteTable
+from operators.lineage.route_counts import RouteCounts
 from operators.pack.payload import Payload, arrivals
 from operators.segments.layout import SIDES
+from operators.segments.merge import concat
 from operators.segments.row_codec import TS
-from operators.segments.segment import Segment, concat, unlabelled
+from operators.segments.segment import Segment, unlabelled
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 
@@ -62,7 +63,7 @@ class BatchOutput:
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
-    routes: dict[str, RouteTable] = field(default_factory=dict)
+    routes: dict[str, RouteCounts] = field(default_factory=dict)
     late: dict[int, pa.RecordBatch] = field(default_factory=dict)
     filters: list[FilterCounters] = field(default_factory=list)
     keys: list[KeyCounters] = field(default_factory=list)

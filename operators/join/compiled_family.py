@@ -21,7 +21,7 @@ from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Int64s
 from operators.lineage.entitlement import Term
 from operators.lineage.lineage import SideLineage, query_set, side_lineage
-from operators.lineage.query_sets import query_keys
+from operators.lineage.route_numbers import query_keys
 from operators.lineage.routes import router
 from operators.segments.layout import SIDES, SideLayout, side_layout
 

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import FamilyPlan
+from catalog.values.routes.route_table import RouteTable
 from operators.join.candidates import CandidateSide
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
-from operators.lineage.route_table import RouteTable, add_up
+from operators.lineage.route_counts import RouteCounts, add_up
 from operators.lineage.routes import Router
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
@@ -96,7 +97,7 @@ class PairBuilder:
         ]
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
-        routes = RouteTable(numbers[taken], known.take(taken), counts[taken])
+        routes = RouteCounts(RouteTable(numbers[taken], known.take(taken)), counts[taken])
         apart = distances if len(chosen) == len(distances) else distances[chosen]
         return PairChunk(arrays, chosen, np.bincount(apart, minlength=len(self.router.within)), routes)
 
@@ -131,7 +132,7 @@ class PairChunk:
     arrays: list[pa.Array]
     chosen: Int64s
     apart: Int64s
-    routes: RouteTable
+    routes: RouteCounts
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +151,7 @@ class PairTable:
         """Take in the pairs of one probe."""
         self.chunks.append(chunk)
 
-    def routes(self) -> RouteTable:
+    def routes(self) -> RouteCounts:
         """Return the routes of all pairs, each once."""
         return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 

@@ -29,7 +29,8 @@ import numpy as np
 
 from catalog.values.query import UNBOUNDED_US
 from operators.kernels.keys import Int64s
-from operators.segments.segment import Segment, concat, mergeable
+from operators.segments.merge import concat, mergeable
+from operators.segments.segment import Segment
 
 #: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
 #: that every row is rewritten about log_4(rows / rows of a batch) times.

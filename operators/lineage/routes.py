@@ -4,7 +4,7 @@ They stand for the per-query unions of State-Slice (VLDB 2006, §5.1) and the ro
 
 The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows,
 one with d < 0 by b's, and by the lineage of both rows. A route's number derives from its query ids alone
-(``lineage.query_sets``): it is the same in every bucket, on replay and in every plan version, and never
+(``lineage.route_numbers``): it is the same in every bucket, on replay and in every plan version, and never
 reused for another set.
 """
 
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from catalog.values.plan import FamilyPlan
+from catalog.values.routes.query_sets import QuerySets
 from operators.kernels.keys import Int64s
 from operators.lineage.lineage import RowClasses
-from operators.lineage.query_sets import QuerySets, query_keys
+from operators.lineage.route_numbers import query_keys, route_numbers
 
 #: Largest table of (distance, class, class) combinations that is indexed directly.
 MAX_DIRECT_COMBINATIONS = 1 << 20
@@ -30,7 +31,7 @@ class Router:
 
     Attributes:
         query_ids: Query ids of the family in plan order.
-        keys: Their keys (``operators.lineage.query_sets.query_keys``).
+        keys: Their keys (``operators.lineage.route_numbers.query_keys``).
         bounds_a: Distinct windows of the join's queries on a, and ends of slices below the largest,
             ascending, int64.
         bounds_b: The same for b.
@@ -47,7 +48,7 @@ class Router:
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
         found = QuerySets.of(self.query_ids, sets)
-        return found.numbers(self.keys), found
+        return route_numbers(found, self.keys), found
 
     def masks(self, distance: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
         """Find the queries of n candidate pairs.

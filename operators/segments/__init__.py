@@ -1,4 +1,4 @@
 """Segments: immutable, key-sorted runs of rows, their stored form, and views and patches laid upon them.
 
-Doors: layout, patch, row_codec, row_kinds, segment, segment_files, view_names, views.
+Doors: layout, merge, patch, row_codec, row_kinds, segment, segment_files, view_names, views.
 """

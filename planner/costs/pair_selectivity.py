@@ -40,7 +40,7 @@ def pair_selectivities(
         other: Rows of the other side.
 
     Returns:
-        float64, one per boundary: of all pairs of rows of both streams, whatever population they are of.
+        float64, one per boundary: of all pairs of rows of both streams, whatever row class they are of.
     """
     mate_side = other_side(side)
     filters = [{side_filter(q, s) for q in queries} - {None} for s in (side, mate_side)]
@@ -104,23 +104,23 @@ class _Served:
         )
 
 
-def _share(population: RowClass, bits: Bits) -> float:
-    return population.share(bits, whole=False)
+def _share(rows: RowClass, bits: Bits) -> float:
+    return rows.share(bits, whole=False)
 
 
-def _kinds(population: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
+def _kinds(rows: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
     """Return the fraction of rows by the filters that they pass, of those given.
 
     P(passes just S of U) is the sum over subsets T of S of (-1)^|T| P(passes none of (U - S) + T).
     """
     bits = sorted(bit for bit in filters if bit is not None)
-    everyone = population.share(frozenset({None}), whole=False)
+    everyone = rows.share(frozenset({None}), whole=False)
     sets = [
         frozenset(bit for place, bit in enumerate(bits) if number >> place & 1)
         for number in range(1 << len(bits))
     ]
     # First the rows that pass none outside of S; then, filter by filter, less those that fail one inside.
-    passing = [everyone - population.share(frozenset(bits) - kind, whole=False) for kind in sets]
+    passing = [everyone - rows.share(frozenset(bits) - kind, whole=False) for kind in sets]
     for place in range(len(bits)):
         for number in range(len(sets)):
             if number >> place & 1:

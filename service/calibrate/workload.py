@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from catalog.values.query import Query
 from catalog.values.statistics import (
@@ -28,7 +27,8 @@ from catalog.values.statistics import (
 from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
 from planner.families.families import families
-from service.inputs.partitions import ROW_BITS, FileRows, FilesPartition
+from service.calibrate.in_process_job import write_piece
+from service.inputs.partitions import FilesPartition
 
 SECOND_US: Final = 1_000_000
 #: Bytes of a stored row before its columns: key, event time, position, narrowed (``segments.row_codec``).
@@ -200,11 +200,7 @@ class SyntheticWorkload:
             "k": pa.array(rng.integers(0, self.keys, rows)),
         }
         values |= {c.name: pa.array(rng.random(rows)) for c in stream.columns if c.name not in values}
-        path = directory / f"{stream.name}-{number}.parquet"
-        pq.write_table(pa.table(values), path)
-        facts = path.stat()
-        file = FileRows(number, str(path), facts.st_size, facts.st_mtime_ns, 0, rows)
-        return FilesPartition(stream.id, number << ROW_BITS, end, rows, (file,))
+        return write_piece(directory, stream, number, pa.table(values), end)
 
     def _row_bytes(self, stream_id: int) -> int:
         """Bytes of a stored row: a lineage word per 64 filters, and the columns that some query needs."""

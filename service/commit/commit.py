@@ -27,7 +27,7 @@ from catalog.values.batch import (
     StreamCounters,
     add_up,
 )
-from operators.lineage.route_table import RouteTable
+from catalog.values.routes.route_table import RouteTable
 from service.commit.bucket_report import BucketReport
 from service.commit.route_dictionary import RouteDictionary
 from service.commit.sweep import sweep
@@ -68,10 +68,12 @@ class BatchCommitter:
             InvariantBroken: Buckets disagree.
         """
         manifest = self._manifest(reports)
+        occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
+        routes = self._routes.new_routes(manifest, occurring, self.store.control_log.plan)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
-        if self.store.batches.commit(manifest):
-            self._routes.committed(manifest)
+        if self.store.batches.commit(manifest, routes):
+            self._routes.committed(manifest, routes)
         else:
             # The engine before wrote its routes, into a generation of its own: the next batch begins ours.
             log.info("batch was committed before", extra={"batch": batch})
@@ -102,13 +104,12 @@ class BatchCommitter:
         version = versions.pop()
         began_us = min(report.began_us for report in reports if report.began_us is not None)
         now_us = wall_clock_us()
-        manifest = BatchManifest(
+        return BatchManifest(
             batch=batch,
             epoch=self.epoch,
             plan_version=version,
             files=_by_place(file for report in reports for file in report.files),
             late_files=self._late_files(reports),
-            routes=(),
             streams=_stream_counters(reports, batch),
             slices=add_up((c for report in reports for c in report.slices), SliceCounters.KEY),
             query_rows=_query_rows(reports),
@@ -122,8 +123,6 @@ class BatchCommitter:
             ),
             buckets=_bucket_counters(reports),
         )
-        tables = (RouteTable.decode(data) for report in reports for data in report.routes)
-        return self._routes.with_routes(manifest, tables, self.store.control_log.plan)
 
     def _late_files(self, reports: Sequence[BucketReport]) -> tuple[ResultFile, ...]:
         return tuple(

@@ -209,7 +209,7 @@ class ChainProcessor:
 
 def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: int) -> BucketReport:
     """Return the counters of one bucket and batch, without files and the chain's CPU time."""
-    tables = tuple(output.routes.values())
+    counted = tuple(output.routes.values())
     return BucketReport(
         bucket=number,
         batch=batch,
@@ -230,6 +230,6 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         filters=tuple(output.filters),
         keys=tuple(output.keys),
         cpu=CpuCounters(pack_us=output.pack_us),
-        query_rows=tuple(rows for table in tables for rows in table.query_rows().items()),
-        routes=tuple(table.encode() for table in tables),
+        query_rows=tuple(rows for routes in counted for rows in routes.query_rows().items()),
+        routes=tuple(routes.table.encode() for routes in counted),
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -43,6 +44,10 @@ _BATCHES_PER_LOOKUP = 1_000
 
 #: DuckDB's memory while sorting; what does not fit goes to disk, beside the output.
 _SORT_MEMORY = "512MB"
+
+_ROUTES_SCHEMA = pa.schema(
+    {"route": pa.int64(), "plan_version": pa.int32(), "query_id": pa.int64(), "query": pa.string()}.items()
+)
 
 
 def export_query(store: Store, results_dir: Path, name: str, queries: Sequence[Query], out_dir: Path) -> int:
@@ -209,17 +214,19 @@ def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
 
 
 def _routes_table(store: Store, queries: Mapping[int, Query]) -> pa.Table:
-    rows = [(r.route, r.plan_version, q, queries[q].name) for r in store.routes.all() for q in r.queries]
-    schema = pa.schema(
-        {
-            "route": pa.int64(),
-            "plan_version": pa.int32(),
-            "query_id": pa.int64(),
-            "query": pa.string(),
-        }.items()
-    )
-    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    parts = []
+    for version, routes in store.routes.all():
+        places, ids = routes.sets.members()
+        distinct, named = np.unique(ids, return_inverse=True)
+        names = pa.array([queries[query_id].name for query_id in distinct.tolist()], pa.string())
+        versions = np.full(len(places), version, dtype=np.int32)
+        parts.append(
+            pa.table(
+                [routes.numbers[places], versions, ids, names.take(pa.array(named))], schema=_ROUTES_SCHEMA
+            )
+        )
+    found = pa.concat_tables([_ROUTES_SCHEMA.empty_table(), *parts])
+    return found.sort_by([("route", "ascending"), ("query_id", "ascending")])
 
 
 def _views(

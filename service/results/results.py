@@ -354,6 +354,5 @@ def query_sql(
     table of the connection, which the next call replaces.
     """
     pairs = pairs_sql(store.streams.by_id(query.a.stream_id), store.streams.by_id(query.b.stream_id), files)
-    numbers = store.routes.of_query(query.id, batches) if batches else ()
-    connection.register(_ROUTES, pa.table({"route": pa.array(numbers, pa.int64())}))
+    connection.register(_ROUTES, pa.table({"route": store.routes.of_query(query.id, batches)}))
     return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w")

@@ -38,7 +38,7 @@ from service.planning.preview import Statistician
 from service.planning.resolve_migration import resolve_migration
 from service.planning.versions import Versions
 from service.results.export import export_query, export_shared
-from service.statistics.sampling import SampleCache
+from service.statistics.sample_answers import SampleCache
 
 WORKLOAD_SETTING = "workload"
 

@@ -21,20 +21,14 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from catalog.store.codec import encode
-from catalog.values.plan import ControlRecord, Partitioning, Plan
+from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Column, FilesSource, Stream
-from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
-from operators.pack.pack import control_payloads, packer
-from operators.pack.pack_plan import pack_plan
-from operators.pack.payload import Payload
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from service.calibrate.in_process_job import InProcessJob, write_piece
 from service.inputs.sample import RowSample
-from service.results.result_files import ResultWriter
 from service.statistics.sampling import sample_profile
 from tests.bench.peers.workloads import WORKLOADS, Workload
 
@@ -88,7 +82,6 @@ class Rows:
                 "ts": pa.array(times).cast(pa.timestamp("us")),
                 "k": pa.array(keys.astype(np.int64)),
                 "v": pa.array(rng.random(rows)),
-                "_pos": pa.array(number << 32 | np.arange(rows)),
             }
         )
 
@@ -112,33 +105,24 @@ def measure(rows: Rows, plan: Plan, buckets: int, batches: int, directory: Path)
         batches: Batches to measure.
         directory: Where result files go for a moment.
     """
-    state = [Bucket() for _ in range(buckets)]
-    writer = ResultWriter(str(directory), None, epoch=1)
-    packers = {stream.id: packer(pack_plan(plan, stream, buckets)) for stream in plan.streams}
+    job = InProcessJob(plan, buckets, directory)
     pack_s, bucket_s, results = 0.0, [0.0] * buckets, 0
     for number in range(WARM_UP + batches):
         if number == WARM_UP:
             pack_s, bucket_s = 0.0, [0.0] * buckets
-        tables = {stream.id: rows.batch(number, stream) for stream in plan.streams}
+        pieces = [write_piece(directory, s, number, rows.batch(number, s)) for s in plan.streams]
         started_s = time.process_time()
-        control = [encode(ControlRecord(seq=1, plan=plan)).decode()] if number == 0 else []
-        payloads = [[p.encode()] for p in control_payloads(control, 0, number, buckets)]
-        for order, (stream_id, table) in enumerate(tables.items(), 1):
-            for to, payload in zip(
-                payloads, packers[stream_id].pack(table, order, number, None), strict=True
-            ):
-                to.append(payload.encode())
+        packets = job.pack(number, pieces)
         pack_s += time.process_time() - started_s
-        for place, (bucket, given) in enumerate(zip(state, payloads, strict=True)):
+        for bucket, given in packets.items():
             started_s = time.process_time()
-            output = bucket.process([Payload.decode(data) for data in given])
-            store_segments(bucket, SegmentIds("bench", place, number), lambda *_: None)
-            encode_manifest(bucket)
-            files = [writer.write_pairs(number, name, pairs) for name, pairs in output.results.items()]
-            bucket_s[place] += time.process_time() - started_s
-            results += sum(file.rows for file in files)
-            for file in files:
-                (directory / file.path).unlink()
+            report = job.join(bucket, given)
+            bucket_s[bucket] += time.process_time() - started_s
+            results += sum(file.rows for file in report.files)
+            job.discard_results([report])
+        for piece in pieces:
+            Path(piece.files[0].path).unlink()
+    job.close()
     heavy = sum(len(family.replication.heavy) for family in plan.families)
     return Cost(pack_s, tuple(bucket_s), results, heavy)
 

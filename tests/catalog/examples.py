@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, ResultFile, Route, SliceCounters, StreamCounters
+from catalog.values.batch import BatchManifest, ResultFile, SliceCounters, StreamCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Output, Query, QueryRecord, Side
+from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import Column, FilesSource, Stream
 
@@ -88,7 +89,6 @@ def manifest(batch: int, epoch: int, query_rows: dict[int, int] | None = None) -
         plan_version=1,
         files=(ResultFile(f"part-{batch}-{epoch}.parquet", "s1s2-00c0ffee", sum(rows.values())),),
         late_files=(),
-        routes=tuple(Route(1000 + q, 1, (q,)) for q in rows),
         streams=(StreamCounters(1, 100, 10, 1, 1_000 * (batch + 1), 2_000 * (batch + 1)),),
         slices=(
             SliceCounters("s1s2-00c0ffee", "a", 1, rows=50 - batch, bytes=400 + batch),
@@ -97,6 +97,20 @@ def manifest(batch: int, epoch: int, query_rows: dict[int, int] | None = None) -
         query_rows=tuple(rows.items()),
         started_at_us=batch,
         committed_at_us=batch + 1,
+    )
+
+
+def commit(store: Store, made: BatchManifest, routes: Mapping[int, Sequence[int]] | None = None) -> bool:
+    """Commit a batch that begins a generation; without routes each query with rows has one of its own."""
+    own = {1000 + query_id: (query_id,) for query_id, _ in made.query_rows}
+    table = RouteTable.of(own if routes is None else routes)
+    return store.batches.commit(made, BatchRoutes(table, made.batch) if len(table) else None)
+
+
+def stored_routes(store: Store) -> list[tuple[int, int, tuple[int, ...]]]:
+    """All routes by number: number, plan version, query ids."""
+    return sorted(
+        (number, version, ids) for version, table in store.routes.all() for number, ids in table.ids().items()
     )
 
 

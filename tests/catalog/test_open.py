@@ -20,7 +20,8 @@ from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUr
 from catalog.migrations import configuration
 from catalog.store.store import Store
 from catalog.store.tables import SCHEMA_REVISION, metadata
-from tests.catalog.examples import add_query, manifest, plan, stream
+from catalog.values.routes.route_table import RouteTable
+from tests.catalog.examples import add_query, manifest, plan, stored_routes, stream
 
 
 def test_the_migrations_make_the_tables(store: Store, url: str) -> None:
@@ -181,6 +182,7 @@ def test_a_last_batch_that_read_beyond_sparks_log_is_refused(
         for number in (0, 1):
             store.batches.commit(manifest(number, epoch))
     connection = sqlite3.connect(tmp_path / "catalog.db")
+    _undo_columnar_routes(connection)
     connection.execute("CREATE TABLE input_ends (batch INTEGER PRIMARY KEY, ends TEXT NOT NULL)")
     connection.execute("INSERT INTO input_ends VALUES (?, '{}')", (batch,))
     connection.execute("UPDATE alembic_version SET version_num = '0007'")
@@ -215,7 +217,8 @@ def test_queries_of_before_updates_are_series_of_one(url: str, tmp_path: Path) -
 
 
 def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
-    """Take off what migrations 0003 to 0008 left."""
+    """Take off what migrations 0003 to 0009 left."""
+    _undo_columnar_routes(connection)
     _undo_batch_routes(connection)
     connection.execute("DROP TABLE sinks")
     connection.execute("DROP INDEX ix_batches_plan_version_batch")
@@ -236,6 +239,67 @@ def _undo_changes_and_history(connection: sqlite3.Connection) -> None:
         connection.execute(f"ALTER TABLE queries DROP COLUMN {column}")
     for table in ("plan_history", "migrations"):
         connection.execute(f"DROP TABLE {table}")
+
+
+def _undo_columnar_routes(connection: sqlite3.Connection) -> None:
+    """Keep routes as they were before migration 0009: JSON, sets of queries as hexadecimal numbers."""
+    rows = connection.execute("SELECT batch, since, plan_version, routes FROM batch_routes").fetchall()
+    connection.execute("DROP TABLE batch_routes")
+    _create_json_routes(connection)
+    for batch, since, version, encoded in rows:
+        table = RouteTable.decode(encoded)
+        queries = sorted(table.sets.queries)
+        sets = {n: f"{sum(1 << queries.index(q) for q in ids):x}" for n, ids in table.ids().items()}
+        connection.execute(
+            "INSERT INTO batch_routes VALUES (?, ?, ?, ?, ?)",
+            (batch, since, version, json.dumps(queries), json.dumps(sets)),
+        )
+
+
+def _create_json_routes(connection: sqlite3.Connection) -> None:
+    """Create the table as migration 0006 does."""
+    connection.execute(
+        "CREATE TABLE batch_routes (batch INTEGER NOT NULL, since INTEGER NOT NULL, "
+        "plan_version INTEGER NOT NULL, queries TEXT NOT NULL, routes TEXT NOT NULL, "
+        "CONSTRAINT pk_batch_routes PRIMARY KEY (batch))"
+    )
+    connection.execute("CREATE INDEX ix_batch_routes_since ON batch_routes (since)")
+
+
+def test_routes_kept_as_json_stay_readable(url: str, tmp_path: Path) -> None:
+    """Rows as the version before wrote them, and one of before the first batch, as migration 0006 made."""
+    Store.open(url).close()
+    connection = sqlite3.connect(tmp_path / "catalog.db")
+    connection.execute("DROP TABLE batch_routes")
+    _create_json_routes(connection)
+    many = list(range(100, 230))
+    rows = [
+        (-1, -1, 1, "[3,7,9]", '{"8801":"6","2417":"1"}'),
+        (4, 4, 2, json.dumps(many), json.dumps({str(2**63 - 1): f"{(1 << 130) - 1:x}", "5": f"{1 << 64:x}"})),
+        (6, 4, 2, "[3]", '{"77":"1"}'),
+        (7, 4, 2, "[]", "{}"),
+    ]
+    connection.executemany("INSERT INTO batch_routes VALUES (?, ?, ?, ?, ?)", rows)
+    connection.execute("UPDATE alembic_version SET version_num = '0008'")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(CatalogVersionMismatch), Store.open(url, migrate=False):
+        pass
+    with Store.open(url) as store:
+        assert stored_routes(store) == [
+            (5, 2, (164,)),
+            (77, 2, (3,)),
+            (2417, 1, (3,)),
+            (8801, 1, (7, 9)),
+            (2**63 - 1, 2, tuple(many)),
+        ]
+        assert store.routes.of_query(9, (0, 3)).tolist() == [8801]
+        assert store.routes.of_query(164, (4,)).tolist() == [5, 2**63 - 1]
+        assert store.routes.of_query(3, (3, 6)).tolist() == [77, 2417]
+    made = f"sqlite:///{tmp_path / 'made.db'}"
+    Store.open(made).close()
+    assert _shape(url) == _shape(made)
 
 
 def _undo_batch_routes(connection: sqlite3.Connection) -> None:

@@ -103,8 +103,8 @@ def test_a_twin_that_keeps_everything_gives_the_same_answers(seed: int, tmp_path
             batches = [batch for batch, _ in dropping.batches.of_query(record.query.id)]
             if batches:
                 found_routes = dropping.routes.of_query(record.query.id, batches)
-                assert found_routes == keeping.routes.of_query(record.query.id, batches)
-                assert found_routes
+                assert found_routes.tolist() == keeping.routes.of_query(record.query.id, batches).tolist()
+                assert len(found_routes)
 
 
 def _times(state: object) -> str:

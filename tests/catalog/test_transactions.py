@@ -10,7 +10,7 @@ import pytest
 from catalog.errors import CatalogDown, InvariantBroken, StreamNotFound
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
-from tests.catalog.examples import add_query, listed, manifest, plan, stream, undone
+from tests.catalog.examples import add_query, commit, listed, manifest, plan, stored_routes, stream, undone
 
 
 def everything(store: Store) -> tuple[object, ...]:
@@ -26,7 +26,7 @@ def everything(store: Store) -> tuple[object, ...]:
         store.batches.totals(),
         store.batches.query_totals(),
         store.batches.stream_totals(),
-        store.routes.all(),
+        stored_routes(store),
         store.idempotency.recall("k", "f"),
         store.settings.get("s"),
     )
@@ -39,7 +39,7 @@ def change_everything(store: Store) -> None:
     store.control_log.append(plan=plan(1, (a, b)))
     store.control_log.append(heartbeat=Heartbeat(1, 5))
     store.source_files.append(a.id, [listed("/a/1")])
-    store.batches.commit(manifest(0, store.epochs.begin("engine"), {record.query.id: 3}))
+    commit(store, manifest(0, store.epochs.begin("engine"), {record.query.id: 3}))
     store.idempotency.remember("k", "f", 200, "{}")
     store.settings.set("s", 1)
 

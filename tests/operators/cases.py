@@ -28,8 +28,8 @@ from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
 
-#: Settings of tests whose examples are large and take time to draw. Whether they repeat is up to the profile.
-LARGE_EXAMPLES = settings(
+#: Settings of all examples here. They are the same every time, but in ``make test-slow``.
+SETTINGS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 
@@ -225,7 +225,7 @@ def check_values(
     """Every column that a query needs of a result must be its source row's."""
     by_id = {q.id: q for q in queries}
     for family, table in output.results.items():
-        ids = output.routes[family].ids()
+        ids = output.routes[family].table.ids()
         table = table.set_column(3, "_event_time", table.column("_event_time").cast(pa.int64()))
         for found in table.to_pylist():
             members = [by_id[i] for i in ids[found["_route"]]]

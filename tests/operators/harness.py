@@ -175,7 +175,7 @@ class Runner:
 
     def _count(self, output: BatchOutput) -> None:
         for family, table in output.results.items():
-            members = output.routes[family].ids()
+            members = output.routes[family].table.ids()
             routes = table.column("_route").to_pylist()
             pairs = zip(table.column("_pos_a").to_pylist(), table.column("_pos_b").to_pylist(), strict=True)
             for route, (a, b) in zip(routes, pairs, strict=True):

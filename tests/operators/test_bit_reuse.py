@@ -23,7 +23,7 @@ from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidPlan
-from tests.operators.cases import ALL_STRATEGIES, C_SYS, LARGE_EXAMPLES
+from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.oracle import NestedLoops, Result
 from tests.operators.queries import Key, Row, a_query, a_stream, a_table
@@ -140,7 +140,7 @@ class Life:
                 assert len(set(segment.filters)) == len(segment.filters)
 
 
-@settings(LARGE_EXAMPLES, max_examples=40)
+@settings(SETTINGS, max_examples=40)
 @given(st.data(), st.sampled_from((0, 7, None)))
 def test_rows_pass_only_the_filters_that_they_met(data: st.DataObject, slack_us: int | None) -> None:
     life = Life(data, slack_us)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels import keys
-from tests.operators.cases import LARGE_EXAMPLES, Case, Step, check
+from tests.operators.cases import SETTINGS, Case, Step, check
 from tests.operators.queries import Row, a_query, a_stream
 
 #: NaN with another sign and payload than Python's.
@@ -83,13 +83,13 @@ def keyed_cases(draw: st.DrawFn) -> Case:
     return Case(streams, tuple(steps), draw(st.integers(1, 3)), 0, stored=True)
 
 
-@settings(LARGE_EXAMPLES, max_examples=500)
+@settings(SETTINGS, max_examples=500)
 @given(keyed_cases())
 def test_keys_of_every_type_join_as_python_compares_them(case: Case) -> None:
     check(case)
 
 
-@settings(LARGE_EXAMPLES, max_examples=60)
+@settings(SETTINGS, max_examples=60)
 @given(keyed_cases())
 def test_keys_whose_hashes_all_collide_still_join_by_value(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
-from tests.operators.cases import ALL_STRATEGIES, C_SYS, LARGE_EXAMPLES, SPREADS, replicated
+from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
 from tests.operators.queries import Key, Row, a_query, a_stream
@@ -292,7 +292,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 def test_any_history_gives_what_the_oracles_say() -> None:
     run_state_machine_as_test(
-        Lifecycle, settings=settings(LARGE_EXAMPLES, max_examples=150, stateful_step_count=20)
+        Lifecycle, settings=settings(SETTINGS, max_examples=150, stateful_step_count=20)
     )
 
 
@@ -302,5 +302,5 @@ def test_any_new_history_gives_what_the_oracles_say() -> None:
     """New cases every time; a failure prints its steps."""
     run_state_machine_as_test(
         Lifecycle,
-        settings=settings(LARGE_EXAMPLES, derandomize=False, max_examples=6_000, stateful_step_count=40),
+        settings=settings(SETTINGS, derandomize=False, max_examples=6_000, stateful_step_count=40),
     )

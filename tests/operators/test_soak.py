@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.operators.backfill_chains import backfill_chains
-from tests.operators.cases import LARGE_EXAMPLES, Case, cases, check
+from tests.operators.cases import SETTINGS, Case, cases, check
 
-RANDOM = settings(LARGE_EXAMPLES, derandomize=False, max_examples=10_000)
+RANDOM = settings(SETTINGS, derandomize=False, max_examples=10_000)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pyarrow as pa
-from sqlalchemy import Text, func, select
+from sqlalchemy import LargeBinary, Text, func, select
 
 from catalog.store import tables
 from catalog.store.store import Store
@@ -233,7 +233,7 @@ class ChurningService:
         for output in outputs:
             for found in output.routes.values():
                 query_rows.update(found.query_rows())
-        routes = [found for output in outputs for found in output.routes.values()]
+        routes = [found.table for output in outputs for found in output.routes.values()]
         self.results += query_rows
         streams = tuple(
             StreamCounters(i, s.rows, 0, 0, s.watermark.value_us, s.watermark.max_event_time_us)
@@ -248,20 +248,19 @@ class ChurningService:
             plan_version=version,
             files=(),
             late_files=(),
-            routes=(),
             streams=streams,
             slices=tuple(replace(c, rows=0, bytes=0) for c in slices),
             query_rows=tuple(sorted(query_rows.items())),
             started_at_us=number,
             committed_at_us=number,
         )
-        committed = self.routes.with_routes(manifest, routes, self.store.control_log.plan)
-        assert self.store.batches.commit(committed)
-        self.routes.committed(committed)
+        brought = self.routes.new_routes(manifest, routes, self.store.control_log.plan)
+        assert self.store.batches.commit(manifest, brought)
+        self.routes.committed(manifest, brought)
 
     def _size(self, table: object) -> tuple[int, int]:
         assert isinstance(table, tables.Table)
-        texts = [c for c in table.c if isinstance(c.type, Text)]
+        texts = [c for c in table.c if isinstance(c.type, Text | LargeBinary)]
         with self.store._database.read() as connection:
             rows = connection.execute(select(func.count()).select_from(table)).scalar_one()
             lengths = [connection.execute(select(func.sum(func.length(c)))).scalar() or 0 for c in texts]

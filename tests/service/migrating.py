@@ -96,7 +96,6 @@ class Desk:
                 plan_version=self.plan.version,
                 files=(),
                 late_files=(),
-                routes=(),
                 streams=(),
                 slices=slices,
                 query_rows=(),

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, ResultFile, Route
+from catalog.values.batch import BatchManifest, ResultFile
 from catalog.values.query import Output, Query, Side
+from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.families.families import family_id
 
@@ -85,6 +86,7 @@ class Batches:
             q: sum(q in self.routes[r["route"]] for r in rows) for qs in self.routes.values() for q in qs
         }
         used = sorted({row["route"] for row in rows})
+        table = RouteTable.of({route: self.routes[route] for route in used})
         self.store.batches.commit(
             BatchManifest(
                 batch=self.next,
@@ -92,13 +94,13 @@ class Batches:
                 plan_version=self.version,
                 files=tuple(manifest_files),
                 late_files=(),
-                routes=tuple(Route(route, 1, self.routes[route]) for route in used),
                 streams=(),
                 slices=(),
                 query_rows=tuple(sorted(given.items())),
                 started_at_us=0,
                 committed_at_us=self.next * self.spacing_us,
-            )
+            ),
+            BatchRoutes(table, self.next) if used else None,
         )
         self.next += 1
 

@@ -102,7 +102,6 @@ class World:
                 plan_version=self.plan.version,
                 files=(),
                 late_files=(),
-                routes=(),
                 streams=tuple(StreamCounters(n, brought, 0, 0, newest_us, newest_us) for n in (1, 2)),
                 slices=held,
                 query_rows=(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,10 +37,9 @@ class Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
-        assert opened.epochs.begin("engine") == 1
-        yield opened
+def store(store: Store) -> Store:
+    assert store.epochs.begin("engine") == 1
+    return store
 
 
 def listed(store: Store, files: int, *, overlap_us: int = 0, max_files: int | None = None) -> Stream:

@@ -97,7 +97,6 @@ def run(
                 plan_version=1,
                 files=(),
                 late_files=(),
-                routes=(),
                 streams=streams,
                 slices=slices,
                 query_rows=(),

@@ -16,7 +16,7 @@ from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.config.settings import load_settings
 from service.documents.workload import load_workload
-from service.statistics.sampling import SampleCache
+from service.statistics.sample_answers import SampleCache
 from service.workspace.bounded_run import rehearse, run_workload
 from tests.sluice_run import sluice
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
@@ -20,6 +19,7 @@ from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
 from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters, Totals
+from catalog.values.routes.route_table import BatchRoutes
 
 _b = tables.batches.c
 _t = tables.batch_totals.c
@@ -68,11 +68,12 @@ class BatchRepository(Repository):
         self._progress: OrderedDict[int, BatchProgress] = OrderedDict()
         self._progress_lock = threading.Lock()
 
-    def commit(self, manifest: BatchManifest) -> bool:
+    def commit(self, manifest: BatchManifest, routes: BatchRoutes | None = None) -> bool:
         """Make a batch visible: files, routes, late rows and counters, all at once.
 
         Args:
             manifest: What the batch gave.
+            routes: Routes that it brings; None if its generation has them all.
 
         Returns:
             True if it is visible now, False if the batch was visible already: then the first manifest
@@ -94,11 +95,12 @@ class BatchRepository(Repository):
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    document=encode(replace(manifest, routes=(), routes_since=None)).decode(),
+                    document=encode(manifest).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )
             )
-            add_routes(connection, manifest)
+            if routes is not None:
+                add_routes(connection, manifest, routes)
             _add_query_rows(connection, manifest)
             _add_stream_counters(connection, manifest)
             _add_totals(connection, manifest)

@@ -19,22 +19,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.store.codec import encode
 from catalog.store.store import Store
-from catalog.values.batch import CpuCounters, ResultFile
-from catalog.values.plan import ControlRecord
+from catalog.values.batch import ResultFile
 from catalog.values.stream import FilesSource, Stream
-from operators.bucket.bucket import Bucket
-from operators.pack.pack_plan import pack_plan
-from operators.pack.payload import Payload
+from service.calibrate.in_process_job import InProcessJob
 from service.calibrate.runs import plans
 from service.commit.bucket_report import BucketReport, decode_report, encode_report
 from service.commit.commit import BatchCommitter
 from service.inputs.sources.files import list_files
-from service.job import packing
-from service.job.chain_processor import bucket_report
-from service.job.packets import joined
-from service.job.reader_tasks import PackPartition, compressed
 from service.job.source import SluiceReader
 from tests.bench.scaling.load import Point, workload
 
@@ -95,23 +87,12 @@ def _reports() -> tuple[list[BucketReport], Any]:
     """Return what the buckets of the load's first batch report, and its plan."""
     load = workload(Point(_ROWS, _REPORTING, matches=1.0))
     (plan,) = plans(load, ["mem-opt"]).values()
-    record = encode(ControlRecord(seq=1, plan=plan)).decode()
-    packets: list[list[bytes]] = [[] for _ in range(_REPORTING)]
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
+        job = InProcessJob(plan, _REPORTING, Path(root))
         ((batch,),) = itertools.islice(load.batches(Path(root), at_once=1), 1)
-        for order, (stream, piece) in enumerate(zip(plan.streams, batch.pieces, strict=True)):
-            asked = pickle.dumps(pack_plan(plan, stream, _REPORTING))
-            texts = b"" if order else compressed([record])
-            task = PackPartition(order, 0, plan.version, asked, piece, None, texts)
-            for rows in packing.read(task, range(_REPORTING)):
-                for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-                    packets[bucket].append(packet)
-    reports: list[BucketReport] = []
-    for own in packets:
-        bucket = Bucket()
-        output = bucket.process([Payload.decode(payload) for payload in joined(own)])
-        report = bucket_report(bucket, output, number=len(reports), batch=0)
-        reports.append(replace(report, cpu=CpuCounters(output.pack_us, 1000)))
+        packets = job.pack(0, batch.pieces)
+        reports = [job.join(bucket, packets[bucket]) for bucket in range(_REPORTING)]
+        job.close()
     return reports, plan
 
 

@@ -11,6 +11,7 @@ from catalog.store import pruning
 from catalog.store.pruning import REPLAYED_BATCHES, Pruned
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
+from tests.catalog import examples
 from tests.catalog.examples import add_query, manifest, plan, stream
 
 
@@ -34,7 +35,7 @@ def commit(store: Store, version: int, batches: int = 1, rows: dict[int, int] | 
     for _ in range(batches):
         last = store.batches.last_manifest()
         number = 0 if last is None else last.batch + 1
-        assert store.batches.commit(replace(manifest(number, epoch, rows), plan_version=version))
+        assert examples.commit(store, replace(manifest(number, epoch, rows), plan_version=version))
 
 
 def test_nothing_goes_before_there_are_so_many_batches(store: Store) -> None:
@@ -123,7 +124,7 @@ def test_a_removed_query_without_results_goes_and_one_with_results_stays(store: 
     with pytest.raises(QueryNotFound):
         store.queries.newest("silent")
     assert store.queries.newest("gave").query.id == ids["gave"]
-    assert store.routes.of_query(ids["gave"], (0,)) == (1000 + ids["gave"],)
+    assert store.routes.of_query(ids["gave"], (0,)).tolist() == [1000 + ids["gave"]]
     # Its removal is not in force at the oldest batch that may replay.
     assert store.queries.newest("late").query.id == ids["late"]
     commit(store, 4, REPLAYED_BATCHES + 1)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels.merge import merge_pairs
-from tests.operators.cases import LARGE_EXAMPLES
+from tests.operators.cases import SETTINGS
 
 #: Windows longer than any distance of the times used here.
 ANY_US = 2**62
@@ -33,7 +33,7 @@ def rows(keys: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, int]
     return st.one_of(drawn.map(sorted), by_key)
 
 
-@settings(LARGE_EXAMPLES, max_examples=500)
+@settings(SETTINGS, max_examples=500)
 @given(
     st.one_of(
         st.tuples(rows(st.integers(-3, 12)), rows(st.integers(-3, 12))),

@@ -27,10 +27,11 @@ from operators.bucket.counters import slice_counters
 from operators.errors import CorruptSegment
 from operators.join.segment_cache import SegmentCache
 from operators.join.sliced_join import SliceState
-from operators.segments.segment import ArrivedFile, Segment, concat, mergeable
+from operators.segments.merge import concat, mergeable
+from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
 from operators.segments.views import read_segment
-from tests.operators.cases import LARGE_EXAMPLES
+from tests.operators.cases import SETTINGS
 from tests.operators.queries import a_query
 from tests.operators.reloaded import check_reloaded
 from tests.operators.segment_builders import a_plan, a_segment
@@ -115,7 +116,7 @@ _steps = st.lists(
 )
 
 
-@settings(LARGE_EXAMPLES, max_examples=300)
+@settings(SETTINGS, max_examples=300)
 @given(_steps)
 def test_what_is_read_is_what_is_held(history: list[tuple[str, int, int]]) -> None:
     stored = Stored()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +25,9 @@ LOW = '"v" < 5'
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
-        opened.control_log.append(plan=a_plan())
-        yield opened
+def store(store: Store) -> Store:
+    store.control_log.append(plan=a_plan())
+    return store
 
 
 def a_plan() -> Plan:

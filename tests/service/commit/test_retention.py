@@ -16,6 +16,7 @@ from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.query import Output
 from service.commit.commit import BatchCommitter
+from tests.catalog.examples import stored_routes
 from tests.catalog.processes import SPAWN, finished
 from tests.service.dropping import BOTH, Q1, SECOND_US, World, a_world, retention_of
 from tests.service.pairs import Batches, add_query, open_store
@@ -135,7 +136,7 @@ def test_a_removed_query_is_not_found_once_its_last_result_has_gone(world: World
     world.drop(5)
     world.store.pruning.prune()
     assert [record.query.name for record in world.store.queries.all()] == ["q"]
-    assert [route.queries for route in world.store.routes.all()] == [(world.q.id,)]
+    assert [ids for _, _, ids in stored_routes(world.store)] == [(world.q.id,)]
     assert world.values(None) == list(range(4, 20))
 
 

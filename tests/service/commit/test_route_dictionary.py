@@ -15,10 +15,10 @@ from catalog.errors import InvariantBroken
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
-from operators.lineage.query_sets import QuerySets
-from operators.lineage.route_table import RouteTable
+from catalog.values.routes.query_sets import QuerySets
+from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from service.commit.route_dictionary import RouteDictionary
-from tests.catalog.examples import manifest, plan
+from tests.catalog.examples import manifest, plan, stored_routes
 
 
 def _plan(version: int, queries: int) -> Plan:
@@ -33,8 +33,12 @@ def _bare(batch: int, epoch: int, version: int) -> BatchManifest:
 def _reported(routes: Mapping[int, tuple[int, ...]], order: Sequence[int]) -> list[RouteTable]:
     """What a bucket reports: sets of queries as bits over those of the plan, in its order."""
     sets = [sum(1 << order.index(query_id) for query_id in ids) for ids in routes.values()]
-    pairs = np.ones(len(routes), dtype=np.int64)
-    return [RouteTable(np.array(list(routes), dtype=np.int64), QuerySets.of(tuple(order), sets), pairs)]
+    return [RouteTable(np.array(list(routes), dtype=np.int64), QuerySets.of(tuple(order), sets))]
+
+
+def _ids(made: BatchRoutes | None) -> dict[int, tuple[int, ...]]:
+    """Query ids of the routes that a batch brings."""
+    return {} if made is None else made.table.ids()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -62,17 +66,18 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             brought[batch] = occurring
             planned = partial(_plan, queries=queries)
             reported = _reported(occurring, order)
-            made = known.with_routes(_bare(batch, epoch, version), reported, planned)
-            assert all(sets[route.queries] == route.route for route in made.routes)
-            written += len(made.routes)
-            assert store.batches.commit(made)
+            bare = _bare(batch, epoch, version)
+            made = known.new_routes(bare, reported, planned)
+            assert all(sets[ids] == number for number, ids in _ids(made).items())
+            written += len(_ids(made))
+            assert store.batches.commit(bare, made)
             if rng.random() < 0.15:
                 # The engine is killed behind the commit; the next one replays the batch in vain.
                 epoch, known = store.epochs.begin("engine"), RouteDictionary()
-                again = known.with_routes(_bare(batch, epoch, version), reported, planned)
-                assert not store.batches.commit(again)
+                again = known.new_routes(_bare(batch, epoch, version), reported, planned)
+                assert not store.batches.commit(_bare(batch, epoch, version), again)
             else:
-                known.committed(made)
+                known.committed(bare, made)
             if rng.random() < 0.2:
                 oldest = rng.randint(min(brought), batch)
                 for old in [b for b in brought if b < oldest]:
@@ -80,7 +85,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             for _ in range(4):
                 some = rng.sample(sorted(brought), min(len(brought), rng.randint(1, 3)))
                 for query in range(1, 8):
-                    found = set(store.routes.of_query(query, some))
+                    found = set(store.routes.of_query(query, some).tolist())
                     wanted = {r for b in some for r, ids in brought[b].items() if query in ids}
                     assert wanted <= found
                     assert all(query in ids for ids, route in sets.items() if route in found)
@@ -93,38 +98,48 @@ def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
         for batch in range(30):
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
             reported = _reported(routes, (1, 2) if batch % 3 else (2, 1))
-            made = known.with_routes(_bare(batch, epoch, batch + 1), reported, partial(_plan, queries=2))
-            assert store.batches.commit(made)
-            known.committed(made)
-            assert len(made.routes) == {0: 1, 1: 1}.get(batch, 0)
-        assert store.routes.of_query(1, (29,)) == (7, 8)
-        assert store.routes.of_query(2, (29,)) == (8,)
+            bare = _bare(batch, epoch, batch + 1)
+            made = known.new_routes(bare, reported, partial(_plan, queries=2))
+            assert store.batches.commit(bare, made)
+            known.committed(bare, made)
+            assert len(_ids(made)) == {0: 1, 1: 1}.get(batch, 0)
+        assert store.routes.of_query(1, (29,)).tolist() == [7, 8]
+        assert store.routes.of_query(2, (29,)).tolist() == [8]
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,), (2, 3)])
 def test_a_route_never_changes_its_queries(order: tuple[int, ...]) -> None:
     known = RouteDictionary()
-    first = known.with_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), partial(_plan, queries=2))
-    known.committed(first)
+    first = known.new_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), partial(_plan, queries=2))
+    known.committed(_bare(0, 1, 1), first)
     with pytest.raises(InvariantBroken, match="route 5 stands for other queries already") as broken:
-        known.with_routes(_bare(1, 1, 1), _reported({5: (2,)}, order), partial(_plan, queries=3))
+        known.new_routes(_bare(1, 1, 1), _reported({5: (2,)}, order), partial(_plan, queries=3))
     assert broken.value.detail == "Known: [1]; now: [2]."
 
 
 def test_buckets_agree_what_a_route_stands_for() -> None:
     reported = _reported({5: (1,)}, (1, 2)) + _reported({5: (1, 2)}, (1, 2))
     with pytest.raises(InvariantBroken, match="route 5 stands for other queries already"):
-        RouteDictionary().with_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2))
+        RouteDictionary().new_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2))
 
 
 def test_a_batch_that_was_not_committed_teaches_nothing() -> None:
     known = RouteDictionary()
     planned = partial(_plan, queries=2)
     for _ in range(2):
-        made = known.with_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), planned)
-        assert [route.queries for route in made.routes] == [(1,)]
+        made = known.new_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), planned)
+        assert _ids(made) == {5: (1,)}
         assert len(known) == 0
-    known.committed(made)
+    known.committed(_bare(0, 1, 1), made)
     assert len(known) == 1
-    again = known.with_routes(_bare(1, 1, 1), _reported({5: (1,), 6: (1, 2)}, (2, 1)), planned)
-    assert [route.queries for route in again.routes] == [(1, 2)]
+    again = known.new_routes(_bare(1, 1, 1), _reported({5: (1,), 6: (1, 2)}, (2, 1)), planned)
+    assert _ids(again) == {6: (1, 2)}
+
+
+def test_families_of_different_queries_share_a_row(tmp_path: Path) -> None:
+    reported = _reported({5: (1,), 6: (2, 1)}, (2, 1)) + _reported({7: (9, 4), 8: (3,)}, (9, 3, 4))
+    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+        bare, known = _bare(0, store.epochs.begin("engine"), 1), RouteDictionary()
+        made = known.new_routes(bare, reported, partial(_plan, queries=9))
+        assert store.batches.commit(bare, made)
+        assert stored_routes(store) == [(5, 1, (1,)), (6, 1, (1, 2)), (7, 1, (4, 9)), (8, 1, (3,))]

@@ -1,4 +1,4 @@
-"""A catalog and an event log of their own for every test."""
+"""An event log of its own for every test."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store.store import Store
 from service.inputs.sources.http_log import EventLog
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -47,7 +47,6 @@ class Job:
                 plan_version=self.world.plan().version,
                 files=(),
                 late_files=(),
-                routes=(),
                 streams=tuple(StreamCounters(i, 1, 0, 0, now_us, now_us) for i in (1, 2)),
                 slices=(),
                 query_rows=(),

@@ -185,7 +185,7 @@ def test_rows_that_would_move_are_those_of_the_last_batch(store: Store) -> None:
     )
     streams = tuple(StreamCounters(i, 0, 0, 0, None, None) for i in (1, 2))
     epoch = store.epochs.begin("engine")
-    store.batches.commit(BatchManifest(0, epoch, 1, (), (), (), streams, slices, (), 0, 0))
+    store.batches.commit(BatchManifest(0, epoch, 1, (), (), streams, slices, (), 0, 0))
     assert previewed(store, add=(NewQuery("q3", Q1.replace("10", "20")),)).rows_moved == 100
     assert previewed(store, strategy="unshared").rows_moved == 400
 

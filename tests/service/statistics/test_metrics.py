@@ -39,7 +39,6 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
                     plan_version=3,
                     files=(),
                     late_files=(),
-                    routes=(),
                     streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
                     slices=(
                         SliceCounters("f", "a", 1, rows=7 - batch, bytes=100, segments=2),

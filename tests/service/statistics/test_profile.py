@@ -57,7 +57,6 @@ def manifest(batch: int, **parts: object) -> BatchManifest:
         plan_version=1,
         files=(),
         late_files=(),
-        routes=(),
         streams=(),
         slices=(),
         query_rows=(),

@@ -38,7 +38,8 @@ from service.inputs.sample import (
 )
 from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
-from service.statistics.sampling import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache, sample_profile
+from service.statistics.sample_answers import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache
+from service.statistics.sampling import sample_profile
 
 COLUMNS = (
     Column("ts", "timestamp"),

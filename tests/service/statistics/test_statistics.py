@@ -37,7 +37,6 @@ def commit_batches(store: Store, count: int) -> None:
                 plan_version=1,
                 files=(),
                 late_files=(),
-                routes=(),
                 streams=(
                     StreamCounters(1, 10, 0, 0, moment_us, moment_us),
                     StreamCounters(2, 1, 0, 0, moment_us, moment_us),

@@ -8,8 +8,9 @@ import pytest
 
 from catalog.errors import FencedOut, InvariantBroken
 from catalog.store.store import Store
-from catalog.values.batch import Route, StreamCounters, Totals
-from tests.catalog.examples import manifest
+from catalog.values.batch import StreamCounters, Totals
+from catalog.values.routes.route_table import BatchRoutes, RouteTable
+from tests.catalog.examples import commit, manifest, stored_routes
 
 
 def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
@@ -27,11 +28,9 @@ def test_a_batch_becomes_visible_at_once(store: Store) -> None:
     epoch = store.epochs.begin("engine 1")
     committed = [manifest(0, epoch, {7: 3, 8: 0}), manifest(1, epoch), manifest(2, epoch, {7: 4, 9: 2})]
     assert all(store.batches.commit(m) for m in committed)
-    # Routes are kept apart.
-    written = [dataclasses.replace(m, routes=()) for m in committed]
-    assert store.batches.manifest(1) == written[1]
-    assert store.batches.last_manifest() == written[2]
-    assert store.batches.manifests(1, 5) == tuple(written[1:])
+    assert store.batches.manifest(1) == committed[1]
+    assert store.batches.last_manifest() == committed[2]
+    assert store.batches.manifests(1, 5) == tuple(committed[1:])
     assert store.batches.query_totals() == {7: 7, 9: 2}
     assert store.batches.of_query(7) == ((0, 3), (2, 4))
     assert store.batches.of_query(7, 1) == ((2, 4),)
@@ -44,13 +43,13 @@ def test_a_batch_becomes_visible_at_once(store: Store) -> None:
 
 def test_a_batch_committed_again_changes_nothing(store: Store) -> None:
     first = manifest(0, store.epochs.begin("engine 1"), {7: 3})
-    assert store.batches.commit(first)
+    assert commit(store, first)
     replay = manifest(0, store.epochs.begin("engine 2"), {7: 5, 8: 1})
-    assert not store.batches.commit(replay)
-    assert store.batches.manifest(0) == dataclasses.replace(first, routes=())
+    assert not commit(store, replay)
+    assert store.batches.manifest(0) == first
     assert store.batches.query_totals() == {7: 3}
     assert store.batches.totals().batches == 1
-    assert store.routes.all() == first.routes
+    assert stored_routes(store) == [(1007, 1, (7,))]
 
 
 def test_an_engine_that_lost_the_data_directory_cannot_commit(store: Store) -> None:
@@ -79,27 +78,31 @@ def test_batches_have_no_gaps(store: Store) -> None:
 
 def test_routes_are_found_by_query(store: Store) -> None:
     epoch = store.epochs.begin("engine 1")
-    both, one = Route(2**63 - 1, 1, (7, 8)), Route(5, 1, (8,))
-    store.batches.commit(dataclasses.replace(manifest(0, epoch), routes=(both, one)))
+    both, one = 2**63 - 1, 5
+    commit(store, manifest(0, epoch), {both: (7, 8), one: (8,)})
     # Of the same generation; of the routes that it has in its files only one is new.
-    store.batches.commit(dataclasses.replace(manifest(1, epoch), routes=(Route(4, 1, (7,)),), routes_since=0))
-    store.batches.commit(dataclasses.replace(manifest(2, epoch), routes=(), routes_since=0))
-    later, last = Route(2**63 - 1, 2, (7, 8)), Route(6, 2, (7, 300))
-    store.batches.commit(dataclasses.replace(manifest(3, epoch), plan_version=2, routes=(later, last)))
-    assert store.routes.all() == (Route(4, 1, (7,)), one, last, both)
+    store.batches.commit(manifest(1, epoch), BatchRoutes(RouteTable.of({4: (7,)}), 0))
+    store.batches.commit(manifest(2, epoch))
+    later = dataclasses.replace(manifest(3, epoch), plan_version=2)
+    commit(store, later, {both: (7, 8), 6: (7, 300)})
+    assert stored_routes(store) == [(4, 1, (7,)), (one, 1, (8,)), (6, 2, (7, 300)), (both, 1, (7, 8))]
+
+    def of_query(query_id: int, batches: tuple[int, ...]) -> list[int]:
+        return [int(number) for number in store.routes.of_query(query_id, batches)]
+
     for batches in [(0,), (1,), (2,), (0, 1, 2)]:
-        assert store.routes.of_query(7, batches) == (4, 2**63 - 1)
-        assert store.routes.of_query(8, batches) == (5, 2**63 - 1)
-        assert store.routes.of_query(300, batches) == ()
-    assert store.routes.of_query(7, (3,)) == (6, 2**63 - 1)
-    assert store.routes.of_query(300, (3,)) == (6,)
-    assert store.routes.of_query(7, (1, 3)) == (4, 6, 2**63 - 1)
-    assert store.routes.of_query(9, (0, 3)) == ()
+        assert of_query(7, batches) == [4, both]
+        assert of_query(8, batches) == [one, both]
+        assert of_query(300, batches) == []
+    assert of_query(7, (3,)) == [6, both]
+    assert of_query(300, (3,)) == [6]
+    assert of_query(7, (1, 3)) == [4, 6, both]
+    assert of_query(9, (0, 3)) == of_query(7, ()) == []
 
 
 def test_thousands_of_routes_and_queries_fit_in_a_batch(store: Store) -> None:
     rows = {query_id: query_id for query_id in range(1, 5_001)}
-    assert store.batches.commit(manifest(0, store.epochs.begin("engine 1"), rows))
-    assert store.batches.commit(manifest(1, 1, rows))
+    assert commit(store, manifest(0, store.epochs.begin("engine 1"), rows))
+    assert commit(store, manifest(1, 1, rows))
     assert store.batches.query_totals() == {query_id: 2 * count for query_id, count in rows.items()}
-    assert store.routes.of_query(5_000, (0, 1)) == (6_000,)
+    assert store.routes.of_query(5_000, (0, 1)).tolist() == [6_000]

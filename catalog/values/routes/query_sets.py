@@ -1,0 +1,110 @@
+"""Many sets of queries at once: a row of bits each, for what arrays do faster than integers of Python.
+
+queries   [3, 7, 9, 12]                 bit n of a set is the n-th query
+words     [[0b0110], [0b1001]]          {7, 9} and {3, 12}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bools: TypeAlias = NDArray[np.bool_]
+Int64s: TypeAlias = NDArray[np.int64]
+UInt64s: TypeAlias = NDArray[np.uint64]
+
+WORD_BITS = 64
+_WORD_BYTES = 8
+#: Sets that are spread out at once, a byte for each query: some MB with 1,000 queries.
+_SPREAD_AT_ONCE = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuerySets:
+    """Sets of queries.
+
+    Attributes:
+        queries: Query ids, each once.
+        words: uint64[n, w], bit b of word a of a set is query ``queries[64 * a + b]``.
+    """
+
+    queries: tuple[int, ...]
+    words: UInt64s
+
+    @classmethod
+    def of(cls, queries: tuple[int, ...], sets: Sequence[int]) -> QuerySets:
+        """Return sets that are given as integers; bit n is ``queries[n]``."""
+        width = words_of(len(queries)) * _WORD_BYTES
+        words = np.frombuffer(b"".join([s.to_bytes(width, "little") for s in sets]), dtype="<u8")
+        return cls(queries, words.reshape(len(sets), words_of(len(queries))))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def take(self, places: Int64s | Bools) -> QuerySets:
+        """Return the sets at some places."""
+        return QuerySets(self.queries, self.words[places])
+
+    def members(self) -> tuple[Int64s, Int64s]:
+        """Return all memberships, int64[m] each: the place of the set, ascending, and the query id.
+
+        >>> QuerySets((3, 7, 9), np.array([[0b110], [0b001]], dtype=np.uint64)).members()
+        (array([0, 0, 1]), array([7, 9, 3]))
+        """
+        ascending = np.argsort(np.array(self.queries, dtype=np.int64))
+        sorted_ids = np.array(self.queries, dtype=np.int64)[ascending]
+        places, ids = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        start = 0
+        for bits in self._spread():
+            of_set, column = np.nonzero(bits[:, ascending])
+            places.append(of_set + start)
+            ids.append(sorted_ids[column])
+            start += len(bits)
+        return np.concatenate(places), np.concatenate(ids)
+
+    def ids(self) -> list[tuple[int, ...]]:
+        """Return the query ids of each set, ascending."""
+        places, ids = self.members()
+        ends, members = np.cumsum(np.bincount(places, minlength=len(self))).tolist(), ids.tolist()
+        return [tuple(members[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+    def subsets_of(self, query_ids: Collection[int]) -> Bools:
+        """Tell which sets have none but these queries, bool[n]."""
+        allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
+        return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
+
+    def among(self, queries: tuple[int, ...]) -> tuple[QuerySets, Bools]:
+        """Return the sets as those of other queries, or of these in another order.
+
+        Args:
+            queries: The queries.
+
+        Returns:
+            The sets without whom they do not name, and which of the sets lack nobody, bool[n].
+        """
+        places = {query_id: place for place, query_id in enumerate(self.queries)}
+        # One column more, that is empty, for queries that no set here can have.
+        columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)
+        words = np.zeros((len(self), words_of(len(queries))), dtype=np.uint64)
+        start = 0
+        for bits in self._spread():
+            wider = np.concatenate([bits, np.zeros((len(bits), 1), dtype=np.uint8)], axis=1)
+            packed = np.packbits(wider[:, columns], axis=1, bitorder="little")
+            words.view(np.uint8)[start : start + len(bits), : packed.shape[1]] = packed
+            start += len(bits)
+        return QuerySets(queries, words), self.subsets_of(set(queries))
+
+    def _spread(self) -> Iterator[NDArray[np.uint8]]:
+        """Yield the sets, some at a time, with a byte for each query."""
+        for start in range(0, len(self), _SPREAD_AT_ONCE):
+            some = np.ascontiguousarray(self.words[start : start + _SPREAD_AT_ONCE]).view(np.uint8)
+            yield np.unpackbits(some, axis=1, count=len(self.queries), bitorder="little")
+
+
+def words_of(queries: int) -> int:
+    """Return the words that a set of so many queries takes; one at least."""
+    return max(1, -(-queries // WORD_BITS))

@@ -1,0 +1,62 @@
+"""Merging of segments: runs that keep the same columns become one run, sorted by (key, position).
+
+1 3 8   filters 4 17        1 2 3 8 9   filters 4 17
+2 9     filters 4 17   ->               (of filters that nobody asks about any more, none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from operators.segments.row_codec import KEY, POS
+from operators.segments.segment import EPOCH, Segment
+
+
+def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> Segment:
+    """Merge segments that are ``mergeable`` into one, sorted by (key, position).
+
+    Args:
+        segments: At least one.
+        live: Lineage bits that somebody may still ask about; of the others nothing need stay. None keeps all.
+    """
+    parts = list(segments)
+    if len(parts) == 1:
+        return parts[0]
+    filters = parts[0].filters
+    if any(part.filters != filters for part in parts):
+        filters = tuple(bit for bit in filters if live is None or bit in live)
+        parts = [part.placed(filters) for part in parts]
+    epochs = {part.epoch for part in parts}
+    epoch = epochs.pop() if len(epochs) == 1 else None
+    batches = [part.rows if epoch is not None else _with_epochs(part) for part in parts]
+    names = batches[0].schema.names
+    rows = pa.concat_batches([batch.select(names) for batch in batches])
+    key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
+    # numpy merges runs that are sorted already, which the parts are.
+    order = np.argsort(key, kind="stable") if _follow_each_other(parts) else np.lexsort((pos, key))
+    return Segment(rows.take(pa.array(order)), epoch, filters)
+
+
+def _follow_each_other(parts: Sequence[Segment]) -> bool:
+    """Tell whether every row of a part comes before those of the next in the source, as it mostly does."""
+    return all(int(one.pos.max()) < int(next_one.pos.min()) for one, next_one in pairwise(parts))
+
+
+def mergeable(one: Segment, other: Segment, live: Collection[int] | None = None) -> bool:
+    """Tell whether two segments keep the same columns and know the same filters, of ``live`` if given."""
+    if one.columns != other.columns:
+        return False
+    if one.filters == other.filters:
+        return True
+    return not any(live is None or bit in live for bit in one.known_bits ^ other.known_bits)
+
+
+def _with_epochs(segment: Segment) -> pa.RecordBatch:
+    if segment.epoch is None:
+        return segment.rows
+    arrays = [*segment.rows.columns, pa.array(segment.epochs())]
+    return pa.RecordBatch.from_arrays(arrays, names=[*segment.rows.schema.names, EPOCH])

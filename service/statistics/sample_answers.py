@@ -1,0 +1,212 @@
+"""Answers of a sample: rates, selectivity of a filter, keys, width of a row; each is asked for by a value.
+
+FilterAsked('"v" < 0.2')  ──> Answer(0.2)  ──> kept until the stream has grown by a quarter
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.statistics import (
+    Measure,
+)
+from catalog.values.stream import Stream
+from operators.kernels.keys import join_key
+from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.segment import COLUMN, LINEAGE, Segment
+from operators.sketches.join_selectivity import KeySketch
+from service.inputs.sample import RowSample
+
+#: A stream is sampled again once there is so many times as much of it.
+GROWTH: Final = 1.25
+#: What is kept of all streams; most are a number, a sketch has 0.3 MB.
+MAX_KEPT: Final = 256
+#: Keys looked at one by one: where more are alike, a hash spreads them well enough.
+MAX_FREQUENT: Final = 256
+#: Rows of a key in a sample of which its share can be told, to a quarter or so.
+LEAST_ROWS: Final = 16
+#: Rows encoded to see how many bytes they take: with so many, a segment's fixed part no longer shows.
+ENCODED_ROWS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class RatesAsked:
+    """Asks for the rates of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAsked:
+    """Asks for the selectivity of a filter."""
+
+    sql: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAsked:
+    """Asks for the keys of a stream: columns, and their types in the join."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WidthAsked:
+    """Asks for the bytes per stored row of a family's side."""
+
+    key: KeyAsked
+    stored: tuple[str, ...]
+    lineage_words: int
+
+
+Question = RatesAsked | FilterAsked | KeyAsked | WidthAsked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Estimates from a sample.
+
+    Attributes:
+        value: Rate, selectivity or width; NaN where the sample does not tell.
+        at_us: When it was taken, µs UTC.
+        keys: Keys, where they were asked for.
+        file_s: Event time per file, seconds, where rates were asked for.
+    """
+
+    value: float
+    at_us: int
+    keys: SampledKeys | None = None
+    file_s: float | None = None
+
+    @property
+    def measure(self) -> Measure | None:
+        """The value, None where there is none."""
+        return None if math.isnan(self.value) else Measure(self.value, "sampled", self.at_us)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledKeys:
+    """Keys of a sample.
+
+    Attributes:
+        sketch: Their sketch.
+        distinct: How many there are.
+        skew: Their self-join size over what equal shares would give.
+        frequent: Share of the rows by key, of the frequent ones.
+    """
+
+    sketch: KeySketch
+    distinct: int
+    skew: float
+    frequent: Mapping[int, float]
+
+
+@dataclass(slots=True)
+class SampleCache:
+    """Keeps what samples told until their stream has grown by a quarter; threads may share it."""
+
+    _kept: OrderedDict[tuple[int, int, Question], Answer] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def find(self, stream_id: int, amount: int, question: Question) -> Answer | None:
+        """Return the answer to a question about a stream of which there is so much."""
+        with self._lock:
+            found = self._kept.get((stream_id, _level(amount), question))
+            if found is not None:
+                self._kept.move_to_end((stream_id, _level(amount), question))
+            return found
+
+    def keep(self, stream_id: int, amount: int, question: Question, answer: Answer) -> None:
+        """Keep an answer, and drop the ones that were not needed for longest."""
+        with self._lock:
+            self._kept[stream_id, _level(amount), question] = answer
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+
+
+def columns_asked(question: Question) -> tuple[str, ...]:
+    """Return the columns of a sample that a question is about."""
+    match question:
+        case FilterAsked(columns=columns) | KeyAsked(columns=columns):
+            return columns
+        case WidthAsked(key=key, stored=stored):
+            return (*key.columns, *stored)
+        case _:
+            return ()
+
+
+def answered(
+    question: RatesAsked | KeyAsked | WidthAsked, stream: Stream, sample: RowSample, at_us: int
+) -> Answer:
+    """Return the answer to a question from the rows of a sample.
+
+    Args:
+        question: The question.
+        stream: The stream.
+        sample: Rows of it.
+        at_us: When they were taken, µs UTC.
+    """
+    match question:
+        case RatesAsked():
+            rate = math.nan if sample.rate_per_s is None else sample.rate_per_s
+            return Answer(rate, at_us, file_s=sample.file_s)
+        case KeyAsked():
+            return Answer(math.nan, at_us, keys=_keys(sample.table, question))
+        case WidthAsked():
+            return Answer(_row_bytes(sample.table, question, stream), at_us)
+
+
+def _keys(table: pa.Table, question: KeyAsked) -> SampledKeys | None:
+    """Return the keys of the rows that have one, None without any."""
+    key, valid = join_key(table, question.columns, question.types)
+    key = key[valid]
+    if not len(key):
+        return None
+    sketch = KeySketch()
+    sketch.update(key)
+    distinct, rows = np.unique(key, return_counts=True)
+    counts = rows.astype(np.float64)
+    top = np.argsort(-rows, kind="stable")[:MAX_FREQUENT]
+    top = top[rows[top] >= LEAST_ROWS]
+    return SampledKeys(
+        sketch,
+        len(counts),
+        float((counts**2).sum() * len(counts) / counts.sum() ** 2),
+        dict(zip(distinct[top].tolist(), (counts[top] / counts.sum()).tolist(), strict=True)),
+    )
+
+
+def _row_bytes(table: pa.Table, question: WidthAsked, stream: Stream) -> float:
+    """Encode some rows as the state does; NaN if none has a key."""
+    head = table.slice(0, ENCODED_ROWS).combine_chunks()
+    key, valid = join_key(head, question.key.columns, question.key.types)
+    index = np.flatnonzero(valid)
+    if not len(index):
+        return math.nan
+    index = index[np.argsort(key[index], kind="stable")]
+    rows = len(index)
+    ts = head.column(stream.event_time).cast(pa.int64()).to_numpy()
+    arrays = {KEY: pa.array(key[index]), TS: pa.array(ts[index]), POS: pa.array(index)}
+    for word in range(question.lineage_words):
+        arrays[f"{LINEAGE}{word}"] = pa.array(np.zeros(rows, dtype=np.uint64))
+    for name in question.stored:
+        arrays[COLUMN + name] = head.column(name).combine_chunks().take(pa.array(index))
+    batch = pa.table(arrays).combine_chunks().to_batches()[0]
+    return len(Segment(batch, 1, ()).encode()) / rows
+
+
+def _level(amount: int) -> int:
+    """Number the powers of ``GROWTH`` that an amount lies between.
+
+    >>> _level(0), _level(1000) == _level(1001), _level(1000) < _level(1300)
+    (0, True, True)
+    """
+    return int(math.log(amount, GROWTH)) + 1 if amount > 0 else 0
