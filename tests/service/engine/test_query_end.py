@@ -19,8 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from api.serve import serving
 from service.config.settings import load_settings
-from service.engine.engine import RESTART_DELAY_S
 from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
+from service.engine.retry import RESTART_DELAY_S
 from tests.api.running_service import START_TIMEOUT_S, free_port
 
 
