@@ -1,4 +1,4 @@
-"""Runs `sluice run` as a user does, in a process of its own, and reads what it wrote."""
+"""Commands of `sluice` in processes of their own, as a user runs them; and the results of `sluice run`."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ def link_home(home: Path) -> Path:
     return home
 
 
+def command(*arguments: str | Path) -> list[str]:
+    """Return a command line of `sluice` for this interpreter; its scripts need not be on the path."""
+    return [sys.executable, "-m", "api.main", *map(str, arguments)]
+
+
+def sluice(
+    *arguments: str | Path, environment: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and return what it printed and its exit status."""
+    return subprocess.run(
+        command(*arguments),
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
 def start(
     workload: Path,
     out: Path,
@@ -65,9 +84,8 @@ def start(
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """Start a run and return its process."""
-    command = [str(Path(sys.executable).parent / "sluice"), "run", str(workload), "--out", str(out)]
     return subprocess.Popen(
-        [*command, "--results", mode, "--buckets", str(buckets)],
+        command("run", workload, "--out", out, "--results", mode, "--buckets", str(buckets)),
         env={**os.environ, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

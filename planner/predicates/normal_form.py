@@ -32,6 +32,12 @@ def clauses(condition: Condition) -> list[Group] | None:
     """Return the clauses that all have to be true, None if they are too many.
 
     No clause is TRUE; without any, the condition is. A clause without atoms is FALSE.
+
+    >>> from planner.predicates.condition_text import render
+    >>> from planner.predicates.read_condition import read_condition
+    >>> found = clauses(read_condition('("v" > 1 AND "w" = 0) OR "v" < 0'))
+    >>> [render(AnyOf(tuple(clause.values()))) for clause in found]
+    ['"v" < 0 OR "v" > 1', '"v" < 0 OR "w" = 0']
     """
     found = _groups(condition, AnyOf)
     return None if found is None else neighbours_merged(found, AnyOf)
@@ -41,6 +47,12 @@ def terms(condition: Condition) -> list[Group] | None:
     """Return the terms of which one has to be true, None if they are too many.
 
     No term is FALSE; without any, the condition is. A term without atoms is TRUE.
+
+    >>> from planner.predicates.condition_text import render
+    >>> from planner.predicates.read_condition import read_condition
+    >>> found = terms(read_condition('"v" > 1 AND ("w" = 0 OR "v" < 3)'))
+    >>> [render(All(tuple(term.values()))) for term in found]
+    ['"v" < 3 AND "v" > 1', '"v" > 1 AND "w" = 0']
     """
     found = _groups(condition, All)
     return None if found is None else neighbours_merged(found, All)
@@ -50,6 +62,12 @@ def neighbours_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list
     """Return clauses (or terms) in which those that differ in one subject are one.
 
     ``(f OR v > 1) AND (f OR v < 5)`` is ``f OR (v > 1 AND v < 5)``: one clause, {f, v in (1, 5)}.
+
+    >>> from planner.predicates.condition_text import render
+    >>> from planner.predicates.read_condition import read_condition
+    >>> (clause,) = clauses(read_condition('("f" OR "v" > 1) AND ("f" OR "v" < 5)'))
+    >>> [render(atom) for atom in clause.values()]
+    ['"f"', '"v" < 5 AND "v" > 1']
     """
     found = _singles_merged(groups, inner)
     if len(found) > MAX_GROUPS:
@@ -189,6 +207,12 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
 
     Source: consensus method (Quine, 1955), with sets of values in place of signs. If that takes more than
     ``_MAX_CONSEQUENCES``, the given ones are returned.
+
+    >>> from planner.predicates.condition_text import render
+    >>> from planner.predicates.read_condition import read_condition
+    >>> given = clauses(read_condition('("f" OR "i" <> 0) AND ("i" = 0 OR "w" > 1) AND ("f" OR "w" > 1)'))
+    >>> [render(AnyOf(tuple(clause.values()))) for clause in strongest_clauses(given)]
+    ['"i" = 0 OR "w" > 1', '"f" OR "i" <> 0']
     """
     given = distinct(sorted(all_of, key=_order), clause_follows)
     if all(len(clause) == 1 for clause in given):
@@ -249,7 +273,14 @@ def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
 
 
 def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
-    """Return groups without those that add nothing to another one."""
+    """Return groups without those that add nothing to another one.
+
+    >>> from planner.predicates.condition_text import render
+    >>> from planner.predicates.read_condition import read_condition
+    >>> groups = [clauses(read_condition(text))[0] for text in ('"v" > 1 OR "w" = 0', '"v" > 5')]
+    >>> [render(AnyOf(tuple(clause.values()))) for clause in distinct(groups, clause_follows)]
+    ['"v" > 5']
+    """
     kept: list[Group] = []
     for group in groups:
         if any(adds_nothing(group, other) for other in kept):
@@ -260,7 +291,14 @@ def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], boo
 
 
 def known_values(term: Group) -> Group:
-    """Return a term with what it says about NULL: ``v < w`` is only true of two values."""
+    """Return a term with what it says about NULL: ``v < w`` is only true of two values.
+
+    >>> from planner.predicates.condition_text import render
+    >>> from planner.predicates.read_condition import read_condition
+    >>> (term,) = terms(read_condition('"v" < "w"'))
+    >>> [render(atom) for atom in known_values(term).values()]
+    ['"v" < "w"', '"v" IS NOT NULL', '"w" IS NOT NULL']
+    """
     found = dict(term)
     for atom in term.values():
         if atom.domain == "order":

@@ -6,6 +6,7 @@
     admission    how far each stream advances in the next batch                     (driver side)
     read         the rows of one partition                                          (workers)
     partitions   the values that travel between them
+    voided       batches that were voided by a decision, and their rows
 
 A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
 ``_pos``, is unique in its stream and ascends in source order.

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+
+from tests.sluice_run import command
 
 #: Spark starts in 5-10 s here, and two such starts may share the cores.
 START_TIMEOUT_S = 120
@@ -101,20 +102,8 @@ class RunningService:
 
 def serve_command(data_dir: Path, port: int) -> list[str]:
     """Command line of a service."""
-    return [
-        sys.executable,
-        "-m",
-        "api.main",
-        "serve",
-        "--data-dir",
-        str(data_dir),
-        "--port",
-        str(port),
-        "--cores",
-        "2",
-        "--buckets",
-        "2",
-    ]
+    options = {"--data-dir": data_dir, "--port": str(port), "--cores": "2", "--buckets": "2"}
+    return command("serve", *(word for option in options.items() for word in option))
 
 
 def free_port() -> int:

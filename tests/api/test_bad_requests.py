@@ -74,4 +74,4 @@ def state(service: RunningService) -> Any:
 def test_a_refused_event_leaves_no_gap(service: RunningService, directory: Path) -> None:
     service.ok("POST", "/streams/bad_b/events", 422, json=[{"ts": 1, "k": 1}, {"ts": 2, "k": "x"}])
     receipt = service.ok("POST", "/streams/bad_b/events", 202, json=[{"ts": 3, "k": 1}])
-    assert receipt == {"accepted": 1, "first_offset": 0, "last_offset": 0}
+    assert receipt == {"accepted": 1, "first_offset": 0, "last_offset": 0, "quarantined": 0}

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +15,7 @@ import httpx
 import pytest
 
 from tests.api.running_service import START_TIMEOUT_S, WAIT_S, RunningService, free_port
+from tests.sluice_run import sluice
 
 pytestmark = pytest.mark.spark
 
@@ -253,25 +251,23 @@ def test_the_command_line_updates_pauses_and_resumes(service: RunningService) ->
         "POST", "/queries", 202, json={"name": "cl_q", "cql": cql("cl_s", "cl_s", where=" AND a.v < 1")}
     )
 
-    def sluice(*arguments: str) -> Any:
-        command = [str(Path(sys.executable).parent / "sluice"), "query", *arguments]
-        environment = {**os.environ, "SLUICE_URL": service.root}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False
-        )
+    def query_command(*arguments: str) -> Any:
+        done = sluice("query", *arguments, environment={"SLUICE_URL": service.root}, timeout_s=WAIT_S)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    updated = sluice("update", "cl_q", "--window", "a=1 MINUTE", "--filter", "a=", "--filter", "b=v > 2")
+    updated = query_command(
+        "update", "cl_q", "--window", "a=1 MINUTE", "--filter", "a=", "--filter", "b=v > 2"
+    )
     assert (updated["a"]["window"], updated["a"]["filter"], updated["b"]["filter"]) == (
         "1min",
         None,
         '"v" > 2',
     )
-    assert sluice("pause", "cl_q", "--wait", str(WAIT_S))["observed"] == "paused"
-    assert sluice("update", "cl_q", cql("cl_s", "cl_s", 7))["desired"] == "paused"
-    assert sluice("resume", "cl_q", "--wait", str(WAIT_S))["a"]["window"] == "7s"
-    assert sluice("remove", "cl_q")["desired"] == "removed"
+    assert query_command("pause", "cl_q", "--wait", str(WAIT_S))["observed"] == "paused"
+    assert query_command("update", "cl_q", cql("cl_s", "cl_s", 7))["desired"] == "paused"
+    assert query_command("resume", "cl_q", "--wait", str(WAIT_S))["a"]["window"] == "7s"
+    assert query_command("remove", "cl_q")["desired"] == "removed"
 
 
 def test_a_crash_between_a_change_and_its_answer_loses_neither(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -19,6 +17,7 @@ import pytest
 from service.results.result_formats import rows_for_json
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.service.sinks.receiver import Receiver
+from tests.sluice_run import sluice
 
 pytestmark = pytest.mark.spark
 
@@ -179,15 +178,14 @@ def test_sinks_in_lists_and_from_a_shell(service: RunningService) -> None:
     assert problem["errors"][0]["pointer"] == "#/changes/0/update/sink/path"
     assert query(service, "sl_q1")["desired"] == "running"
 
-    def sluice(*words: str) -> Any:
-        command = [str(Path(sys.executable).parent / "sluice"), "query", *words, "--url", service.root]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    def query_command(*words: str) -> Any:
+        ran = sluice("query", *words, "--url", service.root, timeout_s=WAIT_S)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)
 
-    assert sluice("update", "sl_q2", "--sink", "parquet:sl/q2")["sink"]["path"] == "sl/q2"
-    assert sluice("update", "sl_q2", "--sink", "none")["sink"] is None
-    hooked = sluice("add", "sl_q3", text, "--sink", "http://127.0.0.1:9/x")
+    assert query_command("update", "sl_q2", "--sink", "parquet:sl/q2")["sink"]["path"] == "sl/q2"
+    assert query_command("update", "sl_q2", "--sink", "none")["sink"] is None
+    hooked = query_command("add", "sl_q3", text, "--sink", "http://127.0.0.1:9/x")
     assert hooked["sink"] == {"type": "webhook", "url": "http://127.0.0.1:9/x"}
     post(service, "sl_a", (1, 1, 0.1))
     post(service, "sl_b", (2, 1, 5.0))

@@ -1,8 +1,11 @@
 """CQL in, plan out, as text. A question is:
 
-plan [strategy=NAME] [format=text|mermaid|dot|json] [rate=ROWS_PER_S] [c_sys=COMPARISONS]
+plan [strategy=NAME] [format=text|versions|mermaid|dot|json] [rate=ROWS_PER_S] [c_sys=COMPARISONS]
 NAME: CQL                one line per query, in order of arrival
 then [strategy=NAME]     the next version: the lines below add queries; ``drop NAME`` removes one
+
+The answer is the last version; ``format=versions`` shows each with the bits of its filters and since when its
+queries are in it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
+from planner.families.display import family_text
 from tests.planner.goldens import check_golden, readable
 from tests.planner.values import STREAMS
 
@@ -42,8 +46,9 @@ def _options(line: str) -> dict[str, str]:
     return dict(word.split("=") for word in line.split()[1:])
 
 
-def _plan(question: list[str]) -> Plan:
-    plan, strategy, arrived = None, "mem-opt", 0
+def _versions(question: list[str]) -> list[Plan]:
+    plans: list[Plan] = []
+    strategy, arrived = "mem-opt", 0
     options = _options(question[0])
     rate = Measure(float(options.get("rate", "1000")))
     profile = Profile(streams=tuple(StreamProfile(i, rate) for i in BY_ID))
@@ -51,14 +56,14 @@ def _plan(question: list[str]) -> Plan:
     partitioning = cast(Partitioning, options.get("partitioning", "auto"))
     running: dict[str, Query] = {}
 
-    def next_plan(previous: Plan | None) -> Plan:
+    def next_plan() -> Plan:
         objective = Objective(
             cast(Strategy, strategy), cost_model="paper", c_sys=c_sys, partitioning=partitioning
         )
         return build_plan(
             [*running.values()],
             BY_ID,
-            previous,
+            plans[-1] if plans else None,
             objective=objective,
             profile=profile,
         )
@@ -66,7 +71,7 @@ def _plan(question: list[str]) -> Plan:
     for line in question:
         head = line.split()[0]
         if head == "then":
-            plan = next_plan(plan)
+            plans.append(next_plan())
         if head in ("plan", "then"):
             strategy = _options(line).get("strategy", strategy)
         elif head == "drop":
@@ -75,15 +80,28 @@ def _plan(question: list[str]) -> Plan:
             arrived += 1
             name, cql = line.split(": ", 1)
             running[name] = bind(cql, BY_NAME, name=name, query_id=arrived)
-    return next_plan(plan)
+    return [*plans, next_plan()]
+
+
+def _shown(plan: Plan) -> str:
+    lines = [f"version {plan.version}", render_text(plan)]
+    for family in plan.families:
+        text = family_text(family, {s.id: s.name for s in plan.streams})
+        for side, filters in (("a", family.filters_a), ("b", family.filters_b)):
+            lines += [f"  bit {f.bit} of {text.labels[side]}  {f.sql}" for f in filters]
+        lines += [f"  {q.name} since version {q.since_version}" for q in family.queries]
+    return "\n".join(lines)
 
 
 def _answer(question: list[str]) -> str:
     try:
-        plan = _plan(question)
+        plans = _versions(question)
     except SluiceError as error:
         return str(error)
+    plan = plans[-1]
     form = _options(question[0]).get("format", "text")
+    if form == "versions":
+        return "\n".join(map(_shown, plans))
     if form == "json":
         return readable(plan_document(plan))
     return {"text": render_text, "mermaid": render_mermaid, "dot": render_dot}[form](plan)

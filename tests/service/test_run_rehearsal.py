@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from service.config.settings import load_settings
 from service.documents.workload import load_workload
 from service.statistics.sample_answers import SampleCache
 from service.workspace.bounded_run import rehearse, run_workload
+from tests.sluice_run import sluice
 
 KEY = "A.k = B.k"
 
@@ -100,9 +99,7 @@ def test_what_the_versions_before_do_not_allow_is_refused_at_its_line(
 
 def test_the_command_exits_2_with_file_line_and_cause(tmp_path: Path) -> None:
     file = write(tmp_path, {"at_batch": 2, "migrate": {"merges": [{"at": "15s", "family": KEY}]}})
-    sluice = str(Path(sys.executable).parent / "sluice")
-    command = [sluice, "run", str(file), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = sluice("run", file, "--out", tmp_path / "out", timeout_s=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {file}:9:")
     assert "no slices of A meet at 15s\n" in done.stderr

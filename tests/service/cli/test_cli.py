@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sluice_run import sluice
+
 WORKLOAD = """\
 streams:
   - {name: A, columns: {ts: timestamp, k: bigint, v: double}, event_time: ts, source: {type: files, path: a}}
@@ -22,15 +24,6 @@ def workload(tmp_path: Path) -> Path:
     path = tmp_path / "workload.yaml"
     path.write_text(WORKLOAD)
     return path
-
-
-def sluice(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "api.main", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_the_plan_of_a_workload_is_printed(workload: Path) -> None:
@@ -55,6 +48,14 @@ def test_the_plan_of_a_workload_is_printed(workload: Path) -> None:
     assert lines[10].startswith("  mem-opt (fewest rows): decided by memory rows, ")
     assert lines[11] == "  A: 1,000 rows/s (assumed), 64 bytes/row (assumed)"
     assert lines[12] == "    0.5 pass A.v < 0.2 (assumed)"
+
+
+def test_the_installed_script_is_the_same_command(workload: Path) -> None:
+    script = Path(sys.executable).with_name("sluice")
+
+    done = subprocess.run([script, "plan", workload], capture_output=True, text=True, check=True)
+
+    assert done.stdout == sluice("plan", workload).stdout
 
 
 def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
