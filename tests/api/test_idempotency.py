@@ -125,7 +125,7 @@ def test_events_whose_answer_was_lost_in_a_crash_are_not_appended_again(
     monkeypatch.undo()
     for replayed in (None, "true"):
         retried = service.send("POST", "/streams/A/events", events, key="once")
-        assert retried.json() == {"accepted": 1, "first_offset": 0, "last_offset": 0}
+        assert retried.json() == {"accepted": 1, "quarantined": 0, "first_offset": 0, "last_offset": 0}
         assert retried.headers.get("idempotency-replayed") == replayed
     other = [{"ts": "2026-01-01T00:00:00Z", "k": 2}]
     assert service.made("POST", "/streams/A/events", other)["first_offset"] == 1

@@ -92,7 +92,7 @@ def test_queries_come_and_go_while_one_spark_query_runs(service: RunningService,
         {"ts": at(5), "k": 3, "v": 1.5, "price": "1.00"},
     ]
     receipt = service.ok("POST", "/streams/lc_clicks/events", 202, json=clicks)
-    assert receipt == {"accepted": 3, "first_offset": 0, "last_offset": 2}
+    assert receipt == {"accepted": 3, "quarantined": 0, "first_offset": 0, "last_offset": 2}
     got = sorted((row for _, row in follow(service, "lc_q1", 2)), key=lambda row: row["k"])
     assert got == [
         {"k": 1, "v": 0.5, "price": "9.90", "page": "a", "seen": at(1), "_event_time": at(3)},
@@ -246,7 +246,7 @@ def test_a_mutation_repeated_under_its_key_is_done_once(service: RunningService)
         service.ok("POST", "/streams/ik_s/events", 202, json=events, headers={"Idempotency-Key": "ik-2"})
         for _ in range(3)
     ]
-    assert receipts == [{"accepted": 1, "first_offset": 0, "last_offset": 0}] * 3
+    assert receipts == [{"accepted": 1, "quarantined": 0, "first_offset": 0, "last_offset": 0}] * 3
     service.ok("POST", "/streams/ik_s/events", 409, json=[], headers={"Idempotency-Key": "ik-2"})
 
 
