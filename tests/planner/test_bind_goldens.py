@@ -23,8 +23,16 @@ def test_cql_binds_as_the_golden_file_says(path: Path, rewrite_goldens: bool) ->
 
 
 def test_every_error_of_the_binder_has_a_golden() -> None:
-    # These are of what is planned, not of what is bound.
-    planned = (errors.UnknownStrategy, errors.InvalidChain, errors.UnknownBoundary, errors.NoSharedChain)
+    # These are of what is planned or rewritten, not of what is bound.
+    planned = (
+        errors.UnknownStrategy,
+        errors.InvalidChain,
+        errors.UnknownBoundary,
+        errors.NoSharedChain,
+        errors.NotRewritable,
+        errors.UnknownFamily,
+        errors.UnknownStatistic,
+    )
     elsewhere = (InvalidInput, *planned)
     leaves = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, InvalidInput)]
     shown = "\n".join(path.read_text(encoding="utf-8") for path in GOLDENS)
