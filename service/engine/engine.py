@@ -54,9 +54,11 @@ log = logging.getLogger(__name__)
 
 EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
 
-#: A batch in hand, and Spark's end, may take so long when the job is stopped; then its JVM is killed. Nothing
-#: is lost: the batch is repeated, as after any crash.
+#: A batch in hand may take so long when the job is stopped; then its JVM is killed. Nothing is lost: the batch
+#: is repeated, as after any crash.
 STOP_S = 10.0
+#: Spark's own end after that; a service ends by force before (``api.serve``).
+END_SESSION_S = 120.0
 
 #: How often a waiting call looks whether its plan version is in force.
 WAIT_STEP_S = 0.02
@@ -204,6 +206,8 @@ class Engine:
                 if self._thread is not None:
                     self._thread.join()
                 self._thread = None
+            # A JVM that archives its classes (``jvm.make_class_archive``) takes longer than others to end.
+            with self._killing_after(END_SESSION_S):
                 self._end_session()
             self._set_state(state)
 

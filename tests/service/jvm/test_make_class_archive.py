@@ -4,6 +4,8 @@ import pytest
 
 from service.documents.workload import bind_workload, check_sources, load_workload
 from service.errors import ClassArchiveNotMade
+from service.jvm.class_archive import archive_file, spark_home
+from service.jvm.java import use_java
 from service.jvm.make_class_archive import make_archive, write_workload
 
 
@@ -29,3 +31,7 @@ def test_an_archive_that_cannot_be_made_is_reported_and_leaves_nothing(tmp_path:
 
     assert caught.value.detail == "it is broken\n"
     assert list(archives.iterdir()) == []
+
+
+def test_the_set_up_has_made_an_archive() -> None:
+    assert archive_file(use_java(), spark_home()).exists(), "python -m service.jvm.make_class_archive"
