@@ -54,8 +54,8 @@ log = logging.getLogger(__name__)
 
 EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
 
-#: A batch in hand may take so long when the job is stopped; then its JVM is killed. Nothing is lost: the batch
-#: is repeated, as after any crash.
+#: A batch in hand may take so long when the job is stopped; then its JVM is killed. Nothing is lost: the
+#: batch is repeated, as after any crash.
 STOP_S = 10.0
 #: Spark's own end after that; a service ends by force before (``api.serve``).
 END_SESSION_S = 120.0
