@@ -234,9 +234,9 @@ def repair(
     """Say what is wrong with a data directory that does not start, and repair it if that is possible."""
     settings = load_settings()
     setup_logging("WARNING", settings.log.format)
-    from service.cli.repair_command import repair_command
+    from service.workspace.repair import repair
 
-    repair_command(directory, settings.storage.catalog_url, yes=yes, say=typer.echo)
+    repair(directory, settings.storage.catalog_url, yes=yes, say=typer.echo)
 
 
 def _refuse_options(**options: object) -> None:

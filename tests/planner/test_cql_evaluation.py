@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from catalog.values.query import Query
 from planner.bind.bind import bind
-from planner.errors import InvalidOutput, TypeMismatch
+from planner.errors import InvalidOutput, TypeMismatch, UnsupportedCql
 from tests.planner.cql_expressions import ANY, CONDITION
 from tests.planner.cql_streams import STREAMS, A, arrow_type, rows
 
@@ -46,6 +46,18 @@ def integers(column: pa.ChunkedArray) -> list[object]:
     return [str(value) for value in column.to_pylist()]
 
 
+def bound(cql: str) -> Query | None:
+    """Return a query, None if it is refused for its types, or for texts that multiply."""
+    try:
+        return bind(cql, STREAMS)
+    except (TypeMismatch, InvalidOutput):  # InvalidOutput: NULL alone
+        return None
+    except UnsupportedCql as error:
+        if "replace to a text of more than" not in error.primary:
+            raise
+        return None
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=CONDITION)
 @example(text="s = ('' || '')")
@@ -53,9 +65,8 @@ def integers(column: pa.ChunkedArray) -> list[object]:
 def test_a_filter_never_raises_and_equals_the_same_condition_as_an_output(
     duck: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    try:
-        query = bind(f"SELECT ({text}) AS x {_FROM} WHERE ({text}) AND n = n", STREAMS)
-    except TypeMismatch:
+    query = bound(f"SELECT ({text}) AS x {_FROM} WHERE ({text}) AND n = n")
+    if query is None:
         return
     passing = duck.sql(f"SELECT count(*) FROM rows WHERE {query.a.filter}").fetchall()
     ((expected,),) = duck.sql(
@@ -70,8 +81,7 @@ def test_a_filter_never_raises_and_equals_the_same_condition_as_an_output(
 def test_an_output_never_raises_and_has_the_type_that_the_query_says(
     duck: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    try:
-        query = bind(f"SELECT {text} AS x {_FROM}", STREAMS)
-    except (TypeMismatch, InvalidOutput):  # InvalidOutput: NULL alone
+    query = bound(f"SELECT {text} AS x {_FROM}")
+    if query is None:
         return
     assert output_of(duck, query).type == arrow_type(query.outputs[0].type)

@@ -15,9 +15,7 @@ from service.recovery.opening import open_catalog
 from service.recovery.repair import find_repair
 
 
-def repair_command(
-    directory: Path, catalog_url: str | None, *, yes: bool, say: Callable[[str], None]
-) -> None:
+def repair(directory: Path, catalog_url: str | None, *, yes: bool, say: Callable[[str], None]) -> None:
     """Repair a data directory, or say what the repair would be.
 
     Args:
@@ -44,16 +42,16 @@ def repair_command(
                     # The next start will not know any more that power may have failed.
                     with suppress(OtherLife):
                         check_checkpoint(store, data_dir, unsynced=True)
-                repair = find_repair(store, data_dir)
-                if repair is None:
+                found = find_repair(store, data_dir)
+                if found is None:
                     say("nothing to repair: catalog, checkpoint and results belong together and are whole")
                     return
-                say(f"wrong: {repair.found}")
-                say(f"repair: {repair.does}")
+                say(f"wrong: {found.found}")
+                say(f"repair: {found.does}")
                 if not yes:
                     say("nothing was changed; --yes repairs it")
                     return
-                repair.apply()
+                found.apply()
                 say("repaired")
             finally:
                 lease.release()
