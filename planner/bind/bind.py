@@ -7,13 +7,17 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
+A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
+fails it has no partner, but stays. Which join it is ``bind.absence`` says.
+
 Filters and residual are brought into canonical form (``bind.canonical``): what is always true vanishes. A
-query that never has results is legal: both of its filters are FALSE, so that no row is kept for it.
+query that never has results is legal: both of its filters are FALSE, so that no row is kept for it. Where
+rows without a partner are results, the other side's filter alone is FALSE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -22,8 +26,10 @@ from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
+from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.outputs import bind_outputs
+from planner.bind.pieces import key_columns
 from planner.errors import CqlSyntaxError, InvalidWindow, KeyTypeMismatch, NoEquiKey, NoWindow, UnknownColumn
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
@@ -31,7 +37,6 @@ from planner.expressions.typed import Typed, columns_of
 from planner.predicates.conditions import Operand, compared
 from planner.predicates.constants import Constant
 from planner.sql.locate import at_expression
-from planner.sql.normalize import conjuncts, distributed
 from planner.sql.scope import Scope, SideName
 from planner.sql.statement import Statement, parse
 from planner.sql.time_bounds import Bounds, time_bounds
@@ -86,16 +91,16 @@ def bind(
 def _bind(
     cql: str, statement: Statement, scope: Scope, name: str, query_id: int, backfill: Backfill
 ) -> Query:
-    conditions = _classified(statement, scope)
-    windows, distance = _windows(statement, scope, conditions)
+    meaning = join_meaning(statement, scope)
+    conditions = _classified(statement, scope, meaning)
+    windows, distance = _windows(statement, scope, conditions, meaning)
     residuals = [*conditions.residuals, *distance]
     keys = _keys(scope, statement, conditions)
-    outputs, output_columns = bind_outputs(statement, scope)
+    outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
     filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
     residual = canonical(residuals)
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
-        filters = dict.fromkeys(filters, Typed(NEVER, "boolean"))
-        residual = canonical([])
+        filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])
     return Query(
         id=query_id,
@@ -108,6 +113,20 @@ def _bind(
         residual=residual.sql if residual.sql != ALWAYS else None,
         outputs=outputs,
         backfill=backfill,
+        kind=meaning.kind,
+        preserved=meaning.preserved,
+    )
+
+
+def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
+    """Return filters and residual of a query without any match: no row is kept that no result needs."""
+    never = Typed(NEVER, "boolean")
+    if not meaning.keeps_absent:
+        return dict.fromkeys(filters, never), canonical([])
+    if len(meaning.preserved) == 2:
+        return dict(filters), never
+    return {side: kept if side in meaning.preserved else never for side, kept in filters.items()}, canonical(
+        []
     )
 
 
@@ -134,22 +153,23 @@ def _side(
 # Conditions
 
 
-def _classified(statement: Statement, scope: Scope) -> _Conditions:
+def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Conditions:
     """Sort the conjuncts into keys, bounds, filters and residuals; all are type-checked."""
     found = _Conditions()
     for identifier in statement.using:
         _add_using(scope, found, identifier)
-    for written in conjuncts(statement.conditions):
-        pieces = distributed(written)
-        if pieces != [written]:
-            compile_condition(written, scope)  # What the optimizer drops has to be right, too.
-        for conjunct in pieces:
-            _classify(conjunct, scope, found)
+    # A row that fails a condition in ON has no partner; it must not be filtered away before it is known so.
+    kept = meaning.preserved if meaning.keeps_absent else ()
+    for conjunct in meaning.on:
+        _classify(conjunct, scope, found, kept)
+    for conjunct in meaning.where:
+        (side,) = meaning.preserved
+        found.filters[side].append(compile_condition(conjunct, scope, bare))
     return found
 
 
-def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions) -> None:
-    """Add a conjunct to what it is."""
+def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequence[SideName]) -> None:
+    """Add a conjunct to what it is; on a side that is kept whole it is a residual."""
     pair = key_columns(conjunct, scope)
     bounds = time_bounds(conjunct, scope)
     if pair is not None and bounds is not None:
@@ -169,24 +189,11 @@ def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions) -> None:
                 location=found.bounds_at,
             )
         return
-    if value.sides in ({"a"}, {"b"}):
+    if len(value.sides) == 1 and value.sides.isdisjoint(kept):
         (side,) = value.sides
         found.filters[side].append(compile_condition(conjunct, scope, bare))
     else:
         found.residuals.append(value)
-
-
-def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
-    """Return (column of a, column of b) if a conjunct equates one with the other, else None."""
-    if not isinstance(node, exp.EQ):
-        return None
-    left, right = node.this.unnest(), node.expression.unnest()
-    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
-        return None
-    if isinstance(left.this, exp.Star) or isinstance(right.this, exp.Star):
-        return None
-    columns = {c.side: c.column.name for c in (scope.column(left), scope.column(right))}
-    return (columns["a"], columns["b"]) if len(columns) == 2 else None
 
 
 def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.Expr) -> None:
@@ -229,13 +236,16 @@ def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPa
             _add_key(scope, found, pair, node)
     if not found.keys:
         first, second = scope.written
+        place = "WHERE" if statement.form.kind == "inner" else "ON"
+        if statement.form.asked_by != "JOIN":
+            place = "the WHERE of the subquery"
         shared = [c.name for c in first.stream.columns if _joins(c.name, c.type, second.stream)]
         shared = [name for name in shared if name.lower() != first.stream.event_time.lower()]
         column = shared[0] if shared else "key"
         raise NoEquiKey(
             "the query has no equi-join key",
             detail="A column of one stream has to equal a column of the other, joined to the rest with AND.",
-            hint=f"Add {first.alias}.{column} = {second.alias}.{column} to WHERE.",
+            hint=f"Add {first.alias}.{column} = {second.alias}.{column} to {place}.",
             location=second.source.location,
         )
     return sorted(found.keys.values())
@@ -251,7 +261,7 @@ def _joins(name: str, type_: str, other: Stream) -> bool:
 
 
 def _windows(
-    statement: Statement, scope: Scope, found: _Conditions
+    statement: Statement, scope: Scope, found: _Conditions, meaning: JoinMeaning
 ) -> tuple[dict[SideName, int], list[Typed]]:
     """Return W of both sides, and a residual for distances that do not begin at zero.
 
@@ -270,7 +280,9 @@ def _windows(
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
             f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
-            detail="Without one, rows would have to be kept forever.",
+            detail="Without one, rows would have to be kept forever."
+            if meaning.kind == "inner" or missing[0].side not in meaning.preserved
+            else "Without one, a row could still find a partner at any later time.",
             hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
             f"sides: {_EXAMPLE_BOUNDS}.",
             location=missing[0].source.location,

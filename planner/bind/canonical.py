@@ -28,7 +28,7 @@ from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, Unkno
 from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition
 from planner.expressions.typed import Typed
-from planner.predicates.condition_text import render, written
+from planner.predicates.condition_text import render, text_of
 from planner.predicates.conditions import Condition, columns_read
 from planner.predicates.read_condition import read_condition
 from planner.predicates.simplify import simplify
@@ -57,8 +57,8 @@ def canonical(parts: Sequence[Typed]) -> Typed:
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
-    condition = _simplest(conjunction(list(parts)).meaning)
-    return Typed(render(condition), "boolean", columns_read(condition), form="compound", predicate=condition)
+    condition, text = _simplest(conjunction(list(parts)).meaning)
+    return Typed(text, "boolean", columns_read(condition), form="compound", predicate=condition)
 
 
 def canonical_text(sql: str) -> str:
@@ -71,16 +71,18 @@ def canonical_text(sql: str) -> str:
     >>> canonical_text('"i" <> 0 AND ("f" OR ("i" < 1 AND "i" <> 0))')
     '"i" <> 0 AND ("f" OR "i" < 1)'
     """
-    return render(_simplest(read_condition(sql)))
+    _, text = _simplest(read_condition(sql))
+    return text
 
 
-def _simplest(condition: Condition) -> Condition:
+def _simplest(condition: Condition) -> tuple[Condition, str]:
+    """Return a condition simplified until nothing changes, and its text."""
     text = render(condition)
     for _ in range(_PASSES):
-        before, condition = text, written(simplify(condition))
-        if (text := render(condition)) == before:
+        before, condition = text, simplify(condition)
+        if (text := text_of(condition)) == before:
             break
-    return condition
+    return condition, text
 
 
 def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:

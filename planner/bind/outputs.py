@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from catalog.errors import Location
 from catalog.values.query import Output
+from planner.bind.nulls import expression_without
 from planner.errors import InvalidOutput
 from planner.expressions.expressions import compile_expression
 from planner.expressions.typed import Typed
@@ -36,16 +37,24 @@ class _Item:
 
 
 def bind_outputs(
-    statement: Statement, scope: Scope
+    statement: Statement, scope: Scope, null_side: SideName | None = None
 ) -> tuple[tuple[Output, ...], frozenset[tuple[SideName, str]]]:
     """Return the result columns in order, and the columns that they read.
+
+    Args:
+        statement: The query.
+        scope: Its names.
+        null_side: Side that is NULL in every result.
 
     Raises:
         InvalidOutput: A column has a name that another one has, a reserved one, or no type.
     """
     items: list[_Item] = []
     for node in statement.select:
-        items += _items(node, scope, len(items) + 1)
+        items += _items(node, scope, len(items) + 1, null_side)
+    for node in statement.unused:
+        if not node.is_star:
+            compile_expression(node.unalias(), scope)
     items = _named(items)
     seen: dict[str, str] = {}
     for item in items:
@@ -70,34 +79,42 @@ def bind_outputs(
     return outputs, frozenset().union(*(item.value.columns for item in items))
 
 
-def _items(node: exp.Expr, scope: Scope, position: int) -> list[_Item]:
+def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | None) -> list[_Item]:
     """Return the columns of one entry of the select list."""
+
+    def compiled(part: exp.Expr) -> Typed:
+        value = _typed(compile_expression(part, scope), part, scope)
+        if null_side is None:
+            return value
+        return compile_expression(expression_without(part, scope, null_side), scope)
+
+    def all_of(side: SideScope) -> list[_Item]:
+        location = at_expression(scope.text, node)
+        return [
+            _Item(
+                column.name,
+                compiled(exp.column(exp.to_identifier(column.name), exp.to_identifier(side.alias))),
+                location,
+                side.alias,
+            )
+            for column in side.stream.columns
+        ]
+
     if isinstance(node, exp.Star):
         _refuse_star_options(node, scope)
-        return [item for side in scope.written for item in _all_of(side, node, scope)]
+        return [item for side in scope.visible(node) for item in all_of(side)]
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
         _refuse_star_options(node.this, scope)
-        return _all_of(scope.qualifier(node), node, scope)
+        return all_of(scope.qualifier(node))
     if isinstance(node, exp.Alias):
-        value = compile_expression(node.this, scope)
-        return [_Item(node.alias, _typed(value, node.this, scope), at_expression(scope.text, node), None)]
-    value = _typed(compile_expression(node, scope), node, scope)
+        return [_Item(node.alias, compiled(node.this), at_expression(scope.text, node), None)]
+    value = compiled(node)
     location = at_expression(scope.text, node)
     plain = node.unnest()
     if isinstance(plain, exp.Column):
         found = scope.column(plain)
         return [_Item(found.column.name, value, location, scope.side(found.side).alias)]
     return [_Item(f"col{position}", value, location, None)]
-
-
-def _all_of(side: SideScope, node: exp.Expr, scope: Scope) -> list[_Item]:
-    """Return every column of a stream."""
-    location = at_expression(scope.text, node)
-    items = []
-    for column in side.stream.columns:
-        reference = exp.column(exp.to_identifier(column.name), exp.to_identifier(side.alias))
-        items.append(_Item(column.name, compile_expression(reference, scope), location, side.alias))
-    return items
 
 
 def _refuse_star_options(star: exp.Star, scope: Scope) -> None:

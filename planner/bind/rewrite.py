@@ -4,6 +4,8 @@ The text is taken apart and written again in one form, whatever its own form was
 
     SELECT <list> FROM A [RANGE 30 SECONDS] AS a, B [NOW] AS b WHERE <condition> AND <condition> ...
 
+Outer, semi and anti joins are written as JOIN ... ON, or as [NOT] EXISTS where they were.
+
 Windows stand behind the streams; bounds on event times that only say a window are gone, others stay
 conditions. Conditions are those that ``bind.bind`` sees: NOT inwards, AND taken apart. That nothing else
 has changed is checked by binding both texts, so a text that this cannot rewrite is refused, never bent.
@@ -24,14 +26,15 @@ from catalog.values.change import BOTH, QueryParts
 from catalog.values.query import UNBOUNDED_US, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
-from planner.bind.bind import bind, key_columns
+from planner.bind.absence import JoinMeaning, join_meaning
+from planner.bind.bind import bind
 from planner.bind.canonical import NEVER
+from planner.bind.pieces import key_columns, pieces
 from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, UnknownColumn, UnknownStream
 from planner.expressions.expressions import compile_condition
 from planner.sql.cql import Cql
-from planner.sql.normalize import conjuncts, distributed
 from planner.sql.scope import Scope, SideName, SideScope
-from planner.sql.statement import parse, parse_condition, select_list_text, tokens_of
+from planner.sql.statement import Statement, parse, parse_condition, select_list_text, tokens_of
 from planner.sql.time_bounds import time_bounds
 
 _UNITS = (
@@ -49,15 +52,17 @@ _ENDS = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.JOIN, TokenType.WI
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The conditions of a query by what they are, without bounds on event times that only say a window.
+    """The conditions of a query, without bounds on event times that only say a window.
 
     Attributes:
-        filters: Conditions on one side alone.
-        others: Keys, conditions on both rows, and bounds that are more than a window.
+        filters: Conditions on one side alone that are its filter, where no rows are judged for absence.
+        on: Other conditions; in ON or inside EXISTS all of them.
+        where: Conditions in WHERE, where rows are judged for absence.
     """
 
     filters: Mapping[SideName, list[exp.Expr]]
-    others: list[exp.Expr]
+    on: list[exp.Expr]
+    where: list[exp.Expr]
 
 
 def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
@@ -77,46 +82,106 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     before = bind(cql, streams)
     statement = parse(cql)
     scope = Scope(statement, streams)
-    pieces = _pieces(scope, statement.conditions)
+    meaning = join_meaning(statement, scope)
+    if meaning.kind != statement.form.kind and NEVER in (before.a.filter, before.b.filter):
+        raise NotRewritable("the query has no results", hint="Send the whole query as cql.")
     windows = {side.side: _bound_side(before, side.side).window_us for side in scope.written}
     windows |= _new_windows(scope, parts)
     filters = _new_filters(scope, parts)
-    conditions = list(pieces.others)
-    for side in scope.written:
-        conditions += filters.get(side.side, pieces.filters[side.side])
     with _at("select"):
         select = select_list_text(cql) if parts.select is None else _select_list(parts.select)
-    first, second = (
+    sources = tuple(
         f"{_name(side.source.stream)} {_bracket(windows[side.side])} AS {_name(side.alias)}"
         for side in scope.written
     )
-    using = ", ".join(_name(name.name) for name in statement.using)
-    joined = f"{first} JOIN {second} USING ({using})" if using else f"{first}, {second}"
-    where = " AND ".join(_written(condition) for condition in conditions)
-    text = f"SELECT {select} FROM {joined}" + (f" WHERE {where}" if where else "")
+    given = _pieces(scope, statement, meaning)
+    form = _joined if meaning.kind == "inner" else _asked
+    text = f"SELECT {select} FROM {form(scope, statement, meaning, sources, given, filters)}"
     _check(before, bind(text, streams), windows, filters, selected=parts.select is not None)
     return text
 
 
-def _pieces(scope: Scope, conditions: Sequence[exp.Expr]) -> _Pieces:
+def _joined(
+    scope: Scope,
+    statement: Statement,
+    meaning: JoinMeaning,
+    sources: Sequence[str],
+    given: _Pieces,
+    filters: Mapping[SideName, list[exp.Expr]],
+) -> str:
+    """Return FROM and WHERE of an inner join."""
+    conditions = list(given.on)
+    for side in scope.written:
+        conditions += filters.get(side.side, given.filters[side.side])
+    using = _using(statement)
+    joined = f" JOIN {sources[1]} {using}" if using else f", {sources[1]}"
+    return f"{sources[0]}{joined}{_clause(' WHERE ', conditions)}"
+
+
+def _asked(
+    scope: Scope,
+    statement: Statement,
+    meaning: JoinMeaning,
+    sources: Sequence[str],
+    given: _Pieces,
+    filters: Mapping[SideName, list[exp.Expr]],
+) -> str:
+    """Return FROM and WHERE of an outer, semi or anti join.
+
+    The filter of a side whose rows are kept is in WHERE, and that of the other one in ON; of a semi join the
+    former may be in both.
+    """
+    on, where = list(given.on), list(given.where)
+    for side, conditions in filters.items():
+        if side not in meaning.preserved or meaning.kind == "semi":
+            on = [part for part in on if compile_condition(part, scope).sides != {side}]
+        if side in meaning.preserved:
+            where = [part for part in where if compile_condition(part, scope).sides != {side}]
+            where += conditions
+        else:
+            on += conditions
+    if statement.form.asked_by != "JOIN":
+        word = "NOT EXISTS" if meaning.kind == "anti" else "EXISTS"
+        exists = f"{word} (SELECT 1 FROM {sources[1]}{_clause(' WHERE ', on)})"
+        return f"{sources[0]} WHERE {exists}{_clause(' AND ', where)}"
+    kept = tuple(position for position, side in enumerate(scope.written) if side.side in meaning.preserved)
+    side_word = {(0,): "LEFT", (1,): "RIGHT", (0, 1): "FULL"}[kept]
+    kind_word = {"semi": " SEMI", "anti": " ANTI"}.get(statement.form.kind, "")
+    matches = _using(statement) or f"ON {' AND '.join(_written(part) for part in on)}"
+    if statement.using and on:
+        raise NotRewritable(
+            "USING has no place for a condition", hint="Send the whole query as cql, with ON."
+        )
+    return f"{sources[0]} {side_word}{kind_word} JOIN {sources[1]} {matches}{_clause(' WHERE ', where)}"
+
+
+def _using(statement: Statement) -> str:
+    return f"USING ({', '.join(_name(name.name) for name in statement.using)})" if statement.using else ""
+
+
+def _clause(word: str, conditions: Sequence[exp.Expr]) -> str:
+    return word + " AND ".join(_written(condition) for condition in conditions) if conditions else ""
+
+
+def _pieces(scope: Scope, statement: Statement, meaning: JoinMeaning) -> _Pieces:
     """Sort the conditions as the binder does."""
-    found = _Pieces({"a": [], "b": []}, [])
-    all_pieces = [piece for written in conjuncts(conditions) for piece in distributed(written)]
-    has_key = bool(scope.merged) or any(
-        key_columns(piece, scope) is not None and time_bounds(piece, scope) is None for piece in all_pieces
+    where = [] if meaning.kind == "inner" else pieces(statement.where, scope)
+    found = _Pieces({"a": [], "b": []}, [], where)
+    has_key = bool(statement.using) or any(
+        key_columns(piece, scope) is not None and time_bounds(piece, scope) is None for piece in meaning.on
     )
-    for piece in all_pieces:
+    for piece in meaning.on:
         bounds, is_key = time_bounds(piece, scope), key_columns(piece, scope) is not None
         if bounds is not None and (has_key or not is_key):
             if (bounds.low_us or 0) > 0 or (bounds.high_us or 0) < 0:
-                found.others.append(piece)
+                found.on.append(piece)
             continue
         sides = compile_condition(piece, scope).sides
-        if len(sides) == 1:
+        if len(sides) == 1 and meaning.kind == "inner":
             (side,) = sides
             found.filters[side].append(piece)
         else:
-            found.others.append(piece)
+            found.on.append(piece)
     return found
 
 
@@ -180,14 +245,14 @@ def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
                 hint=nearest_or_known(column.name, [c.name for c in side.stream.columns], "column"),
             )
         column.set("table", exp.to_identifier(side.alias, quoted=_name(side.alias) != side.alias))
-    pieces = [piece for written in conjuncts([condition]) for piece in distributed(written)]
-    for piece in pieces:
+    parts = pieces([condition], scope)
+    for piece in parts:
         if compile_condition(piece, scope).sides != {side.side}:
             raise NotRewritable(
                 f'a condition in the filter of "{side.alias}" names no column of it',
                 hint="Leave it out, or send null to take the filter away.",
             )
-    return pieces
+    return parts
 
 
 def _side_named(scope: Scope, name: str) -> SideScope:
@@ -249,8 +314,9 @@ def _check(
                 hint="Send the whole query as cql.",
                 path=("window",),
             )
-    never = NEVER in (before.a.filter, after.a.filter)
-    same = before.key == after.key and (never or before.residual == after.residual)
+    never = NEVER in (before.a.filter, before.b.filter, after.a.filter, after.b.filter)
+    same = (before.key, before.kind, before.preserved) == (after.key, after.kind, after.preserved)
+    same = same and (never or before.residual == after.residual)
     for side, old, new in (("a", before.a, after.a), ("b", before.b, after.b)):
         same = same and (never or side in filters or old.filter == new.filter)
     if not same or not (selected or before.outputs == after.outputs):

@@ -57,8 +57,19 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
 def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     where = f'family "{family.id}"'
     _require(
-        family.id == family_id(family.stream_a, family.stream_b, family.key),
-        f"{where}: id does not follow from streams and key",
+        family.id == family_id(family.stream_a, family.stream_b, family.key, absence=family.judges_absence),
+        f"{where}: id does not follow from streams, key and kind of queries",
+    )
+    inner = [q.kind == "inner" for q in family.queries]
+    _require(all(inner) or not any(inner), f"{where}: inner joins beside others")
+    for query in family.queries:
+        _require(
+            (query.kind == "inner") == (not query.preserved),
+            f'query "{query.name}": {query.kind} join that preserves {query.preserved}',
+        )
+    _require(
+        not (family.judges_absence and family.replication.replicates),
+        f"{where}: partners of a row would come to several buckets",
     )
     _require(family.stream_a <= family.stream_b, f"{where}: side a is not the stream with the smaller id")
     _require(bool(family.key), f"{where}: no key column")
@@ -142,7 +153,7 @@ def _meanings(family: FamilyPlan) -> Iterator[tuple[PlannedQuery, tuple[object, 
     for q in family.queries:
         filter_a = None if q.filter_a is None else sql_a[q.filter_a]
         filter_b = None if q.filter_b is None else sql_b[q.filter_b]
-        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b)
+        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b, q.kind, q.preserved)
 
 
 def _ascending(values: Iterable[_T], what: str) -> None:

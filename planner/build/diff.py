@@ -14,6 +14,7 @@ inverses of those that have one, applied in reverse order, lead back.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -200,16 +201,26 @@ def _chain_steps(
             take(Split(family, join, side, after, piece.keep))
     while (last := pieces()[-1]).w_end_us > after:
         take(Truncate(family, join, side, last.w_end_us, last.w_start_us, last.keep))
-    inner = {s.w_end_us for s in new}
-    for piece in pieces()[1:]:
-        if piece.w_start_us not in inner:
-            take(Merge(family, join, side, piece.w_start_us, piece.keep))
-    for at in sorted(inner - {p.w_end_us for p in pieces()}):
-        around = next(p for p in pieces() if _inside(p, at))
-        take(Split(family, join, side, at, around.keep))
-    for piece, wanted in zip(pieces(), new, strict=True):
+    # From here on the chain is not gone through again for each step: it may have thousands of slices.
+    inner = [s.w_end_us for s in new]
+    ends = set(inner)
+    merged: list[MovedPiece] = []
+    for piece in pieces():
+        if merged and piece.w_start_us not in ends:
+            steps.append(Merge(family, join, side, piece.w_start_us, piece.keep))
+            merged[-1] = replace(merged[-1], w_end_us=piece.w_end_us)
+        else:
+            merged.append(piece)
+    cut: list[MovedPiece] = []
+    for piece in merged:
+        inside = inner[bisect_right(inner, piece.w_start_us) : bisect_left(inner, piece.w_end_us)]
+        steps += [Split(family, join, side, at, piece.keep) for at in inside]
+        bounds = itertools.pairwise((piece.w_start_us, *inside, piece.w_end_us))
+        cut += [replace(piece, w_start_us=start, w_end_us=end) for start, end in bounds]
+    for piece, wanted in zip(cut, new, strict=True):
         if piece.keep != wanted.keep:
-            take(SetFilter(family, join, side, wanted.w_start_us, wanted.w_end_us, wanted.keep, piece.keep))
+            keeps = wanted.keep, piece.keep
+            steps.append(SetFilter(family, join, side, wanted.w_start_us, wanted.w_end_us, *keeps))
     return steps
 
 

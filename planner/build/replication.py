@@ -60,6 +60,8 @@ def asked_replication(
         rates: What is known of it.
         choose: Whether the planner may choose; else it asks for nothing.
     """
+    if any(q.kind != "inner" for q in family.queries):
+        return HASHED  # a row's partners come to one bucket, or nobody could tell that there are none
     if partitioning == "replicate":
         return Replication(ALL_BUCKETS)
     return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, PlannedQuery
+from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, PlannedQuery, queries_of
 from catalog.values.query import UNBOUNDED_US
 from planner.costs.cost import JoinInput, SliceLoad
 from planner.costs.pair_selectivity import pair_selectivities
@@ -33,7 +33,6 @@ from planner.families.families import (
     Family,
     SideName,
     other_side,
-    queries_of,
     result_columns,
     side_chain,
     side_filter,
@@ -237,7 +236,7 @@ def chain_loads(
     Returns:
         The loads, by boundaries.
     """
-    queries = queries_of(family, join.queries)
+    queries = queries_of(family.queries, join.queries)
     windows = sorted(side_window_us(q, side) for q in queries)
     distinct = sorted(set(windows))
     boundaries = sorted({0, *distinct, *(s.w_end_us for s in side_chain(join, side))})

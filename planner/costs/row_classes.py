@@ -15,9 +15,9 @@ from functools import cache
 
 import numpy as np
 
-from catalog.values.plan import FamilyPlan, JoinPlan
+from catalog.values.plan import FamilyPlan, JoinPlan, queries_of
 from planner.costs.rates import FamilyRates, SideRates
-from planner.families.families import Family, SideName, queries_of, side_filter
+from planner.families.families import Family, SideName, side_filter
 from planner.families.filters import keep_bits
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -108,7 +108,8 @@ def row_classes_of(
     """Return the rows of one side that may come to a join of its family."""
     if join.partition is None or join.partition.side != side:
         return RowClass(rates.side(side), whole=join.pulled_up)
-    of_class, above = (queries_of(family, ids) for ids in (join.partition.one_of, join.partition.none_of))
+    split = join.partition
+    of_class, above = (queries_of(family.queries, ids) for ids in (split.one_of, split.none_of))
     return RowClass(
         rates.side(side),
         one_of=frozenset(side_filter(q, side) for q in of_class),

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
+from catalog.values.query import join_name
 from planner.families.display import (
     FamilyText,
     display_interval,
@@ -92,9 +93,10 @@ def plan_graph(plan: Plan) -> PlanGraph:
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 
 
-def one_chain(join: JoinPlan) -> bool:
+def one_chain(family: FamilyPlan, join: JoinPlan) -> bool:
     """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
-    return [(s.w_end_us, s.queries) for s in join.chain_a] == [(s.w_end_us, s.queries) for s in join.chain_b]
+    a, b = ([piece.w_end_us for piece in side_chain(join, side)] for side in SIDES)
+    return a == b and family.slices_reached(join, "a") == family.slices_reached(join, "b")
 
 
 def lazy_notes(
@@ -134,7 +136,7 @@ class _FamilyDrawing:
     def nodes(self) -> list[Node]:
         nodes = [node for join in self.family.joins for node in self._slices(join)]
         nodes += [self._node(f"u{n}", "union", "union") for n in range(1, len(self._unions()) + 1)]
-        nodes += [self._node(f"q{q.id}", "query", q.name) for q in self.family.queries]
+        nodes += [self._node(f"q{q.id}", "query", self._asked(q)) for q in self.family.queries]
         return nodes
 
     def edges(self) -> list[Edge]:
@@ -147,7 +149,7 @@ class _FamilyDrawing:
     def _slices(self, join: JoinPlan) -> list[Node]:
         """Return the slices of a join; its id stands before them where there are several joins."""
         before = f"{join.id}: " if len(self.family.joins) > 1 else ""
-        if one_chain(join):
+        if one_chain(self.family, join):
             return [
                 self._node(
                     self._slice(join, "ab", n),
@@ -172,7 +174,7 @@ class _FamilyDrawing:
         """Return how rows come to a join and through it."""
         a, b = f"s{self.family.stream_a}", f"s{self.family.stream_b}"
         edges = []
-        if one_chain(join):
+        if one_chain(self.family, join):
             first = self._id(self._slice(join, "ab", 1))
             edges.append(Edge(a, first, self._entry(join, "a")))
             edges.append(Edge(b, first, self._entry(join, "b")))
@@ -200,14 +202,19 @@ class _FamilyDrawing:
             for join in self.family.joins:
                 if query.id not in join.queries:
                     continue
-                sides: tuple[SideName, ...] = ("a",) if one_chain(join) else SIDES
+                sides: tuple[SideName, ...] = ("a",) if one_chain(self.family, join) else SIDES
                 slices += tuple(
-                    self._slice(join, "ab" if one_chain(join) else side, n)
+                    self._slice(join, "ab" if one_chain(self.family, join) else side, n)
                     for side in sides
                     for n in feeding_slices(side_chain(join, side), side_window_us(query, side))
                 )
             unions.setdefault(slices, []).append(query)
         return unions
+
+    def _asked(self, query: PlannedQuery) -> str:
+        """Return a query's name, and its kind of join if it is not an inner one."""
+        named = f", {join_name(query.kind, query.preserved)}" if query.kind != "inner" else ""
+        return f"{query.name}{named}"
 
     def _conditions(self, query: PlannedQuery) -> str:
         """Return the query's own filters and residual, applied to the results of its union."""

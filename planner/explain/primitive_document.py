@@ -160,8 +160,9 @@ def _short_facts(run: Sequence[Primitive], names: _Names) -> dict[str, Any]:
     first, last = run[0], run[-1]
     text = names.families[first.family]
     if isinstance(first, SetRoutes):
-        added = _cut_short([names.queries[i] for i in first.queries if i not in set(first.was)])
-        removed = _cut_short([names.queries[i] for i in first.was if i not in set(first.queries)])
+        now, was = set(first.queries), set(first.was)
+        added = _cut_short([names.queries[i] for i in first.queries if i not in was])
+        removed = _cut_short([names.queries[i] for i in first.was if i not in now])
         facts: dict[str, Any] = {"added": added, "removed": removed}
         words = _signed(added, removed)
     elif isinstance(first, SetFilter) and isinstance(last, SetFilter):
@@ -193,8 +194,9 @@ def _changed_bits(step: SetFilter) -> tuple[tuple[int | None, ...], tuple[int | 
     def bits(keep: Keep) -> tuple[int | None, ...]:
         return (None,) if keep is None else keep
 
-    came, went = bits(step.keep), bits(step.was)
-    return tuple(b for b in came if b not in went), tuple(b for b in went if b not in came)
+    now, before = bits(step.keep), bits(step.was)
+    came, went = set(now).difference(before), set(before).difference(now)
+    return tuple(b for b in now if b in came), tuple(b for b in before if b in went)
 
 
 def _filter(text: FamilyText, side: SideName, bit: int | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, join_name
 from planner.explain.cost_document import family_costs, slice_costs
 from planner.explain.explain import FamilyReport
 from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, lazy_notes, one_chain, plan_graph
@@ -80,6 +80,10 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
     strategy = "" if family.strategy == "mem-opt" else family.strategy
     yield "  ".join(filter(None, [f"family {text.title}", strategy, replication_text(family.replication)]))
+    asked: dict[str, list[str]] = {}
+    for query in family.queries if family.judges_absence else ():
+        asked.setdefault(join_name(query.kind, query.preserved), []).append(names[query.id])
+    yield from (f"  {kind} joins {' '.join(members)}" for kind, members in sorted(asked.items()))
     for join in family.joins:
         if len(family.joins) == 1:
             yield from _text_of_join(family, join, text, names, "  ")
@@ -96,29 +100,40 @@ def _text_of_join(
     family: FamilyPlan, join: JoinPlan, text: FamilyText, names: Mapping[int, str], indent: str
 ) -> Iterator[str]:
     keeps = {side: [_keep(text, side, s) for s in side_chain(join, side)] for side in SIDES}
-    if one_chain(join):
+    if one_chain(family, join):
         both = [[f"keep {k}" for k in pair if k] for pair in zip(keeps["a"], keeps["b"], strict=True)]
         notes = lazy_notes(family, join, SIDES, text)
-        yield from _text_of_chain(join.chain_a, _with_notes(both, notes), names, indent)
+        served = _queries_of_slices(family, join, "a", names)
+        yield from _text_of_chain(join.chain_a, served, _with_notes(both, notes), indent)
         return
     for side in SIDES:
         yield f"{indent}chain of {text.labels[side]}"
         own = [[f"keep {k}"] if k else [] for k in keeps[side]]
         notes = lazy_notes(family, join, (side,), text)
-        yield from _text_of_chain(side_chain(join, side), _with_notes(own, notes), names, f"{indent}  ")
+        served = _queries_of_slices(family, join, side, names)
+        yield from _text_of_chain(side_chain(join, side), served, _with_notes(own, notes), f"{indent}  ")
 
 
 def _with_notes(remarks: list[list[str]], notes: tuple[str, ...]) -> list[list[str]]:
     return [[*own, note] if note else own for own, note in zip(remarks, notes, strict=True)]
 
 
+def _queries_of_slices(
+    family: FamilyPlan, join: JoinPlan, side: SideName, names: Mapping[int, str]
+) -> list[list[str]]:
+    """Return the names of the queries whose windows reach into each slice, by id."""
+    reached = family.slices_reached(join, side)
+    slices = range(1, len(side_chain(join, side)) + 1)
+    return [[names[query.id] for query, last in reached if last >= number] for number in slices]
+
+
 def _text_of_chain(
-    chain: tuple[Slice, ...], remarks: list[list[str]], names: Mapping[int, str], indent: str
+    chain: tuple[Slice, ...], served: list[list[str]], remarks: list[list[str]], indent: str
 ) -> Iterator[str]:
     heads = [f"slice {n} {display_interval(s)}" for n, s in enumerate(chain, start=1)]
     width = max(map(len, heads))
-    for head, piece, own in zip(heads, chain, remarks, strict=True):
-        queries = "queries " + (" ".join(names[i] for i in piece.queries) or "none")
+    for head, some, own in zip(heads, served, remarks, strict=True):
+        queries = "queries " + (" ".join(some) or "none")
         yield indent + "  ".join([head.ljust(width), queries, *own])
 
 
@@ -310,14 +325,20 @@ def _chain_document(
             "window": display_interval(s),
             "w_start_us": s.w_start_us,
             "w_end_us": _bounded(s.w_end_us),
-            "queries": [names[i] for i in s.queries],
+            "queries": served,
             "keep": _keep(text, side, s),
             "keep_bits": None if s.keep is None else list(s.keep),
             "lazy_end": lazy,
         }
         | ({} if report is None else {"cost": slice_costs(report, join, side, s)})
-        for n, (s, lazy) in enumerate(
-            zip(side_chain(join, side), family.lazy_ends(join, side), strict=True), start=1
+        for n, (s, served, lazy) in enumerate(
+            zip(
+                side_chain(join, side),
+                _queries_of_slices(family, join, side, names),
+                family.lazy_ends(join, side),
+                strict=True,
+            ),
+            start=1,
         )
     ]
 
@@ -344,6 +365,7 @@ def _query_documents(family: FamilyPlan, text: FamilyText) -> list[dict[str, Any
         {
             "id": q.id,
             "name": q.name,
+            "join": join_name(q.kind, q.preserved),
             "window_us": {side: _bounded(side_window_us(q, side)) for side in SIDES},
             "filter": {side: text.filter(side, side_filter(q, side)) for side in SIDES},
             "residual": None if q.residual is None else text.residual(q.residual),
@@ -364,5 +386,5 @@ def _fragments(fragments: int) -> int | None:
 
 
 def _bounded(window: int) -> int | None:
-    """JSON numbers are doubles to most readers, so unbounded is no number."""
+    """Return a window, None if it is unbounded: most readers of JSON take numbers for doubles."""
     return None if window >= UNBOUNDED_US else window

@@ -15,6 +15,9 @@ from planner.families.families import SIDES, SideName, side_filters, side_stream
 from planner.predicates.conditions import Atom
 from planner.predicates.read_condition import read_condition, with_columns
 
+#: Word in the title of a family of outer, semi and anti joins.
+ABSENCE = "absence"
+
 # Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _SECOND_US = 1_000_000
@@ -53,7 +56,7 @@ def _decimal(value: int, unit: int) -> str:
 def display_interval(piece: Slice) -> str:
     """Return a slice's window.
 
-    >>> display_interval(Slice(0, 10_000_000, (1,), None))
+    >>> display_interval(Slice(0, 10_000_000, None))
     '[0s, 10s)'
     """
     return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
@@ -125,20 +128,27 @@ class FamilyText:
         return _with_tables(sql, {"a": self.labels["a"], "b": self.labels["b"]})[0]
 
 
-def family_title(stream_a: str, stream_b: str, key: Iterable[tuple[str, str]]) -> str:
+def family_title(
+    stream_a: str, stream_b: str, key: Iterable[tuple[str, str]], *, absence: bool = False
+) -> str:
     """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
 
     Args:
         stream_a: Stream name of side a.
         stream_b: Stream name of side b.
         key: Key columns as (of a, of b).
+        absence: Whether its queries are outer, semi and anti joins.
 
+    >>> family_title("A", "B", [("k", "k")], absence=True)
+    'A.k = B.k  (absence)'
     >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
     ('A.k = B.k', 'a.k = b.m  (A a, A b)')
     """
-    if stream_a != stream_b:
-        return " AND ".join(f"{stream_a}.{a} = {stream_b}.{b}" for a, b in key)
-    return " AND ".join(f"a.{a} = b.{b}" for a, b in key) + f"  ({stream_a} a, {stream_b} b)"
+    label_a, label_b = (stream_a, stream_b) if stream_a != stream_b else ("a", "b")
+    title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key)
+    notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
+    notes += [ABSENCE] if absence else []
+    return f"{title}  ({', '.join(notes)})" if notes else title
 
 
 def predicate_text(sql: str, label: str) -> str:
@@ -162,7 +172,9 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
     """
     self_join = family.stream_a == family.stream_b
     labels: dict[SideName, str] = {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
-    title = family_title(streams[family.stream_a], streams[family.stream_b], family.key)
+    title = family_title(
+        streams[family.stream_a], streams[family.stream_b], family.key, absence=family.judges_absence
+    )
     filters = {
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
         for s in SIDES

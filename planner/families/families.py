@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,28 +50,39 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
     """
     grouped: dict[str, list[Query]] = {}
     for query in sorted(queries, key=lambda q: q.id):
-        grouped.setdefault(family_id(query.a.stream_id, query.b.stream_id, query.key), []).append(query)
+        grouped.setdefault(family_of(query), []).append(query)
     return {family: tuple(grouped[family]) for family in sorted(grouped)}
+
+
+def family_of(query: Query) -> str:
+    """Return the id of a query's family."""
+    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=query.kind != "inner")
 
 
 # Every change of queries asks it of all queries, which are of few families.
 @lru_cache(maxsize=1 << 10)
-def family_id(stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...]) -> str:
+def family_id(
+    stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...], *, absence: bool = False
+) -> str:
     """Return the id of a family, the same in every version and process.
+
+    Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
+    while the fragments of an inner family may only grow.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order.
+        absence: Whether its queries are outer, semi and anti joins, or inner ones.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key.
 
-    >>> family_id(1, 2, (("k", "k"),))
-    's1s2-52383a8d'
+    >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True)
+    ('s1s2-52383a8d', 's1s2-52383a8d-absence')
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()
-    return f"s{stream_a}s{stream_b}-{digest[:8]}"
+    return f"s{stream_a}s{stream_b}-{digest[:8]}{'-absence' if absence else ''}"
 
 
 def family_streams(family: str) -> tuple[int, int]:
@@ -83,15 +93,6 @@ def family_streams(family: str) -> tuple[int, int]:
     """
     a, b = family.partition("-")[0].split("s")[1:]
     return int(a), int(b)
-
-
-def queries_of(family: Family | FamilyPlan, ids: Sequence[int]) -> Sequence[PlannedQuery]:
-    """Return the queries with these ids, in the order of the ids."""
-    if len(ids) == len(family.queries):
-        return family.queries
-    # By bisection: with a join per query, a look at all queries for each would be quadratic.
-    places = [bisect_left(family.queries, i, key=lambda q: q.id) for i in ids]
-    return [family.queries[place] for place in places]
 
 
 def side_window_us(query: PlannedQuery, side: SideName) -> int:

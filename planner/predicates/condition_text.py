@@ -21,7 +21,7 @@ def render(condition: Condition) -> str:
     >>> render(read_condition('"v" > 10 AND NOT "f"')), render(read_condition('NOT "f" OR "v" IN (10)'))
     ('"v" > 10 AND NOT "f"', '"v" = 10 OR NOT "f"')
     """
-    return _text(written(condition))
+    return text_of(written(condition))
 
 
 def written(condition: Condition) -> Condition:
@@ -38,8 +38,8 @@ def written(condition: Condition) -> Condition:
     return kind(tuple(part for _, part in sorted(parts.items())))
 
 
-def _text(condition: Condition) -> str:
-    """Return the text of a condition as it is written."""
+def text_of(condition: Condition) -> str:
+    """Return the text of a condition as ``written`` returns it."""
     if isinstance(condition, Atom):
         return _comparison(condition)
     if not condition.parts:
@@ -50,7 +50,7 @@ def _text(condition: Condition) -> str:
 
 def _operand(condition: Condition) -> str:
     """Return the text in parentheses if AND or OR connects it."""
-    text = _text(condition)
+    text = text_of(condition)
     return text if isinstance(condition, Atom) or not condition.parts else f"({text})"
 
 
@@ -74,7 +74,8 @@ def _comparisons(atom: Atom) -> Condition:
     if atom.domain == "boolean":
         true = not values.low and not values.null
         return atom if atom.meaning is None or not true else written(atom.meaning)
-    return atom if atom.domain == "order" else _ranges(atom)
+    one_comparison = atom.domain == "order" or (len(values.cuts) == 1 and not values.null)
+    return atom if one_comparison else _ranges(atom)
 
 
 def _ranges(atom: Atom) -> Condition:

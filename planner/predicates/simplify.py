@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.predicates.condition_text import render
+from planner.predicates.condition_text import text_of, written
 from planner.predicates.conditions import All, AnyOf, Atom, Condition, Subject
 from planner.predicates.normal_form import (
     Group,
@@ -41,10 +41,10 @@ def simplify(condition: Condition) -> Condition:
         condition: Condition of a whole filter: what is not TRUE does not pass.
 
     Returns:
-        The same; a condition that multiplies out into too much keeps its form.
+        It, as it is written; a condition that multiplies out into too much keeps its form.
 
     >>> from planner.predicates.read_condition import read_condition
-    >>> render(simplify(read_condition('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
+    >>> text_of(simplify(read_condition('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
     '"v" = 1'
     """
     any_of, all_of = terms(condition), clauses(condition)
@@ -52,13 +52,15 @@ def simplify(condition: Condition) -> Condition:
         condition = _all(_reduced(strongest_clauses(all_of)))
         any_of = terms(condition)
     if any_of is None:
-        return condition
-    other = AnyOf(tuple(All(tuple(term.values())) for term in distinct(any_of, term_implies)))
-    return min(condition, other, key=_size) if all_of is not None else other
+        return written(condition)
+    other = written(AnyOf(tuple(All(tuple(term.values())) for term in distinct(any_of, term_implies))))
+    if all_of is None or len(any_of) == 1:
+        return other
+    return min(written(condition), other, key=_size)
 
 
 def _size(condition: Condition) -> tuple[int, str]:
-    text = render(condition)
+    text = text_of(condition)
     return len(text), text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, Literal
 
 from catalog.values.plan import Threshold
@@ -19,6 +20,11 @@ _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
 }
 
 
+#: As many filters as a plan has: every version asks for those of the last one again.
+_CACHED: Final = 1_000
+
+
+@lru_cache(maxsize=_CACHED)
 def threshold(sql: str) -> Threshold | None:
     """Return a stored filter as a comparison of a column with a number, None if it is something else.
 

@@ -32,6 +32,8 @@ from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.locate import at_offsets, at_token
 
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
+#: A query about the rows of one stream that have a partner in another one, for hints.
+ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] WHERE A.key = B.key)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ _REFUSED_CLAUSES = {
 
 class CqlParser(parser.Parser):
     """SELECT over two windowed streams; raises Sluice's own errors where it knows better than sqlglot."""
+
+    #: Whether the parser is inside EXISTS (...) or IN (...).
+    _asking = False
 
     #: As in DuckDB: ``a = b IS NULL`` asks whether the comparison is NULL.
     IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW
@@ -131,9 +136,25 @@ class CqlParser(parser.Parser):
     # Queries inside the query
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
-        if self._index > 0 and self._curr.token_type in (TokenType.SELECT, TokenType.WITH):
-            self.refuse("a subquery", "Write one SELECT over two streams, with all conditions in WHERE.")
-        return super()._parse_select(*args, **kwargs)
+        """Parse a SELECT; inside another one that of EXISTS or IN alone, which knows where that word is."""
+        if self._index == 0 or self._curr.token_type not in (TokenType.SELECT, TokenType.WITH):
+            return super()._parse_select(*args, **kwargs)
+        word = self._tokens[max(self._index - 2, 0)]
+        asks = (
+            word.token_type in (TokenType.EXISTS, TokenType.IN) and self._prev.token_type == TokenType.L_PAREN
+        )
+        if not asks or self._asking or self._curr.token_type == TokenType.WITH:
+            self.refuse(
+                "a subquery here" if asks else "a subquery", f"Write one SELECT over two streams, or {ASKS}."
+            )
+        self._asking = True
+        try:
+            select = super()._parse_select(*args, **kwargs)
+        finally:
+            self._asking = False
+        if isinstance(select, exp.Expr):
+            select.meta.update({"start": word.start, "end": word.end})
+        return select
 
     def _parse_set_operations(self, this: Any) -> Any:
         if self._curr.token_type in self.SET_OPERATIONS:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from catalog.values.stream import Column, Stream
 from catalog.wording import nearest_or_known
 from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream
+from planner.sql.joins import VISIBLE
 from planner.sql.locate import at_expression
 from planner.sql.statement import Source, Statement
 
@@ -67,6 +68,7 @@ class Scope:
             SideScope("a" if swapped else "b", second.alias, right, second),
         )
         self.a, self.b = reversed(self.written) if swapped else self.written
+        self.asked_by = statement.form.asked_by
         #: Columns of USING: written without a stream, they mean the first stream's.
         self.merged: Collection[str] = frozenset(name.name.lower() for name in statement.using)
 
@@ -80,6 +82,10 @@ class Scope:
             )
         return stream
 
+    def visible(self, node: exp.Expr) -> tuple[SideScope, ...]:
+        """Return the sides whose columns a name may mean."""
+        return tuple(self.written[position] for position in node.meta.get(VISIBLE, (0, 1)))
+
     def side(self, name: SideName) -> SideScope:
         """Return a side."""
         return self.a if name == "a" else self.b
@@ -87,9 +93,18 @@ class Scope:
     def qualifier(self, node: exp.Column) -> SideScope:
         """Return the side that ``alias.`` before a column means."""
         table = node.args["table"]
-        for scope in self.written:
+        visible = self.visible(node)
+        for scope in visible:
             if scope.alias.lower() == table.name.lower():
                 return scope
+        if any(scope.alias.lower() == table.name.lower() for scope in self.written):
+            raise UnknownColumn(
+                f'"{table.name}" cannot be read here',
+                detail=f'Results are rows of "{visible[0].alias}" alone.',
+                hint=f"Write columns of {visible[0].alias}, and conditions on {table.name} "
+                + ("inside the subquery." if self.asked_by != "JOIN" else "in ON."),
+                location=at_expression(self.text, table),
+            )
         renamed = [s.alias for s in self.written if s.stream.name.lower() == table.name.lower()]
         raise UnknownColumn(
             f'nothing in FROM goes by the name "{table.name}"',
@@ -114,8 +129,9 @@ class Scope:
             )
         if node.args.get("table"):
             return self._of(self.qualifier(node), node)
-        found = [(s, c) for s in self.written if (c := s.stream.column(node.name)) is not None]
-        if len(found) == 2 and node.name.lower() not in self.merged:
+        found = [(s, c) for s in self.visible(node) if (c := s.stream.column(node.name)) is not None]
+        in_order = VISIBLE in node.meta or node.name.lower() in self.merged
+        if len(found) == 2 and not in_order:
             names = [f"{scope.alias}.{column.name}" for scope, column in found]
             raise AmbiguousColumn(
                 f'column "{node.name}" is in both streams',
@@ -131,8 +147,9 @@ class Scope:
                 hint="Compare with the event time of the other stream, or with a timestamp literal.",
                 location=at_expression(self.text, node),
             )
-        streams = " or ".join(dict.fromkeys(f'"{s.stream.name}"' for s in self.written))
-        known = [c.name for s in self.written for c in s.stream.columns]
+        visible = self.visible(node)
+        streams = " or ".join(dict.fromkeys(f'"{s.stream.name}"' for s in visible))
+        known = [c.name for s in visible for c in s.stream.columns]
         hint = nearest_or_known(node.name, known, "column")
         if node.this.args.get("quoted"):
             hint = f"{hint} A text is written '{node.name}'."

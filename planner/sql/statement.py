@@ -14,7 +14,18 @@ from sqlglot.errors import ParseError, TokenError
 
 from catalog.errors import Location
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
-from planner.sql.cql import EXAMPLE, Cql, Window, cql_parser
+from planner.sql.cql import ASKS, EXAMPLE, Cql, Window, cql_parser
+from planner.sql.joins import (
+    JoinForm,
+    Question,
+    join_form,
+    memberships,
+    merged_columns,
+    merged_output,
+    question,
+    refuse_subqueries,
+    show,
+)
 from planner.sql.locate import at_expression, at_offsets, at_token
 
 #: Longest CQL text, and deepest nesting of parentheses, that are parsed at all.
@@ -53,8 +64,11 @@ class Statement:
         text: The CQL text.
         sources: Both streams, as written.
         select: Select list.
-        conditions: ON and WHERE, each to be true.
+        form: How the streams are joined.
+        on: ON, or WHERE inside EXISTS: what makes two rows partners.
+        where: WHERE, without EXISTS and IN.
         using: Columns of USING.
+        unused: Select list inside EXISTS, which means nothing.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
     """
@@ -62,8 +76,11 @@ class Statement:
     text: str
     sources: tuple[Source, Source]
     select: tuple[exp.Expr, ...]
-    conditions: tuple[exp.Expr, ...]
+    form: JoinForm
+    on: tuple[exp.Expr, ...]
+    where: tuple[exp.Expr, ...]
     using: tuple[exp.Identifier, ...]
+    unused: tuple[exp.Expr, ...]
     within: tuple[Window, Window] | None
     window: Window | None
 
@@ -79,22 +96,54 @@ def parse(text: str) -> Statement:
     tokens = _outer_select(text, tokens_of(text))
     select = _parse_select(text, tokens)
     _refuse_rest(text, select, tokens)
-    tables = _two_tables(text, select)
-    joins = select.args.get("joins") or []
+    refuse_subqueries(
+        text, [*select.expressions, *(j.args["on"] for j in _joins(select) if j.args.get("on"))]
+    )
     where = select.args.get("where")
-    conditions = [join.args["on"] for join in joins if join.args.get("on") is not None]
+    tables = _tables(text, select)
+    asked = question(text, where.this, tables[0].alias_or_name) if where is not None else None
+    inner: list[exp.Expr] = []
+    if asked is None:
+        _refuse_other_than_two(text, tables)
+    else:
+        tables, inner = [*tables, *_asked_table(text, asked, tables, tokens)], _where(asked.select)
+    first, second = (_source(text, table) for table in tables)
+    form = asked.form if asked is not None else _form(text, select, tokens)
     within = [table.meta["within"] for table in tables if table.meta["within"]]
-    trailing = [clause.meta["window"] for clause in select.args.get("windows") or ()]
+    trailing = [
+        clause.meta["window"]
+        for part in (select, *([asked.select] if asked is not None else []))
+        for clause in part.args.get("windows") or ()
+    ]
+    listed, conditions = _select_list(select), _where(select)
+    using = tuple(name for join in _joins(select) for name in join.args.get("using") or ())
+    on = [join.args["on"] for join in _joins(select) if join.args.get("on") is not None]
+    if asked is not None:
+        conditions = list(asked.others)
+        on = [*memberships(text, asked, first.alias), *inner]
+        show([*on, *asked.select.expressions], (1, 0))
+    if form.kind in ("semi", "anti"):
+        show([*listed, *conditions], form.preserved)
+    names, aliases = [name.name for name in using], (first.alias, second.alias)
     statement = Statement(
         text=text,
-        sources=(_source(text, tables[0]), _source(text, tables[1])),
-        select=tuple(_select_list(select)),
-        conditions=(*conditions, *([where.this] if where is not None else [])),
-        using=tuple(name for join in joins for name in join.args.get("using") or ()),
+        sources=(first, second),
+        select=tuple(merged_output(node, names, aliases, form) for node in listed),
+        form=form,
+        on=tuple(on),
+        where=tuple(merged_columns(node, names, aliases, form) for node in conditions),
+        using=using,
+        unused=tuple(asked.select.expressions) if asked is not None else (),
         within=within[0] if within else None,
         window=trailing[0] if trailing else None,
     )
     _refuse_windows_twice(statement)
+    if len(trailing) > 1 or len(within) > 1:
+        raise InvalidWindow(
+            "the query gives windows twice",
+            hint="Keep one of the two.",
+            location=trailing[1].location if len(trailing) > 1 else within[1][0].location,
+        )
     return statement
 
 
@@ -128,6 +177,7 @@ def parse_condition(text: str) -> exp.Expr:
     node = _parsed(text, tokens, exp.Condition, form)
     if node is None:
         raise CqlSyntaxError(f'unexpected "{tokens[0].text}"', hint=form, location=at_token(text, tokens[0]))
+    refuse_subqueries(text, [node])
     return node
 
 
@@ -208,6 +258,14 @@ def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
         raise CqlSyntaxError(
             "expected a SELECT", hint=f"Write {EXAMPLE}.", location=at_token(text, tokens[0])
         )
+    for inner in select.find_all(exp.Select):
+        # sqlglot also reads "FROM B", which has no SELECT to point at.
+        if inner is not select and "start" not in inner.meta:
+            raise CqlSyntaxError(
+                "expected SELECT, found a subquery that begins with FROM",
+                hint="Write SELECT 1 FROM ... in EXISTS, SELECT key FROM ... in IN.",
+                location=at_expression(text, inner.args["from_"].this.this),
+            )
     return select
 
 
@@ -248,7 +306,6 @@ def _refuse(text: str, construct: str, hint: str, token: Token) -> NoReturn:
 
 #: Parts of a SELECT that are bound; any other that sqlglot fills is refused.
 _KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows"})
-_KNOWN_OF_JOIN = frozenset({"this", "on", "using", "method", "side", "kind"})
 
 
 def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
@@ -267,20 +324,6 @@ def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
             word = name.rstrip("_").upper()
             token = next((t for t in tokens if t.text.upper() == word), tokens[0])
             _refuse(text, word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
-    for join in select.args.get("joins") or ():
-        words = [join.args.get("method"), join.args.get("side"), join.args.get("kind")]
-        named = " ".join(word for word in words if word)
-        if named not in ("", "INNER", "CROSS"):
-            token = next(
-                (t for t in tokens if t.text.upper() == named.split()[0] and t.start < _start(join.this)),
-                tokens[0],
-            )
-            hint = "Write JOIN ... ON: the window join delivers matching pairs only."
-            _refuse(text, f"{named} JOIN", hint, token)
-        for name, value in join.args.items():
-            if value and name not in _KNOWN_OF_JOIN:
-                token = next(t for t in reversed(tokens) if t.start <= _start(join.this))
-                _refuse(text, f"{name.upper()} of a JOIN", "Write the condition in ON or WHERE.", token)
 
 
 def _first(tokens: list[Token], kind: TokenType) -> Token:
@@ -293,15 +336,29 @@ def _start(node: exp.Expr) -> int:
     return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
 
 
-def _two_tables(text: str, select: exp.Select) -> list[exp.Table]:
-    """The tables of FROM and JOIN: exactly two."""
+def _joins(select: exp.Select) -> list[exp.Join]:
+    return list(select.args.get("joins") or ())
+
+
+def _where(select: exp.Select) -> list[exp.Expr]:
+    where = select.args.get("where")
+    return [] if where is None else [where.this]
+
+
+def _form(text: str, select: exp.Select, tokens: list[Token]) -> JoinForm:
+    """The form of the one join."""
+    forms = [join_form(text, join, tokens, _start(join.this)) for join in _joins(select)]
+    return forms[0] if forms else JoinForm()
+
+
+def _tables(text: str, select: exp.Select) -> list[exp.Table]:
+    """The tables of FROM and JOIN."""
     clause = select.args.get("from_")
     if clause is None:
         end = at_token(text, Token(TokenType.SENTINEL, ""))
         raise CqlSyntaxError("the query has no FROM", hint=f"Write {EXAMPLE}.", location=end)
     tables: list[exp.Table] = []
-    pending: list[exp.Expr] = [clause.this, *(join.this for join in select.args.get("joins") or ())]
-    for table in pending:
+    for table in (clause.this, *(join.this for join in _joins(select))):
         if not isinstance(table, exp.Table) or table.args.get("joins"):
             raise UnsupportedCql(
                 "nested joins are not supported",
@@ -309,6 +366,10 @@ def _two_tables(text: str, select: exp.Select) -> list[exp.Table]:
                 location=at_expression(text, table),
             )
         tables.append(table)
+    return tables
+
+
+def _refuse_other_than_two(text: str, tables: list[exp.Table]) -> None:
     if len(tables) == 1:
         raise UnsupportedCql(
             "a query over one stream is not supported",
@@ -320,6 +381,29 @@ def _two_tables(text: str, select: exp.Select) -> list[exp.Table]:
             "a join of more than two streams is not supported",
             hint="Join two streams in each query.",
             location=at_expression(text, tables[2].this),
+        )
+
+
+def _asked_table(
+    text: str, asked: Question, outside: list[exp.Table], tokens: list[Token]
+) -> list[exp.Table]:
+    """The one stream inside EXISTS or IN."""
+    if len(outside) > 1:
+        raise UnsupportedCql(
+            "a subquery beside a join is not supported",
+            hint=f"Ask about the rows of one stream: {ASKS}.",
+            location=at_offsets(text, asked.select.meta["start"], asked.select.meta["end"] + 1),
+        )
+    distinct = asked.select.args.get("distinct")
+    if distinct is not None and not distinct.args.get("on"):
+        asked.select.set("distinct", None)  # one row is as good as several of the same
+    _refuse_rest(text, asked.select, [t for t in tokens if t.start > asked.select.meta["end"] + 1])
+    tables = _tables(text, asked.select)
+    if len(tables) > 1:
+        raise UnsupportedCql(
+            "a join inside a subquery is not supported",
+            hint=f"Ask for rows of one stream: {ASKS}.",
+            location=at_expression(text, tables[1].this),
         )
     return tables
 

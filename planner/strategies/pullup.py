@@ -33,6 +33,6 @@ def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPl
     ids = tuple(q.id for q in family.queries)
 
     def whole(side: SideName) -> tuple[Slice, ...]:
-        return (Slice(0, max(side_window_us(q, side) for q in family.queries), ids, None),)
+        return (Slice(0, max(side_window_us(q, side) for q in family.queries), None),)
 
     return (JoinPlan(SHARED_JOIN, ids, whole("a"), whole("b"), pulled_up=True),)

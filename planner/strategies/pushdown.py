@@ -59,7 +59,7 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
         # Of the split side only rows of the class come, whatever lower ranks could use.
         keep = keep_bits((side_filter(q, split) for q in members), weaker[split])
         (piece,) = chains[split]
-        chains[split] = (Slice(piece.w_start_us, piece.w_end_us, piece.queries, keep),)
+        chains[split] = (Slice(piece.w_start_us, piece.w_end_us, keep),)
         joins.append(
             JoinPlan(
                 id=f"p{number}",

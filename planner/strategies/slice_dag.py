@@ -15,8 +15,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from catalog.values.plan import PlannedQuery, Slice
 from planner.families.families import SideName, side_filter, side_window_us
 from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits
@@ -25,7 +23,7 @@ from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits
 def chain_of_path(
     path: Sequence[int], queries: Sequence[PlannedQuery], side: SideName, weaker: Weaker = NOTHING_IMPLIED
 ) -> tuple[Slice, ...]:
-    """Turn a path of boundaries into a chain: the queries that reach each slice, and the rows it keeps.
+    """Turn a path of boundaries into a chain: the slices, and the rows that each keeps.
 
     A query reaches a slice iff its window ends beyond the slice's start; the slice keeps a row iff it passes
     the filter of some such query (State-Slice §6.1, cond'_i).
@@ -39,18 +37,20 @@ def chain_of_path(
     Returns:
         One slice per step of the path.
     """
-    windows = np.array([side_window_us(q, side) for q in queries], dtype=np.int64)
-    ids = np.array([q.id for q in queries], dtype=np.int64)
     longest: dict[int | None, int] = {}
-    for query, window in zip(queries, windows.tolist(), strict=True):
+    for query in queries:
         bit = side_filter(query, side)
-        longest[bit] = max(window, longest.get(bit, 0))
-    return tuple(
-        Slice(
-            w_start_us=start,
-            w_end_us=end,
-            queries=tuple(ids[windows > start].tolist()),
-            keep=keep_bits((bit for bit, window in longest.items() if window > start), weaker),
-        )
-        for start, end in itertools.pairwise(path)
-    )
+        longest[bit] = max(side_window_us(query, side), longest.get(bit, 0))
+    chain: list[Slice] = []
+    # From the last slice to the first the filters become more; where no more do, slices keep the same rows.
+    waiting = sorted(longest.items(), key=lambda item: item[1])
+    bits: list[int | None] = []
+    keep = keep_bits(bits, weaker)
+    for start, end in reversed(tuple(itertools.pairwise(path))):
+        came = len(bits)
+        while waiting and waiting[-1][1] > start:
+            bits.append(waiting.pop()[0])
+        if len(bits) > came:
+            keep = keep_bits(bits, weaker)
+        chain.append(Slice(start, end, keep))
+    return tuple(reversed(chain))

@@ -6,6 +6,7 @@ Lines of a question that start with ``#`` give the reason of the case. ``make go
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def check_golden(path: Path, answer: Callable[[list[str]], str], *, rewrite: boo
     now = "\n\n".join(_answered(case, answer) for case in text.rstrip("\n").split("\n\n")) + "\n"
     if rewrite:
         path.write_text(now, encoding="utf-8")
-    assert now == path.read_text(encoding="utf-8"), f"{path.name}: if the new text is right, run make golden"
+    changed = "\n".join(unified_diff(text.splitlines(), now.splitlines(), lineterm="", n=1))
+    assert rewrite or not changed, f"{path.name}: if the new text is right, run make golden\n{changed}"
 
 
 def _answered(case: str, answer: Callable[[list[str]], str]) -> str:

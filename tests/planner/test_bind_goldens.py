@@ -51,6 +51,8 @@ def shown(query: Query) -> str:
     lines += [
         f"key a.{a} = b.{b} as {type_}" for (a, b), type_ in zip(query.key, query.key_types, strict=True)
     ]
+    if query.kind != "inner":
+        lines.append(f"{query.kind} join, judging rows of {' and '.join(query.preserved)}")
     if query.residual is not None:
         lines.append(f"residual {query.residual}")
     lines += [f"output {output.name} {output.type}: {output.sql}" for output in query.outputs]

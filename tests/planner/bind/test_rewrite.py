@@ -197,3 +197,71 @@ def test_both_sides_of_a_self_join_go_by_their_aliases() -> None:
     assert (new.a.filter, new.b.filter) == ('"v" > 2', '"v" < 1')
     with pytest.raises(InvalidInput, match='the query has no stream "F"'):
         rewrite(text, STREAMS, QueryParts(windows={"F": "1s"}))
+
+
+#: Outer, semi and anti joins in every form: the filter F.v < 0.2, and mostly F.j = 1 as part of a match.
+_JOINED = "F.k = b.k AND b.i > 3 AND F.j = 1"
+_KEEPS_B = "SELECT F.k, b.v FROM "
+_HALF = "SELECT F.k FROM F [RANGE 5 MINUTES] {} JOIN B [RANGE 1 MINUTE] b ON " + _JOINED + " WHERE F.v < 0.2"
+ABSENCE = {
+    "left": _KEEPS_B + f"F [RANGE 5 MINUTES] LEFT JOIN B [RANGE 1 MINUTE] b ON {_JOINED} WHERE F.v < 0.2",
+    "using": "SELECT k, b.v FROM F [RANGE 5 MINUTES] LEFT JOIN B [RANGE 1 MINUTE] b USING (k) "
+    "WHERE F.v < 0.2",
+    "right": _KEEPS_B + f"B [RANGE 1 MINUTE] b RIGHT JOIN F [RANGE 5 MINUTES] ON {_JOINED} WHERE F.v < 0.2",
+    "full to one": _KEEPS_B
+    + f"B [RANGE 1 MINUTE] b FULL JOIN F [RANGE 5 MINUTES] ON {_JOINED} WHERE F.v < 0.2",
+    "anti by NULL": _KEEPS_B
+    + f"F [RANGE 5 MINUTES] LEFT JOIN B [RANGE 1 MINUTE] b ON {_JOINED} WHERE F.v < 0.2 AND b.k IS NULL",
+    "semi": _HALF.format("SEMI"),
+    "anti": _HALF.format("ANTI"),
+    "exists": "SELECT k FROM F [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [RANGE 1 MINUTE] b "
+    "WHERE F.k = b.k AND i > 3 AND F.j = 1) AND v < 0.2",
+    "not exists": "ISTREAM(SELECT k FROM F [RANGE 5 MINUTES] WHERE v < 0.2 AND NOT EXISTS (SELECT 1 "
+    "FROM B [RANGE 1 MINUTE] b WHERE F.k = b.k AND i > 3 AND F.j = 1))",
+    "in": "SELECT k FROM F [RANGE 5 MINUTES] WHERE k IN (SELECT k FROM B [RANGE 1 MINUTE] b "
+    "WHERE i > 3 AND F.j = 1) AND v < 0.2",
+    "bounds": "SELECT F.k FROM F WHERE v < 0.2 AND EXISTS (SELECT 1 FROM B b WHERE F.k = b.k "
+    "AND b.ts BETWEEN F.ts - INTERVAL '1' MINUTE AND F.ts + INTERVAL '5' MINUTE)",
+}
+
+
+@pytest.mark.parametrize("form", ABSENCE)
+def test_windows_of_outer_semi_and_anti_joins_are_put_anew(form: str) -> None:
+    text = ABSENCE[form]
+    new = rewrite(text, STREAMS, QueryParts(windows={"F": "30s"}))
+    assert bound(new) == expected(text, a={"window_us": 30_000_000}), new
+    assert bound(new).kind != "inner"
+    assert rewrite(new, STREAMS, QueryParts(windows={"F": "30s"})) == new
+
+
+@pytest.mark.parametrize("form", sorted({*ABSENCE} - {"bounds"}))
+def test_filters_of_outer_semi_and_anti_joins_are_put_anew(form: str) -> None:
+    text = ABSENCE[form]
+    before = bound(text)
+    for filter_, sql in (("w > 0.75", '"w" > 0.75'), (None, None)):
+        after = bound(new := rewrite(text, STREAMS, QueryParts(filters={"F": filter_})))
+        assert after.a.filter == sql, new
+        assert replace(after, a=before.a) == before, new
+    if form == "using":
+        with pytest.raises(InvalidInput, match="USING has no place"):
+            rewrite(text, STREAMS, QueryParts(filters={"b": "w > 0.75"}))
+        return
+    after = bound(new := rewrite(text, STREAMS, QueryParts(filters={"b": "w > 0.75"})))
+    assert after.b.filter == '"w" > 0.75', new
+    assert replace(after, b=before.b) == before, new
+
+
+def test_a_full_join_has_no_filter_to_put_anew() -> None:
+    text = _KEEPS_B + f"F [NOW] FULL JOIN B [NOW] b ON {_JOINED}"
+    assert bound(rewrite(text, STREAMS, QueryParts(select="F.s"))).preserved == ("a", "b")
+    with pytest.raises(InvalidInput, match="cannot be rewritten part by part"):
+        rewrite(text, STREAMS, QueryParts(filters={"F": "w > 0.75"}))
+
+
+def test_a_left_join_that_is_an_inner_one_is_written_as_one() -> None:
+    text = _KEEPS_B + "F [NOW] LEFT JOIN B [NOW] b ON F.k = b.k AND F.v < 0.2 WHERE b.i > 3"
+    new = rewrite(text, STREAMS, QueryParts(filters={"b": None}))
+    assert new == "SELECT F.k, b.v FROM F [NOW] AS F, B [NOW] AS b WHERE F.k = b.k AND F.v < 0.2"
+    nothing = _KEEPS_B + "F [NOW] FULL JOIN B [NOW] b ON F.k = b.k WHERE b.i > 3 AND b.i < 3"
+    with pytest.raises(InvalidInput, match="has no results"):
+        rewrite(nothing, STREAMS, QueryParts(windows={"F": "5s"}))

@@ -53,7 +53,10 @@ def _of(plan: Plan) -> FamilyPlan:
 
 BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "version": (lambda p: replace(p, version=4), "plan version is 4, not 2"),
-    "family id": (lambda p: _family(p, id="s1s2-0"), "id does not follow from streams and key"),
+    "family id": (
+        lambda p: _family(p, id="s1s2-0"),
+        "id does not follow from streams, key and kind of queries",
+    ),
     "two families": (lambda p: replace(p, families=(_of(p), _of(p))), "families: .* stands before"),
     "no queries": (lambda p: _family(p, queries=()), "no query"),
     "query order": (lambda p: _family(p, queries=_of(p).queries[::-1]), "queries: 3 stands before 2"),
@@ -78,7 +81,6 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         lambda p: _join(p, chain_a=(replace(_chain(p)[0], w_end_us=30 * SECOND_US),)),
         "Mem-Opt has a slice per distinct window",
     ),
-    "reach": (lambda p: _slice(p, 1, queries=(2,)), "slice 2: not the queries that reach into it"),
     "keep": (lambda p: _slice(p, 2, keep=None), r"slice 3: keeps None, but its queries can use \(0,\)"),
     "stream gone": (
         lambda p: replace(p, families=(), streams=p.streams[1:]),
@@ -166,8 +168,8 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
         lambda p: _join(
             p,
             chain_a=(
-                Slice(0, 11 * SECOND_US, (1, 2, 3), None),
-                Slice(11 * SECOND_US, 30 * SECOND_US, (2, 3), (0, 1)),
+                Slice(0, 11 * SECOND_US, None),
+                Slice(11 * SECOND_US, 30 * SECOND_US, (0, 1)),
             ),
         ),
         "a boundary is no query's window",

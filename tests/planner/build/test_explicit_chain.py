@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.values.plan import Slice
 from planner.build.build_plan import STRATEGIES
 from planner.build.explicit_chain import explicit_chain
 from planner.errors import InvalidChain
@@ -20,12 +21,12 @@ def us(*seconds: float) -> list[int]:
 def test_a_boundary_that_is_no_window_divides_what_the_same_queries_use() -> None:
     (join,) = explicit_chain(FAMILY, us(10, 15, 30), us(20))
     assert (join.id, join.queries, join.partition, join.pulled_up) == ("shared", (1, 2), None, False)
-    assert [(s.w_start_us, s.queries, s.keep) for s in join.chain_a] == [
-        (0, (1, 2), None),
-        (10 * SECOND_US, (2,), (0,)),
-        (15 * SECOND_US, (2,), (0,)),
-    ]
-    assert [(s.w_end_us, s.queries) for s in join.chain_b] == [(20 * SECOND_US, (1, 2))]
+    assert join.chain_a == (
+        Slice(0, 10 * SECOND_US, None),
+        Slice(10 * SECOND_US, 15 * SECOND_US, (0,)),
+        Slice(15 * SECOND_US, 30 * SECOND_US, (0,)),
+    )
+    assert join.chain_b == (Slice(0, 20 * SECOND_US, None),)
 
 
 @settings(deadline=None)

@@ -82,8 +82,10 @@ def counted(
     """Count what a slice does, per second after the warm-up."""
     mates = other_side(side)
     own, other = rows[side], rows[mates]
-    entering = own.admitted(family, join, piece.queries, side)
-    males = other.admitted(family, join, piece.queries, mates) & (other.times >= WARM_UP_S)
+    number = side_chain(join, side).index(piece)
+    ids = tuple(q.id for q, slices in family.slices_reached(join, side) if slices > number)
+    entering = own.admitted(family, join, ids, side)
+    males = other.admitted(family, join, ids, mates) & (other.times >= WARM_UP_S)
     age = other.times[males][None, :] - own.times[entering][:, None]
     near = (age >= piece.w_start_us / SECOND_US) & (age < piece.w_end_us / SECOND_US)
     equal = near & (own.keys[entering][:, None] == other.keys[males][None, :])

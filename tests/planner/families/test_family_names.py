@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from planner.errors import UnknownFamily
 from planner.families.families import families
-from planner.families.family_names import by_family, family_named
+from planner.families.family_names import by_family, family_named, family_titles
 from tests.planner.values import a_query
 
 PLAIN = a_query(1)
@@ -33,6 +35,20 @@ def test_a_self_join_says_what_its_sides_are() -> None:
     self_join = families([SELF_JOIN])
     assert [family_named("a.k = b.k (A a, A b)", QUERIES)] == list(self_join)
     assert family_named("a.k = b.k", QUERIES) == IDS[1]
+
+
+def test_outer_semi_and_anti_joins_are_a_family_of_their_own() -> None:
+    anti = replace(a_query(4), kind="anti", preserved=("a",))
+    of_self = replace(a_query(5, streams=(1, 1)), kind="outer", preserved=("a", "b"))
+    known = [*QUERIES, anti, of_self]
+    absence, of_both = families([anti]), families([of_self])
+    assert [family_named("B.k = A.k (Absence)", known)] == list(absence)
+    assert [family_named("a.k = b.k  (A a, A b, absence)", known)] == list(of_both)
+    assert [family_named(title, known) for title in family_titles(known).values()] == list(families(known))
+    assert family_named("A.k = B.k", known) == IDS[1], "the key alone is that of the inner joins"
+    assert [family_named("A.k = B.k", [anti])] == list(absence), "where there are any"
+    with pytest.raises(UnknownFamily):
+        family_named("A.k = B.k (absence)", QUERIES)
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:

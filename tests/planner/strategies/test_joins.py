@@ -44,16 +44,17 @@ def lineages(family: FamilyPlan, side: SideName) -> list[frozenset[int]]:
     ]
 
 
-def holds(join: JoinPlan, side: SideName, age_us: int, serving: set[int]) -> bool:
+def holds(family: FamilyPlan, join: JoinPlan, side: SideName, age_us: int, serving: set[int]) -> bool:
     """Whether a row of that age rests in the join, by the rule of admission into its slice."""
-    for piece in side_chain(join, side):
+    for number, piece in enumerate(side_chain(join, side)):
         if piece.w_start_us <= age_us < piece.w_end_us:
             if join.pulled_up:
                 return True
             part = join.partition
             if part is not None and part.side == side:
                 return bool(serving & set(part.one_of)) and not serving & set(part.none_of)
-            return bool(serving & set(piece.queries))
+            reached = family.slices_reached(join, side)
+            return any(q.id in serving for q, slices in reached if slices > number)
     return False
 
 
@@ -79,7 +80,8 @@ def test_every_pair_is_made_in_one_join_for_each_query_that_it_serves(
                     join
                     for join in family.joins
                     # The older row is held, the younger one comes as a male: it is admitted at age 0.
-                    if holds(join, side, age_us, serving[side]) and holds(join, other, 0, serving[other])
+                    if holds(family, join, side, age_us, serving[side])
+                    and holds(family, join, other, 0, serving[other])
                 ]
                 for query in family.queries:
                     found = sum(query.id in join.queries for join in makers)

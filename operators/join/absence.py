@@ -1,0 +1,392 @@
+"""Rows of one family and bucket that wait for a partner, and the verdicts on them.
+
+                 T_a        opposite watermark passes T_a + 10 s    ... T_a + 30 s
+    row a  ------o------------------|---------------------------------|-----------> time
+                                    no match: absent for (g1, 10 s)   no match: absent for (g1, 30 s)
+
+A row that passes its side's filter is *absent* for a query once no match can come any more: when the
+opposite watermark passes its event time by the query's window on its side (matches have T_b - T_a < W_a, and
+no later row of b is older than b's watermark). The verdict comes in that batch under every strategy, cut and
+slack, since times decide and not the slice in which the row lies. Rows wait where they rest anyway; those
+whose key is NULL, which match nothing, wait apart. What is known of matches are marks (``join.marks``).
+
+    1. rows that become due are looked up before the chains of the batch move or drop any
+    2. the pairs of the batch leave marks
+    3. due rows without a near enough match are results
+
+A semi join gives a row with its first match, in the order of the union: event time, then positions. The
+queries that get a row at the same time share one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.arrow_types import arrow_type
+from catalog.values.query import UNBOUNDED_US
+from catalog.values.routes.route_table import RouteTable
+from operators.join.absence_classes import AbsentClasses, CompiledAbsence, SemiClasses
+from operators.join.compiled_family import CompiledFamily
+from operators.join.marks import NO_MATCH, GroupMarks, NearestMatches, fold, marks_segment, satisfied
+from operators.join.pairs import PairChunk, PairTable
+from operators.join.segment_classes import SegmentClasses
+from operators.join.sliced_join import SliceState, compact
+from operators.kernels.keys import Bools, Int64s
+from operators.kernels.nearest import without_match
+from operators.lineage.route_counts import RouteCounts
+from operators.segments.layout import SIDES, SideLayout
+from operators.segments.segment import Segment, timestamps
+
+#: Rows of a side in one join: the ids of its queries, and segments of which some rows may be due.
+Waiting = tuple[frozenset[int], Iterable[Segment]]
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DueRows:
+    """Rows of one segment that become due in a batch for some classes, each for a run of them.
+
+    Attributes:
+        segment: The segment.
+        rows: int64[n], places of the rows in it.
+        first: int64[n], first class of each, by window.
+        last: int64[n], one more than the last class.
+        null: Whether the key of the rows is NULL.
+    """
+
+    segment: Segment
+    rows: Int64s
+    first: Int64s
+    last: Int64s
+    null: bool
+
+
+#: Rows that become due, by side and condition group, with the classes that decide about them.
+Due = dict[tuple[str, int], list[DueRows]]
+
+
+@dataclass(slots=True, eq=False)
+class Absence:
+    """State of a family's outer, semi and anti joins, beside its chains.
+
+    Attributes:
+        family: What is compiled of the plan version in force.
+        compiled: The joins.
+        marks: Nearest matches per side.
+        keyless: Rows per side whose key is NULL, until they are decided.
+        given: Results of the last batch that are absent rows, per side and over all queries.
+    """
+
+    family: CompiledFamily
+    compiled: CompiledAbsence
+    marks: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
+    keyless: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
+    given: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+
+    def states(self) -> Iterator[SliceState]:
+        """Yield what holds its segments, in a set order."""
+        for side in SIDES:
+            yield self.marks[side]
+            yield self.keyless[side]
+
+    def take_over(self, former: Absence) -> None:
+        """Go on with what was kept under the plan version before."""
+        self.marks, self.keyless = former.marks, former.keyless
+
+    def due(
+        self,
+        held: Mapping[str, Sequence[Waiting]],
+        fresh: Mapping[str, Sequence[Segment]],
+        keyless: Mapping[str, Segment | None],
+        before: Mapping[str, int | None],
+        watermarks: Mapping[str, int | None],
+        row_classes: SegmentClasses,
+    ) -> Due:
+        """Look up the rows on which the batch decides; before its chains run.
+
+        Args:
+            held: What rested before the batch, per side and join.
+            fresh: New rows per side.
+            keyless: Those without a key, which wait here from now on.
+            before: Watermark per side at the end of the batch before.
+            watermarks: The same at the end of this one.
+            row_classes: Row classes of the segments.
+        """
+        found: Due = {}
+        for (side, group), classes in self.compiled.absent.items():
+            other, new = "b" if side == "a" else "a", keyless[side]
+            now, then = watermarks[other], before[other]
+            if now is None:
+                continue
+            waiting, arrived = self.keyless[side].segments, [] if new is None else [new]
+            resting = [s for ids, segments in held[side] if ids & classes.ids for s in segments]
+            looked_at = [
+                *((segment, then, False) for segment in resting),
+                *((segment, then, True) for segment in waiting),
+                *((segment, None, False) for segment in fresh[side]),
+                *((segment, None, True) for segment in arrived),
+            ]
+            parts = [
+                _due_rows(classes, s, since, now, row_classes, null=null) for s, since, null in looked_at
+            ]
+            due = [part for part in parts if part is not None]
+            if due:
+                found[side, group] = due
+        for side in SIDES:
+            new = keyless[side]
+            if new is not None:
+                self.keyless[side].segments.append(new)
+        return found
+
+    def decide(self, due: Due, pairs: PairTable, watermarks: Mapping[str, int | None]) -> None:
+        """Give the verdicts of a batch and let go of what has been decided; after its chains have run.
+
+        Args:
+            due: What ``due`` returned.
+            pairs: The batch's pairs with their matches; takes the results.
+            watermarks: Watermark per side at the end of the batch.
+        """
+        self.given = dict.fromkeys(SIDES, 0)
+        matches = pairs.matches
+        assert matches is not None, "the pairs of an absence family leave marks"
+        for side in SIDES:
+            new = []
+            for group in self.compiled.groups[side]:
+                place = (side, group.number)
+                matched = matches.rows_of(*place)
+                found = matches.marks_of(*place, matched)
+                if found is None and place not in due:
+                    continue
+                known = NearestMatches.of(self.marks[side].segments, group.number, found)
+                semi = self.compiled.semi.get(place)
+                if semi is not None and found is not None:
+                    self._give_first(semi, matched, found, known, pairs)
+                nearer = None if found is None else found.nearer(known)
+                if nearer is not None:
+                    known.add(nearer)
+                    new.append(nearer)
+                if place in due:
+                    self._give_absent(self.compiled.absent[place], due[place], known, pairs)
+            if new:
+                self.marks[side].segments.append(marks_segment(new))
+        for side, other in (("a", "b"), ("b", "a")):
+            now = watermarks[other]
+            after = None if now is None else now - self.compiled.reach_us[side]
+            live = {group.number for group in self.compiled.groups[side]}
+            self.marks[side].segments = fold(self.marks[side].segments, live, after)
+            waiting = self.keyless[side]
+            if after is not None:
+                waiting.segments = [s for s in waiting.segments if s.t_max > after]
+            compact(waiting, UNBOUNDED_US, self.family.lineages[side].live)
+
+    def undecided(self, side: str, held: Iterable[Segment], opposite_us: int | None) -> int:
+        """Count the rows of a side that some window which judges them has not passed.
+
+        Args:
+            side: The side.
+            held: Its resting rows; those without a key are known here.
+            opposite_us: The opposite watermark, µs.
+        """
+        segments = [s for s in (*held, *self.keyless[side].segments) if len(s)]
+        if opposite_us is None:
+            return sum(len(s) for s in segments)
+        after = opposite_us - self.compiled.reach_us[side]
+        # Only segments that lie across the boundary are looked into.
+        return sum(
+            len(s) if s.t_min > after else int(np.count_nonzero(s.ts > after))
+            for s in segments
+            if s.t_max > after
+        )
+
+    def forget_undecided(self, side: str, held: Iterable[Segment]) -> None:
+        """Stop judging the rows of a side that rest now: the opposite watermark goes back.
+
+        Else rows that are decided would be results once more when the watermark passes them again.
+
+        Args:
+            side: The side.
+            held: Its resting rows; those without a key are known here.
+        """
+        groups = self.compiled.groups[side]
+        for segment in (*held, *self.keyless[side].segments):
+            if groups and len(segment):
+                self.marks[side].segments.append(satisfied(groups, segment))
+        self.keyless[side].segments = []
+
+    def _give_absent(
+        self, classes: AbsentClasses, due: Sequence[DueRows], known: NearestMatches, pairs: PairTable
+    ) -> None:
+        given: list[Int64s] = []
+        for part in due:
+            segment, rows = part.segment, part.rows
+            pos = segment.pos[rows]
+            ahead, behind = known.at(pos)
+            first, last = part.first, part.last
+            if given:
+                # A row may rest in several joins.
+                last = np.where(np.isin(pos, np.concatenate(given)), first, last)
+            if len(self.family.joins) > 1:
+                given.append(pos)
+            blocks = classes.blocks
+            row, block = without_match(
+                first,
+                last,
+                ahead,
+                behind,
+                blocks.offsets,
+                blocks.least_a_us,
+                blocks.most_a_us,
+                blocks.least_b_us,
+                blocks.most_b_us,
+            )
+            row = rows[row]
+            self.given[classes.side] += int(blocks.sizes[block].sum())
+            if len(row):
+                # Each query's result is later by its window, which only its readers add.
+                times = segment.ts[row]
+                pairs.add(
+                    self._chunk(classes.side, blocks.routes, block, segment, row, times, null=part.null)
+                )
+
+    def _give_first(
+        self,
+        semi: SemiClasses,
+        matched: Sequence[tuple[Segment, Int64s]],
+        found: GroupMarks,
+        known: NearestMatches,
+        pairs: PairTable,
+    ) -> None:
+        """Give the rows whose first match is in this batch; ``known`` has the matches before it.
+
+        Args:
+            semi: Who gets them.
+            matched: Segments with their rows that have matches in this batch.
+            found: Marks of these rows, in the same order.
+            known: Marks of the batches before.
+            pairs: Takes the rows.
+        """
+        ahead, behind, once = found.ahead, found.behind, None
+        if len(self.family.joins) > 1:
+            ahead, behind, once = _nearest_of_all(found)
+        routed = semi.first_matches(ahead, behind, *known.at(found.pos))
+        later = ahead if semi.side == "a" else behind
+        for times, (places, routes) in zip((found.ts, found.ts + later), routed, strict=True):
+            given = places >= 0 if once is None else (places >= 0) & once
+            start = 0
+            for segment, rows in matched:
+                part = slice(start, start + len(rows))
+                start += len(rows)
+                if (own := given[part]).any():
+                    of_part = times[part][own]
+                    pairs.add(
+                        self._chunk(
+                            semi.side, routes, places[part][own], segment, rows[own], of_part, null=False
+                        )
+                    )
+
+    def _chunk(
+        self,
+        judged: str,
+        routes: RouteTable,
+        codes: Int64s,
+        segment: Segment,
+        rows: Int64s,
+        event_time: Int64s,
+        *,
+        null: bool,
+    ) -> PairChunk:
+        """Return rows of one side with the other side NULL.
+
+        Args:
+            judged: The side.
+            routes: Routes of some classes.
+            codes: int64[n], place among them of the class that gets each row.
+            segment: Segment of the rows.
+            rows: int64[n], their places.
+            event_time: int64[n], of the results, µs.
+            null: Whether the key of the rows is NULL.
+        """
+        count = len(rows)
+        columns: list[pa.Array] = []
+        for side, names in (("a", self.family.plan.carried("a")), ("b", self.family.plan.carried("b"))):
+            layout = self.family.layouts[side]
+            for name in names:
+                if side == judged:
+                    columns.append(_read(layout, segment, name, rows, null=null))
+                else:
+                    columns.append(pa.nulls(count, arrow_type(layout.types[name])))
+        own, none = pa.array(segment.pos[rows]), pa.nulls(count, pa.int64())
+        arrays = [
+            pa.array(routes.numbers[codes]),
+            timestamps(event_time),
+            *((own, none) if judged == "a" else (none, own)),
+            *columns,
+        ]
+        counts = np.bincount(codes, minlength=len(routes))
+        taken = np.flatnonzero(counts)
+        return PairChunk(arrays, _NOTHING, _NOTHING, RouteCounts(routes.take(taken), counts[taken]))
+
+
+def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:
+    """Return for rows that several joins match, each in a segment of its own, the nearest in any of them.
+
+    Returns:
+        int64[n] ahead, int64[n] behind, and bool[n], which of the marks of a row is the first.
+    """
+    _, first, place = np.unique(found.pos, return_index=True, return_inverse=True)
+    ahead, behind = (np.full(len(first), NO_MATCH, dtype=np.int64) for _ in range(2))
+    np.minimum.at(ahead, place, found.ahead)
+    np.minimum.at(behind, place, found.behind)
+    once = np.zeros(len(found.pos), dtype=np.bool_)
+    once[first] = True
+    return ahead[place], behind[place], once
+
+
+def _due_rows(
+    classes: AbsentClasses,
+    segment: Segment,
+    then: int | None,
+    now: int,
+    row_classes: SegmentClasses,
+    *,
+    null: bool,
+) -> DueRows | None:
+    """Find the rows of a segment that the opposite watermark passes by a window; None without any.
+
+    Args:
+        classes: The classes whose windows count.
+        segment: The segment.
+        then: Opposite watermark up to which its rows have been decided; None: not at all.
+        now: Opposite watermark up to which they are decided now.
+        row_classes: Row classes of segments.
+        null: Whether the key of the rows is NULL.
+    """
+    windows = classes.windows_us
+    if not len(segment) or now - segment.t_min < windows[0] or segment.epoch_max < classes.since_version:
+        return None
+    if then is not None and then - segment.t_max >= windows[-1]:
+        return None
+    last = np.searchsorted(windows, now - segment.ts, side="right")
+    first = np.zeros_like(last) if then is None else np.searchsorted(windows, then - segment.ts, side="right")
+    due: Bools = first < last
+    if segment.epoch_min < classes.since_version:
+        due &= segment.epochs() >= classes.since_version
+    serving = row_classes.of(classes.side, segment).serving(len(segment), classes.queries)
+    if serving is not None:
+        due &= serving
+    rows = np.flatnonzero(due)
+    return DueRows(segment, rows, first[rows], last[rows], null) if len(rows) else None
+
+
+def _read(layout: SideLayout, segment: Segment, name: str, rows: Int64s, *, null: bool) -> pa.Array:
+    if null and name == layout.derived_key:
+        return pa.nulls(len(rows), arrow_type(layout.types[name]))
+    return layout.read(segment, name, rows)
+
+
+def _unbounded() -> SliceState:
+    return SliceState(0, UNBOUNDED_US, 0)

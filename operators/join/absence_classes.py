@@ -1,0 +1,288 @@
+"""Outer, semi and anti joins of a family, compiled: who matches the same pairs, who gets the same rows.
+
+    query                                   condition group      judged class
+    q1  A LEFT JOIN B, 10 s                 g1                   (g1, 10 s)
+    q2  A LEFT JOIN B, 30 s                 g1                   (g1, 30 s)
+    q3  A ANTI JOIN B, 30 s                 g1                   (g1, 30 s)
+    q4  A ANTI JOIN B, 30 s, B.v < 5        g2                   (g2, 30 s)
+
+Queries of one *condition group* differ in their windows at most. So a row's nearest match ahead and its
+nearest match behind tell, for each of them, whether the row has a match. Queries of a *judged class* get the
+same rows, in the same batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import pandas as pd
+
+from catalog.values.plan import FamilyPlan, PlannedQuery
+from catalog.values.routes.query_sets import QuerySets
+from catalog.values.routes.route_table import RouteTable
+from operators.kernels.keys import Int64s
+from operators.lineage.lineage import query_set
+from operators.lineage.route_numbers import route_numbers
+from operators.segments.layout import SIDES
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionGroup:
+    """Queries that match the same pairs, as far as their windows reach.
+
+    Attributes:
+        number: int64 that stands for the conditions, the same in every plan version.
+        queries: Set of the queries.
+    """
+
+    number: int
+    queries: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AbsentClasses:
+    """Judged classes of one condition group and side that get absent rows: outer and anti joins.
+
+    Attributes:
+        side: The side whose rows are judged.
+        group: Number of the condition group.
+        since_version: Rows are judged that were processed under this plan version or a later one.
+        queries: Set of the queries of all classes.
+        ids: Their ids.
+        windows_us: int64[k], how far the opposite watermark has passed a row when it is decided, µs.
+        blocks: Runs of classes that get a row together.
+    """
+
+    side: str
+    group: int
+    since_version: int
+    queries: int
+    ids: frozenset[int]
+    windows_us: Int64s
+    blocks: ClassBlocks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassBlocks:
+    """Runs of 1, 2, 4, ... judged classes: a row that many of them get at once is stored a few times.
+
+    Block n of level l has the classes n 2^l to (n + 1) 2^l - 1; levels follow each other, so that the blocks
+    of level 0 are the classes themselves.
+
+    Attributes:
+        routes: Route of each block, m of them.
+        offsets: int64[levels], the first block of each level.
+        least_a_us: int64[m], below this distance a match ahead counts for all classes, µs.
+        most_a_us: int64[m], from this one on it counts for none.
+        least_b_us: The same for matches behind.
+        most_b_us: The same for matches behind.
+        sizes: int64[m], how many queries each block has.
+    """
+
+    routes: RouteTable
+    offsets: Int64s
+    least_a_us: Int64s
+    most_a_us: Int64s
+    least_b_us: Int64s
+    most_b_us: Int64s
+    sizes: Int64s
+
+    @classmethod
+    def of(
+        cls, query_ids: tuple[int, ...], keys: Int64s, classes: Sequence[tuple[tuple[int, int], int]]
+    ) -> ClassBlocks:
+        """Compile the classes, given as windows on a and b with the set of their queries."""
+        level = [(w_a, w_a, w_b, w_b, members) for (w_a, w_b), members in classes]
+        blocks, offsets = list(level), [0]
+        while len(level) > 1:
+            level = [
+                (min(x[0], y[0]), max(x[1], y[1]), min(x[2], y[2]), max(x[3], y[3]), x[4] | y[4])
+                for x, y in zip(level[::2], level[1::2], strict=False)
+            ]
+            offsets.append(len(blocks))
+            blocks += level
+        *windows, members = zip(*blocks, strict=True)
+        least_a_us, most_a_us, least_b_us, most_b_us = (
+            np.array(column, dtype=np.int64) for column in windows
+        )
+        found = QuerySets.of(query_ids, members)
+        return cls(
+            routes=RouteTable(route_numbers(found, keys), found),
+            offsets=np.array(offsets, dtype=np.int64),
+            least_a_us=least_a_us,
+            most_a_us=most_a_us,
+            least_b_us=least_b_us,
+            most_b_us=most_b_us,
+            sizes=np.array([each.bit_count() for each in members], dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SemiClasses:
+    """Semi joins of one condition group and side: each gets a row with its first match.
+
+    A match with an earlier row comes about at the event time of the row that is judged, one with a later row
+    at that row's. So the nearest of either kind are the first ones, and all queries that get a row at one
+    time share one result.
+
+    Attributes:
+        side: The side whose rows are judged.
+        query_ids: Query ids of the family in plan order.
+        keys: Their keys (``operators.lineage.route_numbers.query_keys``).
+        bounds_a: Distinct windows on a, ascending, int64, µs.
+        bounds_b: The same on b.
+        within_a: Queries for which a match ahead counts, by the number of bounds that its distance reaches.
+        within_b: The same for matches behind.
+    """
+
+    side: str
+    query_ids: tuple[int, ...]
+    keys: Int64s
+    bounds_a: Int64s
+    bounds_b: Int64s
+    within_a: tuple[int, ...]
+    within_b: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, side: str, query_ids: tuple[int, ...], keys: Int64s, windows: Mapping[tuple[int, int], int]
+    ) -> SemiClasses:
+        """Compile the classes, given as the set of the queries of each pair of windows."""
+        steps = [sorted({both[place] for both in windows}) for place in (0, 1)]
+        within_a, within_b = (
+            tuple(
+                reduce(or_, (members for both, members in windows.items() if both[place] > reached), 0)
+                for reached in (-1, *steps[place])
+            )
+            for place in (0, 1)
+        )
+        bounds_a, bounds_b = (np.array(own, dtype=np.int64) for own in steps)
+        return cls(side, query_ids, keys, bounds_a, bounds_b, within_a, within_b)
+
+    def first_matches(
+        self, ahead: Int64s, behind: Int64s, known_ahead: Int64s, known_behind: Int64s
+    ) -> tuple[tuple[Int64s, RouteTable], tuple[Int64s, RouteTable]]:
+        """Tell who gets rows in a batch, by their nearest matches.
+
+        Args:
+            ahead: int64[n], distance of the nearest match ahead in this batch, µs.
+            behind: The same behind.
+            known_ahead: The same ahead in the batches before.
+            known_behind: The same behind.
+
+        Returns:
+            With a match that is earlier than the row itself, and with the first later one: int64[n], place
+            of each row's route, -1 where nobody gets it, and the routes.
+        """
+        reached = [
+            np.searchsorted(bounds, distance, side="right")
+            for bounds, distance in (
+                (self.bounds_a, ahead),
+                (self.bounds_b, behind),
+                (self.bounds_a, known_ahead),
+                (self.bounds_b, known_behind),
+            )
+        ]
+        sizes = (len(self.within_a), len(self.within_b), len(self.within_a), len(self.within_b))
+        codes, distinct = pd.factorize(np.ravel_multi_index(reached, sizes))
+        earlier, later = [], []
+        for a, b, before_a, before_b in zip(
+            *(part.tolist() for part in np.unravel_index(distinct, sizes)), strict=True
+        ):
+            undecided = ~(self.within_a[before_a] | self.within_b[before_b])
+            at_once, then = self.within_b[b], self.within_a[a]
+            if self.side == "b":
+                at_once, then = then, at_once
+            earlier.append(at_once & undecided)
+            later.append(then & ~at_once & undecided)
+        return self._routes(codes, earlier), self._routes(codes, later)
+
+    def _routes(self, codes: Int64s, sets: Sequence[int]) -> tuple[Int64s, RouteTable]:
+        places = {members: place for place, members in enumerate(dict.fromkeys(filter(None, sets)))}
+        found = QuerySets.of(self.query_ids, list(places))
+        of_code = np.array([places.get(members, -1) for members in sets], dtype=np.int64)
+        return of_code[codes], RouteTable(route_numbers(found, self.keys), found)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledAbsence:
+    """The outer, semi and anti joins of a family.
+
+    Attributes:
+        groups: Condition groups per side, of the queries that judge rows of the side.
+        absent: Classes of outer and anti joins per side and condition group.
+        semi: Semi joins per side and condition group.
+        silent: Set of the queries that give no pairs: semi and anti joins.
+        reach_us: How far the opposite watermark has passed a row when all is decided, per side, µs.
+    """
+
+    groups: Mapping[str, tuple[ConditionGroup, ...]]
+    absent: Mapping[tuple[str, int], AbsentClasses]
+    semi: Mapping[tuple[str, int], SemiClasses]
+    silent: int
+    reach_us: Mapping[str, int]
+
+
+def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
+    """Compile the outer, semi and anti joins of a family; None where it has none.
+
+    Args:
+        family: The family.
+        keys: Keys of its queries (``lineage.route_numbers.query_keys``).
+    """
+    if not family.judges_absence:
+        return None
+    groups: dict[str, dict[int, int]] = {side: {} for side in SIDES}
+    # By side, group, its plan version and kind the set of queries of each pair of windows.
+    classes: dict[tuple[str, int, int, bool], dict[tuple[int, int], int]] = {}
+    reach = dict.fromkeys(SIDES, 0)
+    for number, query in enumerate(family.queries):
+        group, member = _group_number(query), 1 << number
+        for side in query.preserved:
+            reach[side] = max(reach[side], query.w_a_us if side == "a" else query.w_b_us)
+            groups[side][group] = groups[side].get(group, 0) | member
+            windows = classes.setdefault((side, group, query.since_version, query.kind == "semi"), {})
+            both = (query.w_a_us, query.w_b_us)
+            windows[both] = windows.get(both, 0) | member
+    query_ids = tuple(query.id for query in family.queries)
+
+    absent: dict[tuple[str, int], AbsentClasses] = {}
+    semi: dict[tuple[str, int], SemiClasses] = {}
+    for (judged, group, since_version, is_semi), windows in sorted(classes.items()):
+        if is_semi:
+            semi[judged, group] = SemiClasses.of(judged, query_ids, keys, windows)
+            continue
+        own = 0 if judged == "a" else 1
+        ordered = sorted(windows, key=lambda both: (both[own], both))
+        queries = reduce(or_, windows.values())
+        absent[judged, group] = AbsentClasses(
+            side=judged,
+            group=group,
+            since_version=since_version,
+            queries=queries,
+            ids=frozenset(query_id for n, query_id in enumerate(query_ids) if queries >> n & 1),
+            windows_us=np.array([both[own] for both in ordered], dtype=np.int64),
+            blocks=ClassBlocks.of(query_ids, keys, [(both, windows[both]) for both in ordered]),
+        )
+    return CompiledAbsence(
+        groups={
+            side: tuple(ConditionGroup(number, members) for number, members in sorted(found.items()))
+            for side, found in groups.items()
+        },
+        absent=absent,
+        semi=semi,
+        silent=query_set([n for n, q in enumerate(family.queries) if q.kind in ("semi", "anti")]),
+        reach_us=reach,
+    )
+
+
+def _group_number(query: PlannedQuery) -> int:
+    """Return what stands for the conditions of a query and for the rows that it is entitled to."""
+    columns = (query.columns_a, query.columns_b) if query.backfill == "state" else ()
+    facts = (query.filter_a, query.filter_b, query.residual, query.since_version, query.backfill, columns)
+    return int.from_bytes(hashlib.blake2b(repr(facts).encode(), digest_size=8).digest(), "big") >> 1

@@ -1,0 +1,290 @@
+"""Marks: how near the nearest matches of rows are, beside the segments that hold the rows.
+
+    _key     _pos   _ts   c.ahead   c.behind       the row at this position has for condition group _key
+    group 7    4     ..      2 s       none        a match 2 s ahead of it, and none behind
+    group 7    9     ..     none       1 s
+
+A mark has the position of its row, so that segments may be cut, merged and filtered without it. Marks rest in
+segments of their own, which are stored as any other. A batch adds one with the matches that are nearer than
+any before: mostly one or two per row, since later partners are farther away. A few of like size become one,
+without rows that are decided for all windows.
+
+To look marks up they are laid out by position (``kernels.positions``), once per batch and condition group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from operators.join.absence_classes import CompiledAbsence, ConditionGroup
+from operators.join.candidates import CandidateSide
+from operators.kernels.keys import Bools, Int64s
+from operators.kernels.nearest import take_nearer
+from operators.kernels.positions import PositionTable
+from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.segment import COLUMN, Segment
+
+AHEAD, BEHIND = "ahead", "behind"
+#: Distance of a match that does not exist, and its stored form: a small number, so that columns are narrow.
+NO_MATCH = 2**62
+_STORED_NO_MATCH = -2
+#: So many neighbours of like size become one.
+FANIN = 4
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(slots=True, eq=False)
+class NearestMatches:
+    """Nearest matches of a side's rows for one condition group.
+
+    Attributes:
+        table: Places by position; None where positions are too scattered.
+        known: Positions by place, ascending, where there is no table.
+        ahead: int64[n], distance of the nearest match ahead in µs by place, ``NO_MATCH`` without one.
+        behind: The same behind.
+    """
+
+    table: PositionTable | None
+    known: Int64s
+    ahead: Int64s
+    behind: Int64s
+
+    @classmethod
+    def of(cls, marks: Sequence[Segment], group: int, besides: GroupMarks | None) -> NearestMatches:
+        """Lay marks out.
+
+        Args:
+            marks: Marks of the side.
+            group: Number of the condition group.
+            besides: Marks that may be added: there are places for them.
+        """
+        parts = [part for segment in marks if len((part := _of_group(segment, group)).pos)]
+        positions = [part.pos for part in (*parts, *(() if besides is None else (besides,)))]
+        table = PositionTable.covering(positions) if positions else None
+        known = np.unique(np.concatenate(positions)) if positions and table is None else _NOTHING
+        far = np.full(len(known) if table is None else table.size, NO_MATCH, dtype=np.int64)
+        found = cls(table, known, far, far.copy())
+        for part in parts:
+            found.add(part)
+        return found
+
+    def add(self, marks: GroupMarks) -> None:
+        """Take in marks at positions that have places; one may come twice."""
+        place = self._places(marks.pos)
+        np.minimum.at(self.ahead, place, marks.ahead)
+        np.minimum.at(self.behind, place, marks.behind)
+
+    def at(self, pos: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the distances ahead and behind of the rows at positions, int64[n] each."""
+        if not len(self.ahead):
+            none = np.full(len(pos), NO_MATCH, dtype=np.int64)
+            return none, none
+        if self.table is not None:
+            return self.table.nearest(self.ahead, self.behind, pos, NO_MATCH)
+        place = np.minimum(self._places(pos), len(self.known) - 1)
+        inside = self.known[place] == pos
+        return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
+
+    def _places(self, pos: Int64s) -> Int64s:
+        return np.searchsorted(self.known, pos) if self.table is None else self.table.places(pos)
+
+
+@dataclass(slots=True, eq=False)
+class _Nearest:
+    """Nearest matches of the rows of one segment in one batch, int64[n] each."""
+
+    rows: Segment
+    ahead: Int64s
+    behind: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupMarks:
+    """Marks of rows of one side for one condition group, n of them.
+
+    Attributes:
+        group: Number of the condition group.
+        ts: int64[n], event times of the rows, µs.
+        pos: int64[n], their positions; one may come twice where it rests in several joins.
+        ahead: int64[n], µs.
+        behind: int64[n], µs.
+    """
+
+    group: int
+    ts: Int64s
+    pos: Int64s
+    ahead: Int64s
+    behind: Int64s
+
+    def after(self, after_us: int | None) -> GroupMarks:
+        """Return the marks of rows after an event time, all of them where it is None."""
+        return self if after_us is None else self._select(self.ts > after_us)
+
+    def nearer(self, known: NearestMatches) -> GroupMarks | None:
+        """Return the marks that are nearer than what is known; None without any."""
+        ahead, behind = known.at(self.pos)
+        nearer = (self.ahead < ahead) | (self.behind < behind)
+        if nearer.all():
+            return self
+        if not nearer.any():
+            return None
+        return self._select(nearer)
+
+    def _select(self, keep: Bools) -> GroupMarks:
+        columns = (self.ts, self.pos, self.ahead, self.behind)
+        return GroupMarks(self.group, *(column[keep] for column in columns))
+
+
+@dataclass(slots=True, eq=False)
+class BatchMatches:
+    """Matches of one batch, of each row the nearest.
+
+    Attributes:
+        compiled: The joins.
+    """
+
+    compiled: CompiledAbsence
+    # By side and condition group, for each segment by its identity.
+    _nearest: dict[tuple[str, int], dict[int, _Nearest]] = field(default_factory=dict)
+
+    def add(self, a: CandidateSide, b: CandidateSide, codes: Int64s, sets: Sequence[int]) -> None:
+        """Take in n pairs.
+
+        Args:
+            a: Rows of a.
+            b: Rows of b.
+            codes: int64[n], index into the sets.
+            sets: Sets of queries that a pair matches.
+        """
+        distance = b.ts() - a.ts()
+        for side, rows in (("a", a), ("b", b)):
+            for group in self.compiled.groups[side]:
+                nearest = self._nearest.setdefault((side, group.number), {})
+                for segment, index, apart in _matching(rows, codes, sets, group.queries, distance):
+                    _mark(nearest, segment, index, apart)
+
+    def rows_of(self, side: str, group: int) -> list[tuple[Segment, Int64s]]:
+        """Return segments of a side with those of their rows that have matches for a condition group."""
+        found = self._nearest.get((side, group), {}).values()
+        return [(one.rows, np.flatnonzero((one.ahead < NO_MATCH) | (one.behind < NO_MATCH))) for one in found]
+
+    def marks_of(self, side: str, group: int, parts: Sequence[tuple[Segment, Int64s]]) -> GroupMarks | None:
+        """Return the marks of rows that ``rows_of`` returned, in their order; None without any."""
+        if not parts:
+            return None
+        nearest = self._nearest[side, group]
+        columns = [
+            (rows.ts[some], rows.pos[some], nearest[id(rows)].ahead[some], nearest[id(rows)].behind[some])
+            for rows, some in parts
+        ]
+        return GroupMarks(group, *(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+def _mark(nearest: dict[int, _Nearest], rows: Segment, index: Int64s, apart: Int64s) -> None:
+    """Take in the distances of matches of some rows of a segment."""
+    if id(rows) not in nearest:
+        far = np.full(len(rows), NO_MATCH, dtype=np.int64)
+        nearest[id(rows)] = _Nearest(rows, far, far.copy())
+    found = nearest[id(rows)]
+    take_nearer(found.ahead, found.behind, index, apart)
+
+
+def _matching(
+    rows: CandidateSide, codes: Int64s, sets: Sequence[int], queries: int, values: Int64s
+) -> Iterator[tuple[Segment, Int64s, Int64s]]:
+    """Yield segments with the rows of pairs that match one of some queries, and values of these pairs.
+
+    Args:
+        rows: Rows of one side of n pairs.
+        codes: int64[n], index into the sets.
+        sets: Sets of queries that a pair matches.
+        queries: The queries.
+        values: int64[n].
+    """
+    having = np.array([mask & queries != 0 for mask in sets], dtype=np.bool_)
+    if not having.any():
+        return
+    matches: Bools | None = None if having.all() else having[codes]
+    start = 0
+    for run in rows.runs:
+        end = start + len(run.index)
+        if matches is None:
+            yield run.rows, run.index, values[start:end]
+        elif (own := matches[start:end]).any():
+            yield run.rows, run.index[own], values[start:end][own]
+        start = end
+
+
+def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
+    """Return marks that give rows a match for every group: they are judged no more."""
+    none = np.full(len(rows), -1, dtype=np.int64)
+    return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
+
+
+def marks_segment(marks: Sequence[GroupMarks]) -> Segment:
+    """Return marks in their stored form: by group, in the order given."""
+    ordered = sorted(marks, key=lambda m: m.group)
+    arrays = {
+        KEY: np.concatenate([np.full(len(m.pos), m.group, dtype=np.int64) for m in ordered]),
+        TS: np.concatenate([m.ts for m in ordered]),
+        POS: np.concatenate([m.pos for m in ordered]),
+        COLUMN + AHEAD: _stored_distances([m.ahead for m in ordered]),
+        COLUMN + BEHIND: _stored_distances([m.behind for m in ordered]),
+    }
+    return Segment(pa.RecordBatch.from_pydict(arrays), 0, ())
+
+
+def fold(marks: Sequence[Segment], live: Collection[int], after_us: int | None) -> list[Segment]:
+    """Make one of marks of like size, and let go of what nobody asks about any more.
+
+    Args:
+        marks: Marks of one side.
+        live: Numbers of the condition groups that there are.
+        after_us: Rows up to this event time are decided for all windows; None: none is.
+
+    Returns:
+        The marks to keep.
+    """
+    kept = [segment for segment in marks if after_us is None or segment.t_max > after_us]
+    small = sorted(kept, key=len)
+    while small and 2 * len(small[-1]) > sum(map(len, small)):
+        small.pop()
+    if len(small) < FANIN:
+        return kept
+    folded = {id(segment) for segment in small}
+    parts = []
+    for group in sorted(live):
+        for segment in small:
+            part = _of_group(segment, group).after(after_us)
+            if len(part.pos):
+                parts.append(part)
+    result = [segment for segment in kept if id(segment) not in folded]
+    return [*result, marks_segment(parts)] if parts else result
+
+
+def _stored_distances(parts: Sequence[Int64s]) -> Int64s:
+    distances = np.concatenate(parts)
+    return np.where(distances == NO_MATCH, _STORED_NO_MATCH, distances)
+
+
+def _of_group(segment: Segment, group: int) -> GroupMarks:
+    """Return the marks of one condition group in a segment."""
+    start, end = np.searchsorted(segment.key, [group, group + 1]).tolist()
+    return GroupMarks(
+        group,
+        segment.ts[start:end],
+        segment.pos[start:end],
+        _distances(segment, AHEAD, start, end),
+        _distances(segment, BEHIND, start, end),
+    )
+
+
+def _distances(segment: Segment, name: str, start: int, end: int) -> Int64s:
+    column = segment.column(name)
+    assert column is not None, "marks have both distances"
+    distances: Int64s = column.slice(start, end - start).to_numpy()
+    return np.where(distances == _STORED_NO_MATCH, NO_MATCH, distances)

@@ -1,0 +1,175 @@
+"""The join that a query asks for: SQL's outer join, judged by its WHERE.
+
+SQL applies WHERE after the rows without a partner have got their NULLs. The results of an outer join are of
+up to three kinds, and each condition in WHERE is looked at for each of them:
+
+    pairs                        the condition as it is; keys and event times are never NULL
+    rows of a without a partner  the condition with every column of b NULL
+    rows of b without a partner  the condition with every column of a NULL
+
+A kind of which no row can pass is not there: a LEFT JOIN without rows of a alone is JOIN, and without pairs
+an anti join. What is left has to be a join that the engine has: a condition that tells pairs from rows
+without a partner in any other way is refused.
+
+    A LEFT JOIN B ON ...  WHERE a.v > 3             outer, filter of a
+    A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
+    A LEFT JOIN B ON ...  WHERE b.k IS NULL         anti
+    A FULL JOIN B ON ...  WHERE a.v > 3             LEFT JOIN, filter of a
+    A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: pairs may have it, too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from catalog.values.query import JoinKind
+from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.nulls import condition_without
+from planner.bind.pieces import key_columns, pieces
+from planner.errors import UnsupportedCql
+from planner.expressions.expressions import compile_condition, qualified
+from planner.expressions.typed import Typed
+from planner.predicates.conditions import Atom, Operand, null_test
+from planner.sql.locate import at_expression
+from planner.sql.scope import Scope, SideName
+from planner.sql.statement import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class JoinMeaning:
+    """The join that a query asks for.
+
+    Attributes:
+        kind: Its kind.
+        preserved: Sides whose rows are judged for absence.
+        on: Conjuncts that say what a match is; all of them, for an inner join.
+        where: Conjuncts on the preserved side alone.
+        null_side: Side of which no result has a row, though the query may name it.
+    """
+
+    kind: JoinKind
+    preserved: tuple[SideName, ...]
+    on: tuple[exp.Expr, ...]
+    where: tuple[exp.Expr, ...] = ()
+    null_side: SideName | None = None
+
+    @property
+    def keeps_absent(self) -> bool:
+        """Tell whether rows without a partner are results."""
+        return self.kind in ("outer", "anti")
+
+
+def other(side: SideName) -> SideName:
+    """Return the other side."""
+    return "b" if side == "a" else "a"
+
+
+def join_meaning(statement: Statement, scope: Scope) -> JoinMeaning:
+    """Return the join that a statement asks for.
+
+    Raises:
+        UnsupportedCql: A condition in the WHERE of an outer join is none that a join could have.
+        InvalidInput: A condition has an unknown name or a wrong type.
+    """
+    on, where = pieces(statement.on, scope), pieces(statement.where, scope)
+    kind = statement.form.kind
+    preserved: tuple[SideName, ...] = tuple(
+        sorted(scope.written[position].side for position in statement.form.preserved)
+    )
+    if kind == "inner":
+        return JoinMeaning("inner", (), (*on, *where))
+    if kind != "outer":
+        return JoinMeaning(kind, preserved, tuple(on), tuple(where))
+    return _Outer(statement, scope, preserved, on, where).meaning()
+
+
+class _Outer:
+    """An outer join and its WHERE."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        scope: Scope,
+        preserved: tuple[SideName, ...],
+        on: Sequence[exp.Expr],
+        where: Sequence[exp.Expr],
+    ) -> None:
+        self.statement, self.scope, self.preserved = statement, scope, preserved
+        self.on = tuple(on)
+        compiled = [(part, compile_condition(part, scope)) for part in where]
+        judged = [pair for pair in compiled if canonical([pair[1]]).sql != ALWAYS]
+        self.where = tuple(part for part, _ in judged)
+        self.conditions = [condition for _, condition in judged]
+
+    def meaning(self) -> JoinMeaning:
+        """Return the join that it is."""
+        if len(self.preserved) == 1 and all(c.sides <= set(self.preserved) for c in self.conditions):
+            return JoinMeaning("outer", self.preserved, self.on, self.where)
+        alone = {
+            side: [condition_without(c, self.scope, other(side)) for c in self.where]
+            for side in self.preserved
+        }
+        left = tuple(side for side in self.preserved if self._possible(side, alone[side]))
+        if not left:
+            return JoinMeaning("inner", (), (*self.on, *self.where))
+        if self.where and not self._pairs_possible():
+            if len(left) == 1:
+                return JoinMeaning("anti", left, self.on, tuple(alone[left[0]]), other(left[0]))
+            raise UnsupportedCql(
+                "rows of both streams without a partner, and no pairs, are not supported",
+                hint=f"Register an anti join for each stream, such as {self._anti()}",
+                location=at_expression(self.scope.text, self.where[0]),
+            )
+        kept = []
+        for node, condition in zip(self.where, self.conditions, strict=True):
+            if len(left) == 1 and condition.sides == set(left):
+                kept.append(node)
+                continue
+            self._refuse(node, left)
+        return JoinMeaning("outer", left, self.on, tuple(kept))
+
+    def _possible(self, side: SideName, conditions: Sequence[exp.Expr]) -> bool:
+        """Tell whether a row of a side without a partner may pass."""
+        typed = [compile_condition(condition, self.scope) for condition in conditions]
+        return canonical([*typed, self._not_null(side, self.scope.side(side).stream.event_time)]).sql != NEVER
+
+    def _pairs_possible(self) -> bool:
+        """Tell whether a pair may pass: its keys and event times are not NULL, and it passes ON."""
+        known = [self._not_null(side.side, side.stream.event_time) for side in self.scope.written]
+        for name in self.statement.using:
+            for side in self.scope.written:
+                column = side.stream.column(name.name)
+                known += [self._not_null(side.side, column.name)] if column is not None else []
+        for node in self.on:
+            pair = key_columns(node, self.scope)
+            if pair is not None:
+                known += [self._not_null("a", pair[0]), self._not_null("b", pair[1])]
+            condition = compile_condition(node, self.scope)
+            known += [condition] if isinstance(condition.predicate, Atom) else []
+        return canonical([*self.conditions, *known]).sql != NEVER
+
+    def _not_null(self, side: SideName, column: str) -> Typed:
+        text = qualified(side, column)
+        columns = frozenset({(side, column)})
+        predicate = null_test(Operand(text, columns), negated=True)
+        return Typed(f"{text} IS NOT NULL", "boolean", columns, form="comparison", predicate=predicate)
+
+    def _refuse(self, node: exp.Expr, left: tuple[SideName, ...]) -> None:
+        kept = self.scope.side(left[0])
+        absent = self.scope.side(other(left[0]))
+        whose = f'"{kept.alias}"' if len(left) == 1 else f'"{kept.alias}" or "{absent.alias}"'
+        raise UnsupportedCql(
+            "this condition in the WHERE of an outer join is not supported",
+            detail="WHERE is judged after the join, and this may be true for pairs and for rows of "
+            f"{whose} without a partner.",
+            hint=f"Put it into ON, where it says what a partner is. For rows without a partner write "
+            f"{absent.alias}.{absent.stream.event_time} IS NULL; for pairs alone write JOIN.",
+            location=at_expression(self.scope.text, node),
+        )
+
+    def _anti(self) -> str:
+        first, second = self.scope.written
+        return f"{first.stream.name} LEFT ANTI JOIN {second.stream.name} ON ..."

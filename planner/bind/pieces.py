@@ -1,0 +1,35 @@
+"""Conjuncts of a query's conditions, and the one kind of them that is told by its form: a join key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from planner.expressions.expressions import compile_condition
+from planner.sql.normalize import conjuncts, distributed
+from planner.sql.scope import Scope
+
+
+def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
+    """Return the conjuncts of conditions; what the optimizer drops from them is type-checked."""
+    found = []
+    for written in conjuncts(conditions):
+        parts = distributed(written)
+        if parts != [written]:
+            compile_condition(written, scope)
+        found += parts
+    return found
+
+
+def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
+    """Return (column of a, column of b) if a conjunct equates one with the other, else None."""
+    if not isinstance(node, exp.EQ):
+        return None
+    left, right = node.this.unnest(), node.expression.unnest()
+    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
+        return None
+    if isinstance(left.this, exp.Star) or isinstance(right.this, exp.Star):
+        return None
+    columns = {c.side: c.column.name for c in (scope.column(left), scope.column(right))}
+    return (columns["a"], columns["b"]) if len(columns) == 2 else None
