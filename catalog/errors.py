@@ -197,6 +197,18 @@ class InputNotFound(NotFound):
     code = "input-not-found"
 
 
+class KeyNotFound(NotFound):
+    """No key of that name is good."""
+
+    code = "key-not-found"
+
+
+class KeyExists(Conflict):
+    """A key of that name is good already."""
+
+    code = "key-exists"
+
+
 class IdempotencyKeyReused(Conflict):
     """An idempotency key came back with another request."""
 
@@ -213,6 +225,12 @@ class CatalogDown(Unavailable):
     """The catalog's database cannot be opened, read or written now."""
 
     code = "catalog-down"
+
+
+class CatalogBusy(CatalogDown):
+    """Another thread of this process has written to the catalog for too long."""
+
+    code = "catalog-busy"
 
 
 class CatalogVersionMismatch(Unavailable):

@@ -1,34 +1,82 @@
 """The catalog's database: connections, short reads and one locked write transaction at a time.
 
-SQLite runs in WAL mode with ``synchronous=FULL``: readers of other processes never wait for the writer, and a
-commit is on disk before it returns. A write transaction starts with ``BEGIN IMMEDIATE`` (PostgreSQL: an
-advisory lock), so what it reads is still true when it writes, and log numbers follow commit order.
+                          SQLite                         PostgreSQL
+    one writer            BEGIN IMMEDIATE                an advisory lock, the transaction's first statement
+    a read's snapshot     WAL mode                       REPEATABLE READ
+    commit is on disk     synchronous=FULL               synchronous_commit, unless the server has fsync off
+    connection lost       -                              found at the next use, which connects anew
+    writer hangs          until it goes on               its transaction is undone after 10 s
+
+Readers never wait for the writer. What a write transaction reads is still true when it writes, and log
+numbers follow commit order: PostgreSQL shows a commit to others before it gives the lock free. Writes are
+READ COMMITTED there, since a snapshot would be taken before the lock.
 Invariant: a thread has at most one write transaction; whatever it calls inside belongs to it.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, exc, func, make_url, select
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    delete,
+    event,
+    exc,
+    func,
+    insert,
+    make_url,
+    select,
+)
 from sqlalchemy.engine import URL
 
-from catalog.errors import CatalogDown, InvalidCatalogUrl, InvariantBroken, SluiceError
+from catalog.errors import CatalogBusy, CatalogDown, InvalidCatalogUrl, InvariantBroken, SluiceError
 
 #: How long a writer waits for another one; far above any transaction here (measured: milliseconds).
 BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL database: "sluice" in ASCII.
 _POSTGRESQL_LOCK = 0x736C75696365
+#: That of the writers of the event log (``service.inputs.sources.http_log``), which wait for no others.
+EVENTS_LOCK = _POSTGRESQL_LOCK + 1
 
 _WRITES = "sluice_writes"
+
+_PSYCOPG = "postgresql+psycopg"
+
+# What libpq is told unless the URL says otherwise: a server that went without a word is found in 10 s.
+_LIBPQ = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+#: What the server bears of a client that hangs or has gone in a transaction, which holds the lock of all
+#: writers: far above any pause between two statements here, and short enough for another engine to take over
+#: in time (``service.engine.catalog_lease``). A machine that has gone is found sooner.
+IDLE_TIMEOUT_S = 10.0
+_SERVER_KEEPALIVES = (
+    "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3"
+)
+_NO_NUL = str.maketrans({"\0": "\ufffd"})
+
+#: Rows that are copied at a time; those of the event log are requests of many events.
+_COPIED_AT_ONCE = 100
+
+_OUTCOME_UNKNOWN = (
+    "The change may have taken effect: look before you repeat it, or send it with an Idempotency-Key."
+)
 
 
 def _configure_sqlite(engine: Engine) -> None:
@@ -46,16 +94,44 @@ def _configure_sqlite(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
+    """Bound what a writer waits, have commits on disk, and take texts with NUL, which PostgreSQL lacks."""
+    from psycopg.types.string import StrDumper  # the driver is an extra
+
+    class WithoutNul(StrDumper):
+        """Replaces NUL, which comes from outside: in damaged files, or in a path of a request."""
+
+        def dump(self, obj: str) -> Any:  # Any: psycopg's buffers
+            return super().dump(obj.translate(_NO_NUL) if "\0" in obj else obj)
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _record: object) -> None:  # Any: a DBAPI connection
+        connection.adapters.register_dumper(str, WithoutNul)
+        connection.execute(
+            f"SET lock_timeout = {max(round(busy_timeout_s * 1000), 1)};"
+            f"SET idle_in_transaction_session_timeout = {round(IDLE_TIMEOUT_S * 1000)};"
+            f"{_SERVER_KEEPALIVES};"
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.commit()
+
+
 def _checked_url(url: str) -> URL:
     """Parse the URL; refuse databases that several connections cannot share."""
     hint = 'Write "sqlite:///<file>" or "postgresql+psycopg://<host>/<database>".'
     try:
         parsed = make_url(url)
-    except exc.ArgumentError as error:
-        raise InvalidCatalogUrl("catalog URL cannot be read", hint=hint) from error
+    except (exc.ArgumentError, ValueError):
+        # Without its cause: that may quote the URL, and so a password.
+        raise InvalidCatalogUrl("catalog URL cannot be read", hint=hint) from None
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
         raise InvalidCatalogUrl(f'catalog on "{backend}" is not supported', hint=hint)
+    if backend == "postgresql" and parsed.drivername == backend:
+        parsed = parsed.set(drivername=_PSYCOPG)
+    if backend == "postgresql" and parsed.drivername != _PSYCOPG:
+        raise InvalidCatalogUrl(f'catalog driver "{parsed.drivername}" is not supported', hint=hint)
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidCatalogUrl("catalog in memory is not supported", hint=hint)
     return parsed
@@ -67,33 +143,48 @@ class Database:
     Args:
         url: SQLAlchemy URL, SQLite in a file or PostgreSQL.
         busy_timeout_s: How long a writer waits for another one.
+        lock: Advisory lock of its writers on PostgreSQL.
 
     Raises:
         InvalidCatalogUrl: The URL names no database that can hold a catalog.
     """
 
-    def __init__(self, url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, lock: int = _POSTGRESQL_LOCK
+    ) -> None:
         self._url = _checked_url(url)
+        self._lock = lock
         self._busy_timeout_s = busy_timeout_s
+        # Without what stands behind "?", where libpq takes a password, too.
+        self._shown = self._url.set(query={}).render_as_string(hide_password=True)
         self._pid = os.getpid()
         self._writer = threading.Lock()
         self._guard: Callable[[Connection], None] | None = None
+        self._passed_guard = False
         self._of_thread = threading.local()
         sqlite = self._url.get_backend_name() == "sqlite"
+        libpq = {key: value for key, value in _LIBPQ.items() if key not in self._url.query}
         try:
             self._engine = create_engine(
                 self._url,
-                connect_args={"timeout": busy_timeout_s} if sqlite else {},
+                connect_args={"timeout": busy_timeout_s} if sqlite else libpq,
                 max_overflow=-1,  # as many connections as threads read at once
+                pool_pre_ping=not sqlite,  # a server that was restarted has closed those of before
             )
         except (exc.ArgumentError, ImportError) as error:
             raise InvalidCatalogUrl(
                 f'catalog driver "{self._url.drivername}" cannot be loaded',
                 detail=f"{error}.",
-                hint="For PostgreSQL, install psycopg.",
+                hint='Install the extra "postgres": pip install "sluice[postgres]", or "psycopg[binary]".',
             ) from error
         if sqlite:
             _configure_sqlite(self._engine)
+            self._reads = self._engine
+        else:
+            _configure_postgresql(self._engine, busy_timeout_s)
+            self._reads = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
 
     @property
     def file(self) -> Path | None:
@@ -101,6 +192,14 @@ class Database:
         if self._url.get_backend_name() != "sqlite":
             return None
         return Path(str(self._url.database))
+
+    @property
+    def keeps_others_out(self) -> bool:
+        """Tell whether a transaction behind the guard is open that no other process can write beside.
+
+        PostgreSQL ends the transaction of a client that hangs, SQLite does not.
+        """
+        return self.file is not None and self._passed_guard
 
     @property
     def in_transaction(self) -> bool:
@@ -136,8 +235,14 @@ class Database:
                 hint="Keep the data directory on a local disk, or use PostgreSQL.",
             )
 
+    def twin(self) -> Database:
+        """Return the same connections, threads' transactions included, under a guard of their own."""
+        twin = copy.copy(self)
+        twin.guard(None)
+        return twin
+
     def guard(self, check: Callable[[Connection], None] | None) -> None:
-        """Have every write transaction of this process begin with a check; what it raises undoes the write.
+        """Have every write transaction from here begin with a check; what it raises undoes the write.
 
         Args:
             check: Given the transaction's connection; None writes without one.
@@ -160,7 +265,7 @@ class Database:
                 yield current
             return
         self._check_process()
-        with self._errors(), self._engine.connect() as connection:
+        with self._errors(), self._reads.connect() as connection:
             yield connection
 
     @contextmanager
@@ -186,9 +291,12 @@ class Database:
         self._check_process()
         # SQLite's waiters poll; among threads of one process a lock hands over at once.
         if not self._writer.acquire(timeout=self._busy_timeout_s):
-            raise CatalogDown(
-                "catalog is busy", detail=f"Another thread wrote for {self._busy_timeout_s:g} s."
+            raise CatalogBusy(
+                "catalog is busy",
+                detail=f"Another thread wrote for {self._busy_timeout_s:g} s.",
+                hint="Try again; the disk may be slow or full of work.",
             )
+        committing = False
         try:
             with (
                 self._errors(),
@@ -196,18 +304,25 @@ class Database:
                 connection.begin(),
             ):
                 if self.file is None:
-                    connection.execute(select(func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
+                    connection.execute(select(func.pg_advisory_xact_lock(self._lock)))
                 if self._guard is not None:
                     self._guard(connection)
+                    self._passed_guard = True
                 self._of_thread.connection = connection
                 self._of_thread.after_commit = []
                 try:
                     yield connection
                 finally:
                     self._of_thread.connection = None
+                committing = True
             for action in self._of_thread.after_commit:
                 action()
+        except CatalogDown as error:
+            if committing and self.file is None:  # the server may have committed and not said so
+                raise CatalogDown(error.primary, detail=error.detail, hint=_OUTCOME_UNKNOWN) from error
+            raise
         finally:
+            self._passed_guard = False
             self._writer.release()
 
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -239,6 +354,48 @@ class Database:
             raise InvariantBroken("catalog refused a write", detail=f"{error.orig}.") from error
         except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
-            raise CatalogDown(
-                "catalog cannot be used", detail=f"{self._url.render_as_string(hide_password=True)}: {cause}."
-            ) from error
+            said = " ".join(str(cause).split()).rstrip(".")  # libpq's has several lines
+            raise CatalogDown("catalog cannot be used", detail=f"{self._shown}: {said}.") from error
+
+
+def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table, Table]]) -> int:
+    """Replace what tables of a database hold by the rows of another one's, in one transaction.
+
+    Args:
+        source: Database that is read, as it is at one moment.
+        target: Database that is written, perhaps of another kind.
+        tables: Tables of both, in the order of their foreign keys.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        CatalogDown: One of the databases cannot be used.
+        InvariantBroken: The target took other rows than were read.
+    """
+    total = 0
+    with target.write() as written, source.read() as read:
+        for _, table in reversed(tables):
+            written.execute(delete(table))
+        for original, table in tables:
+            rows = read.execution_options(yield_per=_COPIED_AT_ONCE).execute(select(original)).mappings()
+            copied = 0
+            for part in rows.partitions():
+                written.execute(insert(table), [dict(row) for row in part])
+                copied += len(part)
+            found = written.execute(select(func.count()).select_from(table)).scalar_one()
+            if found != copied:
+                raise InvariantBroken(f'table "{table.name}" has {found} rows, {copied} were copied')
+            if target.file is None:
+                _count_on(written, table)
+            total += copied
+    return total
+
+
+def _count_on(connection: Connection, table: Table) -> None:
+    """Let PostgreSQL's own numbers go on behind those that were copied."""
+    column = table.autoincrement_column
+    if column is not None:
+        sequence = func.pg_get_serial_sequence(table.name, column.name)
+        last = select(func.max(column)).scalar_subquery()
+        connection.execute(select(func.setval(sequence, last)).where(last.is_not(None)))

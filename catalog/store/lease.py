@@ -1,10 +1,11 @@
-"""The lease of the catalog: held by one engine, renewed, and checked in each of its write transactions.
+"""The lease of the catalog: held by one engine, and renewed in each of its write transactions.
 
     engine A   take ── renew ── renew ── (dead)
     engine B              look ........ look: no renewal since ── take     A's next write: FencedOut
 
 A challenger says which lease it has looked at, and gets nothing if that one was renewed or taken meanwhile.
-So who decides that a lease is over needs no clock that agrees with the holder's.
+So who decides that a lease is over needs no clock that agrees with the holder's. A transaction that hangs, as
+on a disk that syncs for half a minute, is a renewal, too: nobody else can write before it ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from catalog.store.repository import Repository
 
 _l = tables.lease.c
 _LEASE = select(_l.epoch, _l.token, _l.holder, _l.expiry_ms, _l.renewals)
-_TOKEN = select(_l.token)
 _RENEW = update(tables.lease).where(_l.token == bindparam("held")).values(renewals=_l.renewals + 1)
 
 
@@ -78,7 +78,7 @@ class LeaseRepository(Repository):
             return _lease(connection)
 
     def take(self, holder: Holder, expiry_ms: int, over: Lease | None) -> Lease | None:
-        """Take the lease, and let every write transaction of this process check that it is still held.
+        """Take the lease, and let every write transaction of this process renew it, or fail if it is lost.
 
         Args:
             holder: This process.
@@ -105,7 +105,7 @@ class LeaseRepository(Repository):
                     renewals=0,
                 )
             )
-        self._database.guard(lambda connection: _check(connection, lease))
+        self._database.guard(lambda connection: _renew(connection, lease))
         return lease
 
     def renew(self, lease: Lease) -> None:
@@ -115,8 +115,7 @@ class LeaseRepository(Repository):
             FencedOut: Another engine has it.
         """
         with self._database.write() as connection:
-            _check(connection, lease)
-            connection.execute(_RENEW, {"held": lease.token})
+            _renew(connection, lease)
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that another engine has stays with it."""
@@ -132,8 +131,8 @@ def _lease(connection: Connection) -> Lease | None:
     return Lease(row.epoch, row.token, decode(Holder, row.holder), row.expiry_ms, row.renewals)
 
 
-def _check(connection: Connection, lease: Lease) -> None:
-    if connection.execute(_TOKEN).scalar() != lease.token:
+def _renew(connection: Connection, lease: Lease) -> None:
+    if not connection.execute(_RENEW, {"held": lease.token}).rowcount:
         found = _lease(connection)
         by = "nobody" if found is None else f"process {found.holder.pid} on {found.holder.host}"
         raise FencedOut(

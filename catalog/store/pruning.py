@@ -15,13 +15,16 @@ plans is cut to its last ``HISTORY_ENTRIES``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
 
 from catalog.store import tables
 from catalog.store.codec import decode
+from catalog.store.counts import fold_counts
+from catalog.store.database import Database
+from catalog.store.repositories.control_log import ControlLogRepository
 from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest
 
@@ -118,7 +121,19 @@ class Pruned:
 
 
 class Pruning(Repository):
-    """Drops what nobody can ask for any more."""
+    """Drops what nobody can ask for any more.
+
+    Args:
+        database: Database of the catalog.
+        now_us: Wall clock, µs UTC.
+        control_log: Stores the base whole, once the plans before it go.
+    """
+
+    def __init__(
+        self, database: Database, now_us: Callable[[], int], control_log: ControlLogRepository
+    ) -> None:
+        super().__init__(database, now_us)
+        self._control_log = control_log
 
     def prune(self, *, grace_us: int = 0) -> Pruned:
         """Prune the catalog behind the oldest batch that may replay; nothing before there are so many.
@@ -138,17 +153,25 @@ class Pruning(Repository):
             if oldest is None:
                 return Pruned()
             base = int(oldest.plan_version)
+            fold_counts(connection)  # whether a query has results that are kept, its totals say
             records = connection.execute(_DROP_RECORDS, {"base": base}).rowcount
             for stream in decode(BatchManifest, oldest.document).streams:
                 if stream.watermark_us is not None:
                     known = {"stream": stream.stream_id, "watermark": stream.watermark_us}
                     records += connection.execute(_DROP_HEARTBEATS, known).rowcount
+            self._control_log.make_whole(base)
             return Pruned(
                 records=records,
                 plans=connection.execute(_DROP_PLANS, {"base": base}).rowcount,
                 queries=_drop_queries(connection, self._forgotten(connection, base, grace_us)),
                 history=connection.execute(_DROP_HISTORY, {"kept": HISTORY_ENTRIES}).rowcount,
             )
+
+    def oldest_replayed(self) -> BatchManifest | None:
+        """Return the manifest at whose end the oldest batch begins that may replay; None while all may."""
+        with self._database.read() as connection:
+            oldest = connection.execute(_OLDEST_REPLAYED).first()
+        return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
         """Tell without a lock whether something may be behind the base; heartbeats count by the dozen."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from catalog.store.database import Database
 from catalog.store.tables import counters
+
+T = TypeVar("T")
+
+#: Names or ids asked for in one statement: databases bound its parameters.
+ASKED_AT_ONCE = 500
 
 _COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"))
 
@@ -28,11 +34,22 @@ class Repository:
         self._now_us = now_us
 
 
+def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield some values at a time, as many as one statement asks for."""
+    for start in range(0, len(values), ASKED_AT_ONCE):
+        yield values[start : start + ASKED_AT_ONCE]
+
+
 def next_id(connection: Connection, counter: str) -> int:
     """Count a counter up inside a write transaction and return it: 1, 2, ... never given twice."""
+    return next_ids(connection, counter, 1)[0]
+
+
+def next_ids(connection: Connection, counter: str, count: int) -> range:
+    """Count a counter up by so many inside a write transaction and return the ids that it went through."""
     value = connection.execute(_COUNTER, {"counter": counter}).scalar()
     if value is None:
-        connection.execute(insert(counters).values(name=counter, value=1))
-        return 1
-    connection.execute(update(counters).where(counters.c.name == counter).values(value=value + 1))
-    return int(value) + 1
+        connection.execute(insert(counters).values(name=counter, value=count))
+        return range(1, count + 1)
+    connection.execute(update(counters).where(counters.c.name == counter).values(value=value + count))
+    return range(int(value) + 1, int(value) + count + 1)

@@ -5,10 +5,12 @@
     results     none                                    | all
 
 What is kept of results begins at ``kept_from``, which only ever rises. Before it a batch has no result files,
-no late rows and no rows in ``batch_queries``; what a query lost is counted in ``query_totals``. Two questions
+no late rows and no counts of results; what a query lost is counted in ``query_totals``. Two questions
 about old batches remain: when a plan version came into force, and which one was in force at an event time. So
 of each run of batches in which no query that the catalog knows came or left, the manifests of the first (f)
 and of the last (l) stay, without files and most counters (s). All others go (x).
+
+A file of many batches (``store.compaction``) goes with the last of them.
 
 Files are not touched here: whoever drops results unlinks them afterwards. No manifest names them any more, so
 a crash in between leaves them to the sweep at the next start.
@@ -16,25 +18,29 @@ a crash in between leaves them to the sweep at the next start.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from catalog.store import tables
 from catalog.store.codec import decode, encode
+from catalog.store.counts import counts_between, drop_counts, fold_counts
 from catalog.store.repositories.routes import drop_routes
 from catalog.store.repository import Repository
+from catalog.store.result_files import drop_merged, merged_before
 from catalog.values.batch import BatchManifest
+from catalog.values.routes.query_counts import QueryCounts
 
 #: So many of the newest batches keep everything, however old they are: no batch that may replay is older
 #: (``catalog.store.pruning.REPLAYED_BATCHES``), and statistics look at the last 50.
 KEPT_BATCHES = 64
 
 _b = tables.batches.c
-_bq = tables.batch_queries.c
 _q = tables.queries.c
 _t = tables.batch_totals.c
 _qt = tables.query_totals.c
@@ -69,9 +75,6 @@ _DROPPED_OF_SERIES = (
     select(_qt.dropped, _qt.dropped_batch, _qt.dropped_of_batch)
     .join(tables.queries, _q.id == _qt.query_id)
     .where(_q.series == bindparam("series"), _qt.dropped > 0)
-)
-_FORGET_ROWS = delete(tables.batch_queries).where(
-    _bq.query_id == bindparam("of"), _bq.batch >= bindparam("kept_from"), _bq.batch < bindparam("end")
 )
 _COUNT_DROPPED = (
     update(tables.query_totals)
@@ -146,6 +149,18 @@ class Retention(Repository):
         last = max(rows, key=lambda row: row.dropped_batch)
         return DroppedOfSeries(sum(row.dropped for row in rows), last.dropped_batch, last.dropped_of_batch)
 
+    def horizon(self, until_us: int) -> int:
+        """Return the first batch that is kept even if no sink needs it: committed later, or among the newest.
+
+        Args:
+            until_us: Batches committed later stay, wall clock µs UTC.
+        """
+        with self._database.read() as connection:
+            kept_from = connection.execute(_KEPT_FROM).scalar()
+            if kept_from is None:
+                return 0
+            return _horizon(connection, kept_from, until_us, None, sys.maxsize)
+
     def drop(self, until_us: int, *, before: int | None = None, limit: int = 100) -> Dropped:
         """Drop the results of batches from the oldest on, up to the first one that is kept.
 
@@ -171,26 +186,36 @@ class Retention(Repository):
             old = [decode(BatchManifest, text) for text in connection.scalars(_MANIFESTS, bounds)]
             versions = _versions(connection, kept_from, end)
             kept = _told_apart(connection, versions)
+            lost = _lost(counts_between(connection, kept_from, end))
         gone = [{"gone": m.batch} for m in old if m.batch not in kept]
-        cut = [{"of": m.batch, "cut": encode(_cut(m)).decode()} for m in old if m.batch in kept]
-        lost = _lost(old)
+        cut = [{"of": m.batch, "cut": encode(m.thinned()).decode()} for m in old if m.batch in kept]
         with self._database.write() as connection:
             if connection.execute(_KEPT_FROM).scalar() != kept_from:
                 return Dropped(kept_from=kept_from)  # somebody else was faster
             if lost:
-                connection.execute(_FORGET_ROWS, [{"of": each["of"], **bounds} for each in lost])
+                fold_counts(connection)  # what is lost was added to the totals before
                 connection.execute(_COUNT_DROPPED, lost)
+            drop_counts(connection, end)
             if gone:
                 connection.execute(_DROP_MANIFEST, gone)
             if cut:
                 connection.execute(_CUT_MANIFEST, cut)
             drop_routes(connection, end)
+            merged = merged_before(connection, end)
+            drop_merged(connection, merged)
             connection.execute(update(tables.batch_totals).values(kept_from=end))
+        named = [
+            (file.path, late)
+            for m in old
+            for late, of in ((False, m.files), (True, m.late_files))
+            for file in of
+        ]
+        named += [(each.file.path, each.late) for each in merged]
         return Dropped(
             batches=len(old),
             results=sum(each["lost"] for each in lost),
-            files=tuple(file.path for m in old for file in m.files),
-            late_files=tuple(file.path for m in old for file in m.late_files),
+            files=tuple(path for path, late in named if not late),
+            late_files=tuple(path for path, late in named if late),
             kept_from=end,
         )
 
@@ -254,22 +279,12 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
     return kept
 
 
-def _cut(manifest: BatchManifest) -> BatchManifest:
-    """Return a manifest without what belongs to results and to statistics of the last batches."""
-    return replace(manifest, files=(), late_files=(), slices=(), query_rows=(), filters=(), keys=())
-
-
-def _lost(manifests: Iterable[BatchManifest]) -> list[dict[str, int]]:
+def _lost(counts: QueryCounts) -> list[dict[str, int]]:
     """Return for each query what it loses with batches: how much, the last batch, how much of it there."""
-    lost: dict[int, dict[str, int]] = {}
-    for manifest in manifests:
-        for query_id, rows in manifest.query_rows:
-            if rows:
-                before = lost.get(query_id, {"lost": 0})["lost"]
-                lost[query_id] = {
-                    "of": query_id,
-                    "lost": before + rows,
-                    "last": manifest.batch,
-                    "of_last": rows,
-                }
-    return list(lost.values())
+    totals = counts.totals()
+    # Ascending by query, then by batch: the last of each query.
+    ends = np.flatnonzero(np.append(counts.queries[1:] != counts.queries[:-1], len(counts) > 0))
+    last = zip(
+        counts.queries[ends].tolist(), counts.batches[ends].tolist(), counts.rows[ends].tolist(), strict=True
+    )
+    return [{"of": of, "lost": totals[of], "last": batch, "of_last": rows} for of, batch, rows in last]

@@ -19,7 +19,11 @@ from sqlalchemy import inspect, text
 
 from catalog.clock import wall_clock_us
 from catalog.errors import CatalogDown, CatalogVersionMismatch
-from catalog.store.database import BUSY_TIMEOUT_S, Database
+from catalog.store.access.api_keys import ApiKeyRepository
+from catalog.store.access.audit_log import AuditLogRepository
+from catalog.store.compaction import Compaction
+from catalog.store.counts import CountRepository
+from catalog.store.database import BUSY_TIMEOUT_S, Database, copy_tables
 from catalog.store.lease import LeaseRepository
 from catalog.store.pruning import Pruning
 from catalog.store.repositories.batches import BatchRepository
@@ -34,8 +38,9 @@ from catalog.store.repositories.settings import SettingRepository
 from catalog.store.repositories.sinks import SinkRepository
 from catalog.store.repositories.source_files import SourceFileRepository
 from catalog.store.repositories.streams import StreamRepository
+from catalog.store.result_files import ResultFileRepository
 from catalog.store.retention import Retention
-from catalog.store.tables import SCHEMA_REVISION
+from catalog.store.tables import SCHEMA_REVISION, metadata
 
 
 class Store:
@@ -55,16 +60,22 @@ class Store:
         epochs: Fencing epochs of engines.
         lease: The lease of the catalog.
         batches: Manifests of committed batches, and totals.
+        counts: Results per query and batch.
+        result_files: Files of results and late rows.
         routes: Which queries a stored pair belongs to.
         sinks: Sinks of queries, and how far each one is.
         idempotency: Answers to requests that may be repeated.
         settings: Small values that survive a restart.
+        api_keys: Keys of clients.
+        audit_log: Who asked for which change.
+        compaction: Names larger files instead of those of old batches.
         retention: Drops old results.
         pruning: Drops records that nothing refers to.
     """
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         self._database = database
+        self._now_us = now_us
         self.streams = StreamRepository(database, now_us)
         self.queries = QueryRepository(database, now_us)
         self.control_log = ControlLogRepository(database, now_us)
@@ -74,12 +85,17 @@ class Store:
         self.epochs = EpochRepository(database, now_us)
         self.lease = LeaseRepository(database, now_us)
         self.batches = BatchRepository(database, now_us)
+        self.counts = CountRepository(database, now_us)
+        self.result_files = ResultFileRepository(database, now_us)
         self.routes = RouteRepository(database, now_us)
-        self.sinks = SinkRepository(database, now_us)
+        self.sinks = SinkRepository(database, now_us, self.counts)
         self.idempotency = IdempotencyRepository(database, now_us)
         self.settings = SettingRepository(database, now_us)
+        self.api_keys = ApiKeyRepository(database, now_us)
+        self.audit_log = AuditLogRepository(database, now_us)
+        self.compaction = Compaction(database, now_us)
         self.retention = Retention(database, now_us)
-        self.pruning = Pruning(database, now_us)
+        self.pruning = Pruning(database, now_us, self.control_log)
 
     @classmethod
     def open(
@@ -136,6 +152,18 @@ class Store:
 
             upgrade(connection)
 
+    def twin(self) -> Store:
+        """Return the same catalog for the engine of this process, whose writes alone ask for its lease.
+
+        Both share connections, so that writers of both wait as threads do. Close the first one alone.
+        """
+        return Store(self._database.twin(), self._now_us)
+
+    @property
+    def keeps_others_out(self) -> bool:
+        """Tell whether a transaction of the lease's holder is open that no other process can write beside."""
+        return self._database.keeps_others_out
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Open a write transaction of this thread; an exception inside undoes all of it.
@@ -148,6 +176,22 @@ class Store:
         """
         with self._database.write():
             yield
+
+    def copy_to(self, target: Store, then: Callable[[], None]) -> int:
+        """Replace all records of another catalog by those of this one; return how many.
+
+        Args:
+            target: A catalog, perhaps on another kind of database.
+            then: Called in the same transaction of the target, after the records are there.
+
+        Raises:
+            CatalogDown: One of the databases cannot be used.
+        """
+        both = [(table, table) for table in metadata.sorted_tables]
+        with target.transaction():
+            records = copy_tables(self._database, target._database, both)
+            then()
+        return records
 
     def close(self) -> None:
         """Close the connections."""

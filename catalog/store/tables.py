@@ -1,14 +1,15 @@
 """Tables of the catalog, as the migrations leave them.
 
 Times are int64 µs UTC. Values are JSON documents (``store.codec``) beside the columns that are searched
-for; routes are Arrow tables (``catalog.values.routes``). Rows that others may still name (streams, queries,
-plans, routes) are not deleted, and ids come from ``counters``, so none is given twice.
+for; routes and counts are Arrow tables (``catalog.values.routes``). Rows that others may still name (streams,
+queries, plans, routes) are not deleted, and ids come from ``counters``, so none is given twice.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -22,7 +23,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0012"
+SCHEMA_REVISION = "0019"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -78,6 +79,7 @@ queries = Table(
     Column("series", BIG, nullable=False, server_default="0", index=True),
     Column("left_by", Text),
     Column("missing", Text, nullable=False, server_default="[]"),
+    Column("pause_reason", Text),
 )
 Index(
     "uq_queries_running_name",
@@ -94,6 +96,7 @@ plans = Table(
     Column("seq", BIG, nullable=False, unique=True),
     Column("document", Text, nullable=False),
     Column("created_at_us", BIG, nullable=False),
+    Column("base", BIG),
 )
 
 control_log = Table(
@@ -177,14 +180,14 @@ batches = Table(
     Index(None, "plan_version", "batch"),
 )
 
-# No foreign key to batches: for each one that goes it would look through the rows of all.
-batch_queries = Table(
-    "batch_queries",
+# No foreign key to batches: a row is that of many.
+query_counts = Table(
+    "query_counts",
     metadata,
-    Column("query_id", BIG, primary_key=True, autoincrement=False),
-    Column("batch", BIG, primary_key=True, autoincrement=False),
-    Column("rows", BIG, nullable=False),
-    sqlite_with_rowid=False,
+    Column("first", BIG, primary_key=True, autoincrement=False),
+    Column("last", BIG, nullable=False, index=True),
+    Column("counts", LargeBinary, nullable=False),
+    Column("added", Boolean, nullable=False),
 )
 
 query_totals = Table(
@@ -207,6 +210,7 @@ batch_totals = Table(
     Column("state_rows_peak", BIG, nullable=False),
     Column("state_bytes_peak", BIG, nullable=False),
     Column("kept_from", BIG, nullable=False, server_default="0"),
+    Column("merged_until", BIG, nullable=False, server_default="0"),
     CheckConstraint("id = 1", name="one_row"),
 )
 
@@ -231,6 +235,24 @@ batch_routes = Table(
     Column("routes", LargeBinary, nullable=False),
 )
 
+# No foreign key to batches: a file outlives the first manifests of its batches.
+merged_files = Table(
+    "merged_files",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("late", Boolean, primary_key=True),
+    Column("family", Text, nullable=False),
+    Column("rows", BIG, nullable=False),
+    Column("bytes", BIG),
+    Column("crc32c", BIG),
+    Column("first", BIG, nullable=False),
+    Column("last", BIG, nullable=False),
+    Column("first_at_us", BIG, nullable=False),
+    Column("last_at_us", BIG, nullable=False),
+    Column("level", Integer, nullable=False),
+    Index(None, "family", "first"),
+)
+
 sinks = Table(
     "sinks",
     metadata,
@@ -250,6 +272,10 @@ sinks = Table(
     Column("error_at_us", BIG),
     Column("delivered_at_us", BIG),
     Column("created_at_us", BIG, nullable=False),
+    Column("lost_rows", BIG, nullable=False, server_default="0"),
+    Column("lost_batch", BIG),
+    Column("lost_at_us", BIG),
+    Column("file_end", BIG),
 )
 
 idempotency_keys = Table(
@@ -267,4 +293,36 @@ settings = Table(
     metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("secret_hash", Text, nullable=False),
+    Column("rate_per_s", Integer, nullable=False),
+    Column("created_at_us", BIG, nullable=False),
+    Column("revoked_at_us", BIG),
+)
+Index(
+    "uq_api_keys_live_name",
+    api_keys.c.name,
+    unique=True,
+    sqlite_where=api_keys.c.revoked_at_us.is_(None),
+    postgresql_where=api_keys.c.revoked_at_us.is_(None),
+)
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("at_us", BIG, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("status", Integer),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from operator import add, attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from catalog.values.plan import SHARED_JOIN
@@ -26,6 +27,29 @@ class ResultFile:
     rows: int
     bytes: int | None = None
     crc32c: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """A file with the rows of several batches, in their order, or one that merging left as it was.
+
+    Attributes:
+        file: The file.
+        late: Whether it has late rows.
+        first: First batch that it may have rows of.
+        last: Last such batch.
+        first_at_us: Wall clock of the first one's commit, µs UTC.
+        last_at_us: The same of the last one.
+        level: How often its rows were merged, 1 at least where they could be.
+    """
+
+    file: ResultFile
+    late: bool
+    first: int
+    last: int
+    first_at_us: int
+    last_at_us: int
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +155,27 @@ class KeyCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class AbsenceCounters:
+    """Verdicts on the rows of one side of a family in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose rows are judged, by one query at least.
+        undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
+            Times tell, so a row counts for as long as it is held, though it has found a partner; one that
+            rests in several joins counts in each.
+        absent: Results that are rows of the side without a partner, all queries together.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    undecided: int
+    absent: int
+
+
+@dataclass(frozen=True, slots=True)
 class CpuCounters:
     """CPU time that the job's Python took for a batch, all tasks together, µs.
 
@@ -198,21 +243,22 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """What a batch made visible, all but its routes (``catalog.values.routes``), in one transaction.
+    """Everything that one transaction makes visible of a batch, but its routes (``catalog.values.routes``).
 
     Attributes:
         batch: Batch number, from 0, without gaps.
         epoch: Fencing epoch of the engine that wrote it.
         plan_version: Version in force while the batch was processed (0: none yet).
-        files: Result files.
-        late_files: Files of late rows.
+        files: Result files; empty once they are merged (``MergedFile``).
+        late_files: Files of late rows, likewise.
         streams: Counters per stream.
-        slices: Counters per slice.
-        query_rows: Results per query id in this batch.
+        slices: Counters per slice; empty in a manifest that was thinned.
+        query_rows: Results per query id in this batch; empty where it was read (``catalog.store.counts``).
         started_at_us: Wall clock at the start of the batch, µs UTC.
         committed_at_us: Wall clock at the commit, µs UTC.
-        filters: Counters per distinct filter.
-        keys: Counters per family side.
+        filters: Counters per distinct filter, likewise.
+        keys: Counters per family side, likewise.
+        absence: Counters per family side whose rows are judged for absence, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
@@ -232,6 +278,7 @@ class BatchManifest:
     committed_at_us: int
     filters: tuple[FilterCounters, ...] = ()
     keys: tuple[KeyCounters, ...] = ()
+    absence: tuple[AbsenceCounters, ...] = ()
     cpu: CpuCounters = CpuCounters()
     buckets: BucketCounters = BucketCounters()
     input_end: tuple[tuple[str, int], ...] = ()
@@ -241,6 +288,12 @@ class BatchManifest:
     def progress(self) -> BatchProgress:
         """Progress of the batch."""
         return BatchProgress(self.batch, self.plan_version, self.streams)
+
+    def thinned(self) -> BatchManifest:
+        """Return it without files, and without the counters that are asked of the last batches alone."""
+        return replace(
+            self, files=(), late_files=(), slices=(), query_rows=(), filters=(), keys=(), absence=()
+        )
 
     @property
     def state_rows(self) -> int:
@@ -271,7 +324,7 @@ class Totals(NamedTuple):
     batches: int
 
 
-Counters = TypeVar("Counters", SliceCounters, FilterCounters, KeyCounters)
+Counters = TypeVar("Counters", SliceCounters, FilterCounters, KeyCounters, AbsenceCounters)
 
 
 def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters, ...]:
@@ -284,12 +337,18 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
         counters: Values of one class.
         key: Names of the fields that tell them apart.
     """
-    groups: dict[tuple[Any, ...], list[Counters]] = {}
-    for each in counters:
-        groups.setdefault(tuple(getattr(each, name) for name in key), []).append(each)
-    return tuple(_sum(group, key) for _, group in sorted(groups.items()))
-
-
-def _sum(group: list[Counters], key: tuple[str, ...]) -> Counters:
-    added = [field.name for field in fields(group[0]) if field.name not in key]
-    return replace(group[0], **{name: sum(getattr(each, name) for each in group) for name in added})
+    counted = tuple(counters)
+    if not counted:
+        return ()
+    kind = type(counted[0])
+    key_of = attrgetter(*key)
+    summed: list[str] = [field.name for field in fields(kind) if field.name not in key]
+    numbers_of = attrgetter(*summed)
+    sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
+    for each in counted:
+        # As tuples: a batch has thousands of them, and each value made anew takes its time.
+        place, numbers = key_of(each), numbers_of(each)
+        before = sums.get(place)
+        sums[place] = numbers if before is None else tuple(map(add, before, numbers))
+    names = (*key, *summed)
+    return tuple(kind(**dict(zip(names, place + sums[place], strict=True))) for place in sorted(sums))

@@ -100,9 +100,15 @@ class RemoveQuery:
 
 @dataclass(frozen=True, slots=True)
 class PauseQuery:
-    """A query leaves the plan until it is resumed."""
+    """A query leaves the plan until it is resumed.
+
+    Attributes:
+        name: Its name.
+        reason: Why, where the engine pauses it; None where a person does.
+    """
 
     name: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ and query activations are the only parts that depend on history; they are carrie
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from catalog.values.query import Backfill, Output
+from catalog.values.query import Backfill, JoinKind, Output
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -76,6 +78,8 @@ class PlannedQuery:
         outputs: Result columns.
         since_version: Plan version that activated it.
         backfill: ``state`` lets rows held at that activation take part.
+        kind: What it gives of its matches (``catalog.values.query.Query``).
+        preserved: Sides whose rows it judges.
     """
 
     id: int
@@ -90,23 +94,26 @@ class PlannedQuery:
     outputs: tuple[Output, ...]
     since_version: int
     backfill: Backfill
+    kind: JoinKind = "inner"
+    preserved: tuple[Literal["a", "b"], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
     """One sliced window [w_start_us, w_end_us) of a side's chain (State-Slice, VLDB 2006, Def. 1).
 
+    Which queries reach into it follows from their windows (``FamilyPlan.slices_reached``): named here, they
+    made a plan of 10,000 queries over 2,000 windows 102 MB large.
+
     Attributes:
         w_start_us: Start, µs behind the opposite watermark, inclusive.
         w_end_us: End, exclusive.
-        queries: Ids of the queries whose window on this side reaches into the slice, ascending.
         keep: Lineage bits of which a row needs one to enter the slice (cond'_i, State-Slice §6.1); None
             keeps every row. Filters implied by another bit of the set are left out.
     """
 
     w_start_us: int
     w_end_us: int
-    queries: tuple[int, ...]
     keep: tuple[int, ...] | None
 
 
@@ -237,6 +244,16 @@ class FamilyPlan:
     result_columns_a: tuple[str, ...] | None = None
     result_columns_b: tuple[str, ...] | None = None
 
+    @property
+    def judges_absence(self) -> bool:
+        """Tell whether its queries are outer, semi and anti joins: a family has these or inner ones."""
+        return any(q.kind != "inner" for q in self.queries)
+
+    @property
+    def keyless_sides(self) -> frozenset[str]:
+        """Sides of which rows without a key can be results: NULL equals nothing, so they are absent."""
+        return frozenset(side for q in self.queries if q.kind in ("outer", "anti") for side in q.preserved)
+
     def lazy_ends(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[bool, ...]:
         """Tell which slices of a side have a lazy end: by the filters no row stays behind there, and no male.
 
@@ -248,13 +265,27 @@ class FamilyPlan:
             side: Side of the chain.
         """
         chain = join.chain_a if side == "a" else join.chain_b
-        males = {q.id: q.filter_b if side == "a" else q.filter_a for q in self.queries}
-        filters = [{males[i] for i in piece.queries} for piece in chain]
+        reached: dict[int | None, int] = {}
+        for query, slices in self.slices_reached(join, side):
+            males = query.filter_b if side == "a" else query.filter_a
+            reached[males] = max(slices, reached.get(males, 0))
+        every, ends = reached.get(None, 0), set(reached.values())
         lazy = [
-            piece.keep == following.keep and (None in further or some <= further)
-            for (piece, following), (some, further) in zip(pairwise(chain), pairwise(filters), strict=True)
+            piece.keep == following.keep and (every > number or number not in ends)
+            for number, (piece, following) in enumerate(pairwise(chain), start=1)
         ]
         return (*lazy, False)
+
+    def slices_reached(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[tuple[PlannedQuery, int], ...]:
+        """Return the queries of a join, by id, each with the number of slices that its window reaches into.
+
+        Args:
+            join: One of the family's joins.
+            side: Side of the chain.
+        """
+        starts = [piece.w_start_us for piece in (join.chain_a if side == "a" else join.chain_b)]
+        members = queries_of(self.queries, join.queries)
+        return tuple((q, bisect_left(starts, q.w_a_us if side == "a" else q.w_b_us)) for q in members)
 
     def carried(self, side: Literal["a", "b"]) -> tuple[str, ...]:
         """Return the columns of a side that joined pairs carry."""
@@ -264,6 +295,20 @@ class FamilyPlan:
             else (self.columns_b, self.result_columns_b)
         )
         return stored if carried is None else carried
+
+
+def queries_of(queries: Sequence[PlannedQuery], ids: Sequence[int]) -> Sequence[PlannedQuery]:
+    """Return the queries with these ids, in the order of the ids.
+
+    Args:
+        queries: Queries by id.
+        ids: Ids of some of them, each once.
+    """
+    if len(ids) == len(queries):
+        return queries
+    # By bisection: with a join per query, a look at all queries for each would be quadratic.
+    places = [bisect_left(queries, i, key=lambda q: q.id) for i in ids]
+    return [queries[place] for place in places]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,19 @@ UNBOUNDED_US = 2**61
 
 Backfill = Literal["none", "state"]
 
+#: What a query gives of its matches, which are the pairs that it would give as an inner join.
+JoinKind = Literal["inner", "outer", "semi", "anti"]
+
+
+def join_name(kind: JoinKind, preserved: tuple[Literal["a", "b"], ...]) -> str:
+    """Return what a join is called; left is side a, whatever was written first.
+
+    >>> join_name("inner", ()), join_name("outer", ("a", "b")), join_name("anti", ("b",))
+    ('inner', 'full outer', 'right anti')
+    """
+    side = {(): "", ("a",): "left ", ("b",): "right ", ("a", "b"): "full "}[preserved]
+    return f"{side}{kind}"
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -81,6 +94,10 @@ class Query:
         residual: Predicate on both rows, or None.
         outputs: Result columns in select-list order.
         backfill: Whether held rows from before the activation take part.
+        kind: ``outer`` gives all matches and each absent row of ``preserved`` with the other side NULL,
+            ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
+            side's filter and has no match is absent.
+        preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
     """
 
     id: int
@@ -93,6 +110,14 @@ class Query:
     residual: str | None
     outputs: tuple[Output, ...]
     backfill: Backfill = "none"
+    kind: JoinKind = "inner"
+    preserved: tuple[Literal["a", "b"], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Hold the preserved sides to the kind."""
+        most = {"inner": 0, "outer": 2, "semi": 1, "anti": 1}[self.kind]
+        if not (self.kind != "inner") <= len(self.preserved) <= most:
+            raise ValueError(f"{self.kind} join that preserves {self.preserved}")
 
 
 #: Why a query left the plan.
@@ -117,6 +142,7 @@ class QueryRecord:
         left_by: Why it left; None while it runs.
         missing: Columns (``alias.column``) that earlier rows had not kept when it came, so that those rows
             cannot take part; ``ALL_ROWS`` alone if no earlier row takes part.
+        pause_reason: Why the engine paused it; None where a person did, or it is not paused.
     """
 
     query: Query
@@ -127,6 +153,7 @@ class QueryRecord:
     series: int
     left_by: LeftBy | None
     missing: tuple[str, ...]
+    pause_reason: str | None = None
 
     @property
     def running(self) -> bool:
@@ -140,7 +167,7 @@ class QueryRecord:
 
     @property
     def entered(self) -> bool:
-        """Tell whether a plan has or had the query: not if its text came and went while it was paused."""
+        """Tell whether any plan version has had the query; none has if it was replaced while paused."""
         return self.removed_version != self.added_version
 
     @property

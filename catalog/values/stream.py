@@ -7,10 +7,15 @@ A stream's event time is one of its columns, int64 microseconds UTC inside Sluic
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+#: Only such variables can be named: a client must not have the service send others to a host of its own.
+SECRET_PATTERN: Final = re.compile(r"SLUICE_SECRET_[A-Z0-9_]{1,64}")
+
+KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 #: Canonical column types, ``decimal(p,s)`` with 1 <= p <= 38 besides.
 SIMPLE_TYPES = ("boolean", "int", "bigint", "double", "string", "date", "timestamp")
@@ -30,6 +35,37 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Confinement:
+    """Directory that the files of a source must lie in, once links are resolved.
+
+    Attributes:
+        root: The directory, without links.
+        kept_out: A directory whose files are nevertheless refused, without links: the service's own. It may
+            lie around ``root``, which then is what the service leaves to sources.
+    """
+
+    root: str
+    kept_out: str
+
+    def allows(self, real_path: str) -> bool:
+        """Tell whether a file may be read, given its path without links.
+
+        >>> inside = Confinement("/data", "/data/sluice")
+        >>> [inside.allows(path) for path in ("/data/in/1.csv", "/data/sluice/events.db", "/database")]
+        [True, False, False]
+        >>> Confinement("/data/sluice/sources", "/data/sluice").allows("/data/sluice/sources/1.csv")
+        True
+        """
+        if not _is_within(real_path, self.root):
+            return False
+        return _is_within(self.root, self.kept_out) or not _is_within(real_path, self.kept_out)
+
+
+def _is_within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+@dataclass(frozen=True, slots=True)
 class FilesSource:
     """A directory that grows by whole files, or one file.
 
@@ -37,12 +73,15 @@ class FilesSource:
         format: File format.
         path: Directory (or glob, or file) to read; absolute once the stream is registered.
         max_files_per_batch: Files admitted to one micro-batch; None aligns streams by event time.
+        confinement: Where its files must lie; None for anywhere: a person ran its workload file, or it was
+            registered before there were source roots. Not in the ``repr``, by which runs know their workload.
     """
 
     format: Literal["parquet", "jsonl", "csv"]
     path: str
     max_files_per_batch: int | None = None
     type: Literal["files"] = "files"
+    confinement: Confinement | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +89,87 @@ class HttpSource:
     """Events posted to the API, kept in the embedded event log."""
 
     type: Literal["http"] = "http"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSecret:
+    """A secret in an environment variable of the service, of Spark's driver and of its workers.
+
+    Attributes:
+        env: Name of the variable, which begins with ``SLUICE_SECRET_``.
+    """
+
+    env: str
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTls:
+    """Encryption of connections to brokers.
+
+    Attributes:
+        ca: Certificates in PEM that sign those of the brokers; None takes those of the system.
+        certificate: Certificate of the client in PEM; None for none.
+        key: Private key of the client in PEM; None for none.
+    """
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: EnvSecret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSasl:
+    """User that the service connects to brokers as."""
+
+    mechanism: KafkaMechanism
+    username: str
+    password: EnvSecret
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCluster:
+    """Brokers and how to connect to them.
+
+    Attributes:
+        bootstrap: Some of the brokers: ``host:port``, with commas between them.
+        tls: None for connections that are not encrypted.
+        sasl: None for a service that says no name.
+    """
+
+    bootstrap: str
+    tls: KafkaTls | None = None
+    sasl: KafkaSasl | None = None
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Brokers that are named, one by one."""
+        return tuple(server.strip() for server in self.bootstrap.split(","))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """A topic of Apache Kafka, one event a message.
+
+    Attributes:
+        cluster: Where the topic is.
+        topic: Name of the topic.
+        format: Format of the values of messages.
+        on_bad: What becomes of a message that is no event of the stream: ``reject`` stops before it,
+            ``dead-letter`` keeps it apart and goes on.
+        key: Column that the key of a message fills, as text; None for none.
+        headers: (column, header) for each column that a header fills, as text.
+        begins: (partition, offset) from which on a stream that starts with the latest event reads; other
+            partitions are read from their beginning. Not in the ``repr``, by which runs know their workload.
+    """
+
+    cluster: KafkaCluster
+    topic: str
+    format: Literal["json"] = "json"
+    on_bad: Literal["reject", "dead-letter"] = "reject"
+    key: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    type: Literal["kafka"] = "kafka"
+    begins: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +217,7 @@ class GeneratorSource:
     type: Literal["generator"] = "generator"
 
 
-Source = FilesSource | HttpSource | GeneratorSource
+Source = FilesSource | HttpSource | GeneratorSource | KafkaSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +233,8 @@ class Stream:
         source: Where rows come from.
         idle_timeout_us: Wall-clock µs without rows after which a heartbeat advances the watermark.
         start: Where reading begins when a query first uses the stream.
-        initial_position: Position that an offset without this stream stands for.
+        initial_position: Position that an offset without this stream stands for;
+            of topics see ``KafkaSource.begins``.
         max_ahead_us: How far ahead of the wall clock a row may be when it comes, µs; None for any.
     """
 

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from sqlalchemy import Connection
+
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, SliceCounters, StreamCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
@@ -62,7 +64,7 @@ def plan(version: int, streams: tuple[Stream, ...] = (), queries: int = 1) -> Pl
         for n in range(1, queries + 1)
     )
     ids = tuple(q.id for q in planned)
-    chain = tuple(Slice((n - 1) * 1_000_000, n * 1_000_000, ids[n - 1 :], None) for n in ids)
+    chain = tuple(Slice((n - 1) * 1_000_000, n * 1_000_000, None) for n in ids)
     family = FamilyPlan(
         id="s1s2-00c0ffee",
         stream_a=1,
@@ -117,6 +119,27 @@ def stored_routes(store: Store) -> list[tuple[int, int, tuple[int, ...]]]:
 def listed(path: str, rows: int = 10) -> SourceFile:
     """A good file; the catalog gives its position."""
     return SourceFile(-1, path, size=1234, mtime_ns=10**18 + 1, rows=rows, t_min_us=0, t_max_us=9)
+
+
+class Died(Exception):
+    """Raised in place of a write, as if the process had died before it."""
+
+
+@contextlib.contextmanager
+def dying(store: Store, writes: int) -> Iterator[None]:
+    """Let so many write transactions be committed; then no more, until the end of the block."""
+    left = iter(range(writes))
+
+    def check(_: Connection) -> None:
+        if next(left, None) is None:
+            raise Died
+
+    store._database.guard(check)
+    try:
+        with contextlib.suppress(Died):
+            yield
+    finally:
+        store._database.guard(None)
 
 
 class Undone(Exception):

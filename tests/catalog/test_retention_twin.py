@@ -23,7 +23,7 @@ def _states(store: Store, names: list[str]) -> Iterator[object]:
         removed = None
         if record.removed_version is not None:
             removed = store.batches.first_of_version(record.removed_version)
-        totals = store.batches.query_totals()
+        totals = store.counts.totals()
         yield (
             name,
             record,
@@ -82,8 +82,8 @@ def test_a_twin_that_keeps_everything_gives_the_same_answers(seed: int, tmp_path
         kept_from, _ = dropping.retention.kept_from()
         assert dropping.batches.manifests(kept_from, 10**6) == keeping.batches.manifests(kept_from, 10**6)
         for record in dropping.queries.all():
-            kept = keeping.batches.of_query(record.query.id, kept_from)
-            assert dropping.batches.of_query(record.query.id) == kept
+            kept = keeping.counts.of_query(record.query.id, kept_from)
+            assert dropping.counts.of_query(record.query.id) == kept
         # Which queries were there at an event time: that of the first batch that came so far.
         versions = [
             v for r in dropping.queries.all() for v in (r.added_version, r.removed_version) if v is not None
@@ -100,7 +100,7 @@ def test_a_twin_that_keeps_everything_gives_the_same_answers(seed: int, tmp_path
         # What is there is bounded by what is known, not by what was.
         assert len(kept_batches(dropping)) <= jobs[0].batch - kept_from + 2 * len(set(versions)) + 2
         for record in dropping.queries.all():
-            batches = [batch for batch, _ in dropping.batches.of_query(record.query.id)]
+            batches = [batch for batch, _ in dropping.counts.of_query(record.query.id)]
             if batches:
                 found_routes = dropping.routes.of_query(record.query.id, batches)
                 assert found_routes.tolist() == keeping.routes.of_query(record.query.id, batches).tolist()

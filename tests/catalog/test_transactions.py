@@ -24,7 +24,7 @@ def everything(store: Store) -> tuple[object, ...]:
         store.epochs.current(),
         store.batches.manifests(0, 100),
         store.batches.totals(),
-        store.batches.query_totals(),
+        store.counts.totals(),
         store.batches.stream_totals(),
         stored_routes(store),
         store.idempotency.recall("k", "f"),
@@ -67,6 +67,16 @@ def test_a_transaction_takes_effect_as_a_whole(store: Store, url: str) -> None:
             change_everything(store)
             assert everything(other) == before
         assert everything(other) == everything(store)
+
+
+def test_a_read_is_one_snapshot(store: Store, url: str) -> None:
+    with Store.open(url, migrate=False) as other, other._database.read() as connection:
+        # The thread's reads are transactions of their own, so this one's connection is asked itself.
+        counted = "SELECT count(*) FROM control_log"
+        assert connection.exec_driver_sql(counted).scalar() == 0
+        store.control_log.append(heartbeat=Heartbeat(1, 1))
+        assert connection.exec_driver_sql(counted).scalar() == 0
+        assert other.control_log.head() == 1
 
 
 def test_the_catalogs_own_errors_undo_the_transaction_too(store: Store) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
@@ -15,18 +15,18 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store import tables
 from catalog.store.codec import decode, encode
+from catalog.store.counts import add_counts, counts_between
 from catalog.store.database import Database
 from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
 from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters, Totals
+from catalog.values.routes.query_counts import QueryCounts
 from catalog.values.routes.route_table import BatchRoutes
 
 _b = tables.batches.c
 _t = tables.batch_totals.c
-_qt = tables.query_totals.c
 _st = tables.stream_totals.c
-_bq = tables.batch_queries.c
 
 #: Batches of which a process knows by heart how far they came.
 PROGRESS_KEPT = 256
@@ -48,16 +48,9 @@ _FIRST_OF_VERSION = (
 )
 _FROM = select(_b.document).where(_b.batch >= bindparam("batch")).order_by(_b.batch).limit(1)
 _TOTALS = select(_t.input_rows, _t.late_rows, _t.state_rows_peak, _t.state_bytes_peak, _t.batches)
-_QUERY_TOTALS = select(_qt.query_id, _qt.rows)
 _STREAM_TOTALS = select(
     _st.stream_id, _st.rows, _st.late_rows, _st.rejected_rows, _st.watermark_us, _st.max_event_time_us
 ).order_by(_st.stream_id)
-_QUERY_BATCHES = (
-    select(_bq.batch, _bq.rows)
-    .where(_bq.query_id == bindparam("query_id"), _bq.batch >= bindparam("from_batch"))
-    .order_by(_bq.batch)
-    .limit(bindparam("limit"))
-)
 
 
 class BatchRepository(Repository):
@@ -88,7 +81,7 @@ class BatchRepository(Repository):
             check_epoch(connection, manifest.epoch, manifest.batch)
             document = connection.execute(_MANIFEST, {"batch": manifest.batch}).scalar()
             if document is not None:
-                _check_repeated(decode(BatchManifest, document), manifest)
+                _check_repeated(connection, decode(BatchManifest, document), manifest)
                 return False
             expected = connection.execute(_NEXT).scalar_one()
             if manifest.batch != expected:
@@ -98,13 +91,13 @@ class BatchRepository(Repository):
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    document=encode(manifest).decode(),
+                    document=encode(replace(manifest, query_rows=())).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )
             )
             if routes is not None:
                 add_routes(connection, manifest, routes)
-            _add_query_rows(connection, manifest)
+            add_counts(connection, manifest.batch, QueryCounts.of_batch(manifest.batch, manifest.query_rows))
             _add_stream_counters(connection, manifest)
             _add_totals(connection, manifest)
             self._database.after_commit(lambda: self._remember_progress(manifest.progress))
@@ -124,7 +117,7 @@ class BatchRepository(Repository):
             check_epoch(connection, manifest.epoch, manifest.batch)
             document = connection.execute(_MANIFEST, {"batch": manifest.batch}).scalar_one()
             first = decode(BatchManifest, document)
-            _check_repeated(first, manifest)
+            _check_repeated(connection, first, manifest)
             healed = replace(first, files=manifest.files, late_files=manifest.late_files)
             connection.execute(
                 update(tables.batches)
@@ -165,9 +158,13 @@ class BatchRepository(Repository):
         """
         with self._progress_lock:
             known = self._progress.get(batch)
-        if known is None and (manifest := self.manifest_from(batch)) is not None:
-            known = manifest.progress
-            self._remember_progress(known)
+        if known is None:
+            with self._database.read() as connection:
+                document = connection.execute(_FROM, {"batch": batch}).scalar()
+            if document is not None:
+                # Of a manifest the counters of thousands of slices are left out.
+                known = decode(BatchProgress, document)
+                self._remember_progress(known)
         return known
 
     def last(self) -> int | None:
@@ -228,69 +225,31 @@ class BatchRepository(Repository):
             row = connection.execute(_TOTALS).first()
         return Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
 
-    def query_totals(self) -> dict[int, int]:
-        """Return results so far by query id; queries without any are missing."""
-        with self._database.read() as connection:
-            return {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
-
-    def of_query(self, query_id: int, from_batch: int = 0, limit: int = 1000) -> tuple[tuple[int, int], ...]:
-        """Return the batches in which a query has results, as (batch, rows), in order.
-
-        Args:
-            query_id: The query.
-            from_batch: First batch wanted.
-            limit: At most so many.
-
-        Returns:
-            Batches without results of the query are left out.
-        """
-        wanted = {"query_id": query_id, "from_batch": from_batch, "limit": limit}
-        with self._database.read() as connection:
-            return tuple((row.batch, row.rows) for row in connection.execute(_QUERY_BATCHES, wanted))
-
     def stream_totals(self) -> tuple[StreamCounters, ...]:
         """Return rows so far and newest watermarks per stream, by stream id."""
         with self._database.read() as connection:
             return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
 
 
-def _check_repeated(first: BatchManifest, again: BatchManifest) -> None:
+def _check_repeated(connection: Connection, first: BatchManifest, again: BatchManifest) -> None:
     """Refuse a batch that is not the one that was committed; older manifests have no digest to compare."""
     if not first.digest or first.digest == again.digest:
         return
+    # Its manifest may have been thinned.
+    then = int(counts_between(connection, first.batch, first.batch + 1).rows.sum())
+    now = sum(count for _, count in again.query_rows)
     raise BatchDiffers(
         f"batch {again.batch} was committed before with other input or other results",
-        detail=f"Then {_amounts(first)}; now {_amounts(again)}.",
+        detail=f"Then {_amounts(first, then)}; now {_amounts(again, now)}.",
         hint="Its input has changed since, or checkpoint and catalog are not of one life: restore both from "
         "one backup, with the input files as they were.",
     )
 
 
-def _amounts(manifest: BatchManifest) -> str:
-    rows, results = sum(s.rows for s in manifest.streams), sum(count for _, count in manifest.query_rows)
+def _amounts(manifest: BatchManifest, results: int) -> str:
+    rows = sum(s.rows for s in manifest.streams)
     end = ", ".join(f"{key} {position}" for key, position in manifest.input_end)
     return f"{rows} rows up to offset ({end}) gave {results} results"
-
-
-def _add_query_rows(connection: Connection, manifest: BatchManifest) -> None:
-    """Add the batch's results per query."""
-    rows = {query_id: count for query_id, count in manifest.query_rows if count}
-    if not rows:
-        return
-    connection.execute(
-        insert(tables.batch_queries),
-        [{"query_id": q, "batch": manifest.batch, "rows": count} for q, count in rows.items()],
-    )
-    before: Mapping[int, int] = {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
-    grown = [{"of": q, "to": before[q] + count} for q, count in rows.items() if q in before]
-    if grown:
-        connection.execute(
-            update(tables.query_totals).where(_qt.query_id == bindparam("of")).values(rows=bindparam("to")),
-            grown,
-        )
-    new = [{"query_id": q, "rows": count} for q, count in rows.items() if q not in before]
-    if new:
-        connection.execute(insert(tables.query_totals), new)
 
 
 def _add_stream_counters(connection: Connection, manifest: BatchManifest) -> None:

@@ -4,6 +4,11 @@ It is an input of the job like any stream: an offset names a position in it, and
 what it read the first time. Records are appended, never changed, so whatever was read once may be kept.
 Records and plans that no batch can replay are pruned (``store.pruning``), but never the newest: numbers of
 records and versions go on from it without gaps.
+
+A plan is stored whole, or as its difference to the version before (``store.plan_differences``):
+
+    version   1      2      3     ...   64    65           the oldest that is kept is whole
+    stored    whole  +q9    -q4         +q70  whole
 """
 
 from __future__ import annotations
@@ -13,15 +18,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from catalog.errors import InvariantBroken, PlanVersionNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
+from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
 from catalog.values.plan import ControlRecord, Heartbeat, Plan
 
+#: Versions from one that is stored whole to the next: so many differences are read at most.
+WHOLE_EVERY = 64
 # Decoded plans kept per process: a batch needs one or two, a restart the few it replays.
 _PLANS_KEPT = 32
 
@@ -36,7 +44,8 @@ _RECORDS = (
 )
 _VERSION_AT = select(func.max(_p.version)).where(_p.seq <= bindparam("seq"))
 _LATEST_VERSION = select(func.max(_p.version))
-_DOCUMENT = select(_p.document).where(_p.version == bindparam("version"))
+_DOCUMENT = select(_p.document, _p.base).where(_p.version == bindparam("version"))
+_WHOLE = select(func.max(_p.version)).where(_p.base.is_(None), _p.version <= bindparam("version"))
 
 _NO_LIMIT = 2**62
 
@@ -76,9 +85,10 @@ class ControlLogRepository(Repository):
                         f"plan version {plan.version} does not follow version {latest}",
                         hint="Build the plan inside the transaction that appends it.",
                     )
+                base, document = self._document(connection, plan)
                 connection.execute(
                     insert(tables.plans).values(
-                        version=plan.version, seq=seq, document=encode(plan).decode(), created_at_us=now_us
+                        version=plan.version, seq=seq, base=base, document=document, created_at_us=now_us
                     )
                 )
             connection.execute(
@@ -158,6 +168,27 @@ class ControlLogRepository(Repository):
                 return None
             return self._plan(connection, version)
 
+    def make_whole(self, version: int) -> None:
+        """Store a plan whole, so that those before it may go.
+
+        Args:
+            version: Its version; nothing is done where there is none, or where it is whole.
+        """
+        with self._database.write() as connection:
+            row = connection.execute(_DOCUMENT, {"version": version}).first()
+            if row is not None and row.base is not None:
+                whole = encode(self._plan(connection, version)).decode()
+                changed = update(tables.plans).where(_p.version == version)
+                connection.execute(changed.values(base=None, document=whole))
+
+    def _document(self, connection: Connection, plan: Plan) -> tuple[int | None, str]:
+        """Return a plan as it is stored: the version that it is the difference to, or None, and the text."""
+        whole = connection.execute(_WHOLE, {"version": plan.version}).scalar()
+        if whole is None or plan.version - whole >= WHOLE_EVERY:
+            return None, encode(plan).decode()
+        before = self._plan(connection, plan.version - 1)
+        return before.version, encode(difference(before, plan)).decode()
+
     def _record(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> ControlRecord:
         """Record of a row of ``_RECORDS``."""
         if row.plan_version is not None:
@@ -167,13 +198,10 @@ class ControlLogRepository(Repository):
 
     def _plan(self, connection: Connection, version: int) -> Plan:
         """Plan of a version, decoded once."""
-        with self._plans_lock:
-            kept = self._plans.get(version)
-            if kept is not None:
-                self._plans.move_to_end(version)
-                return kept
-        document = connection.execute(_DOCUMENT, {"version": version}).scalar()
-        if document is None:
+        if (kept := self._kept(version)) is not None:
+            return kept
+        row = connection.execute(_DOCUMENT, {"version": version}).first()
+        if row is None:
             if 0 < version < (connection.execute(_LATEST_VERSION).scalar() or 0):
                 raise PlanVersionNotFound(
                     f"plan version {version} is not kept any more",
@@ -181,9 +209,24 @@ class ControlLogRepository(Repository):
                     hint="GET /api/v1/plan/versions lists those that are kept.",
                 )
             raise PlanVersionNotFound(f"plan version {version} does not exist")
-        plan = decode(Plan, document)
+        changes: list[PlanDifference] = []
+        while row.base is not None:
+            changes.append(decode(PlanDifference, row.document))
+            if (kept := self._kept(row.base)) is not None:
+                break
+            row = connection.execute(_DOCUMENT, {"version": row.base}).one()
+        plan = decode(Plan, row.document) if kept is None else kept
+        for change in reversed(changes):
+            plan = applied(plan, change)
         self._remember(plan)
         return plan
+
+    def _kept(self, version: int) -> Plan | None:
+        with self._plans_lock:
+            kept = self._plans.get(version)
+            if kept is not None:
+                self._plans.move_to_end(version)
+            return kept
 
     def _remember(self, plan: Plan) -> None:
         """Keep a plan; one that a transaction sees may be rolled back, and its version given to another."""

@@ -73,7 +73,7 @@ class IdempotencyRepository(Repository):
                 .values(status=status, body=body)
             )
 
-    def remember(self, key: str, fingerprint: str, status: int, body: str) -> StoredAnswer:
+    def remember(self, key: str, fingerprint: str, status: int, body: str) -> StoredAnswer | None:
         """Store the answer to a request; the first one under a key stays.
 
         Args:
@@ -83,7 +83,8 @@ class IdempotencyRepository(Repository):
             body: Body of the answer, JSON text.
 
         Returns:
-            The answer to give: the stored one.
+            None; or the answer that another process has given meanwhile. It is to be given, and what was done
+            for this one is to be undone.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.
@@ -92,11 +93,10 @@ class IdempotencyRepository(Repository):
             now_us = self._now_us()
             connection.execute(delete(tables.idempotency_keys).where(_k.created_at_us < now_us - KEEP_US))
             stored = self.recall(key, fingerprint)
-            if stored is not None:
-                return stored
-            connection.execute(
-                insert(tables.idempotency_keys).values(
-                    key=key, fingerprint=fingerprint, status=status, body=body, created_at_us=now_us
+            if stored is None:
+                connection.execute(
+                    insert(tables.idempotency_keys).values(
+                        key=key, fingerprint=fingerprint, status=status, body=body, created_at_us=now_us
+                    )
                 )
-            )
-        return StoredAnswer(status, body)
+        return stored

@@ -7,7 +7,8 @@ by name, id and series.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
-from catalog.store.repository import Repository, next_id
+from catalog.store.repository import Repository, next_ids, parts
 from catalog.values.query import LeftBy, Query, QueryRecord
 from catalog.wording import did_you_mean
 
@@ -26,7 +27,6 @@ QUERIES_KEPT = 512
 
 _q = tables.queries.c
 _later = tables.queries.alias("later")
-_bq = tables.batch_queries.c
 _ALL = select(
     _q.document,
     _q.added_version,
@@ -36,6 +36,7 @@ _ALL = select(
     _q.series,
     _q.left_by,
     _q.missing,
+    _q.pause_reason,
 ).order_by(_q.id)
 #: Paused, and not resumed, updated or removed since: no later query of the series.
 PAUSED = and_(
@@ -46,10 +47,17 @@ _RUNNING = _ALL.where(_q.removed_version.is_(None))
 _PAUSED = _ALL.where(PAUSED)
 _NAME = _q.folded_name == bindparam("name")
 _WANTED_BY_NAME = _ALL.where(_NAME, or_(_q.removed_version.is_(None), PAUSED))
+_WANTED_BY_NAMES = _ALL.where(
+    _q.folded_name.in_(bindparam("names", expanding=True)), or_(_q.removed_version.is_(None), PAUSED)
+)
+_NAMES = select(_q.id, _q.name).order_by(_q.id)
+_WANTED_NAMES = _NAMES.where(or_(_q.removed_version.is_(None), PAUSED))
 _NEWEST_BY_NAME = _ALL.where(_NAME).order_by(None).order_by(_q.id.desc()).limit(1)
 _BY_ID = _ALL.where(_q.id == bindparam("id"))
+_BY_IDS = _ALL.where(_q.id.in_(bindparam("ids", expanding=True)))
 _BY_SERIES = _ALL.where(_q.series == bindparam("series"))
 _SERIES_IDS = select(_q.id).where(_q.series == bindparam("series")).order_by(_q.id)
+_SERIES = select(_q.series, _q.id).where(_q.series.in_(bindparam("series", expanding=True))).order_by(_q.id)
 _OVER = _ALL.where(
     _q.stream_a == bindparam("a"),
     _q.stream_b == bindparam("b"),
@@ -61,13 +69,21 @@ _BEFORE = (
     .order_by(_q.id.desc())
     .limit(1)
 )
-_SERIES_BATCHES = (
-    select(_bq.batch, _bq.query_id, _bq.rows)
-    .join(tables.queries, _q.id == _bq.query_id)
-    .where(_q.series == bindparam("series"), _bq.batch >= bindparam("from_batch"))
-    .order_by(_bq.batch, _bq.query_id)
-    .limit(bindparam("limit"))
-)
+
+
+@dataclass(frozen=True, slots=True)
+class EnteringQuery:
+    """A query that is added.
+
+    Attributes:
+        query: The query, its id from ``reserve_ids``.
+        series: Series that it continues; None starts one.
+        missing: What earlier rows lack for it (``QueryRecord.missing``).
+    """
+
+    query: Query
+    series: int | None = None
+    missing: tuple[str, ...] = ()
 
 
 class QueryRepository(Repository):
@@ -86,56 +102,65 @@ class QueryRepository(Repository):
 
     def reserve_id(self) -> int:
         """Return a query id that no query had or will have."""
+        return self.reserve_ids(1)[0]
+
+    def reserve_ids(self, count: int) -> range:
+        """Return so many query ids that no query had or will have, ascending."""
         with self._database.write() as connection:
-            return next_id(connection, "query")
+            return next_ids(connection, "query", count)
 
     def add(
         self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
     ) -> QueryRecord:
-        """Add a running query.
+        """Add a running query; arguments and errors of ``add_all``."""
+        return self.add_all((EnteringQuery(query, series, missing),), version)[0]
+
+    def add_all(self, entering: Sequence[EnteringQuery], version: int) -> tuple[QueryRecord, ...]:
+        """Add running queries: thousands come with one statement, not with several for each.
 
         Args:
-            query: The query, its id from ``reserve_id``.
-            version: Plan version that activates it.
-            series: Series that it continues; None starts one.
-            missing: What earlier rows lack for it (``QueryRecord.missing``).
+            entering: The queries.
+            version: Plan version that activates them.
 
         Returns:
-            Its record.
+            Their records, in the order of the queries.
 
         Raises:
-            NameTaken: A running or paused query of another series has that name.
-            InvariantBroken: Its id was not reserved, or is taken.
+            NameTaken: A running or paused query of another series has one of the names.
+            InvariantBroken: An id was not reserved, or is taken.
         """
-        of_series = query.id if series is None else series
-        record = QueryRecord(query, version, None, self._now_us(), None, of_series, None, missing)
+        now_us = self._now_us()
+        records = tuple(
+            QueryRecord(
+                query=new.query,
+                added_version=version,
+                removed_version=None,
+                created_at_us=now_us,
+                removed_at_us=None,
+                series=new.query.id if new.series is None else new.series,
+                left_by=None,
+                missing=new.missing,
+            )
+            for new in entering
+        )
         with self._database.write() as connection:
-            for row in connection.execute(_WANTED_BY_NAME, {"name": query.name.lower()}):
-                if row.series != series or row.removed_version is None:
+            taken = self.find_all([new.query.name for new in entering])
+            for new in entering:
+                found = taken.get(new.query.name.lower())
+                if found is not None and (found.series != new.series or found.running):
                     raise NameTaken(
-                        f'query "{query.name}" exists already',
+                        f'query "{new.query.name}" exists already',
                         hint="Choose another name, or remove it first.",
                     )
             reserved = connection.execute(
                 select(tables.counters.c.value).where(tables.counters.c.name == "query")
             ).scalar()
-            if not 0 < query.id <= (reserved or 0):
-                raise InvariantBroken(f"query id {query.id} was not reserved")
-            connection.execute(
-                insert(tables.queries).values(
-                    id=query.id,
-                    name=query.name,
-                    folded_name=query.name.lower(),
-                    stream_a=query.a.stream_id,
-                    stream_b=query.b.stream_id,
-                    document=encode(query).decode(),
-                    added_version=version,
-                    created_at_us=record.created_at_us,
-                    series=of_series,
-                    missing=json.dumps(missing),
-                )
-            )
-        return record
+            for new in entering:
+                if not 0 < new.query.id <= (reserved or 0):
+                    raise InvariantBroken(f"query id {new.query.id} was not reserved")
+            if records:
+                connection.execute(insert(tables.queries), [_row_of(record) for record in records])
+        return records
 
     def running(self) -> tuple[QueryRecord, ...]:
         """Return the running queries, by id."""
@@ -154,6 +179,16 @@ class QueryRepository(Repository):
         """Return all queries ever, removed ones included, by id."""
         with self._database.read() as connection:
             return tuple(self._query_record(row) for row in connection.execute(_ALL))
+
+    def names(self) -> dict[int, str]:
+        """Return the names of all queries ever, removed ones included, by id."""
+        with self._database.read() as connection:
+            return {row.id: row.name for row in connection.execute(_NAMES)}
+
+    def wanted_names(self) -> dict[int, str]:
+        """Return the names of the queries that run or are paused, by id."""
+        with self._database.read() as connection:
+            return {row.id: row.name for row in connection.execute(_WANTED_NAMES)}
 
     def get(self, name: str) -> QueryRecord:
         """Return a running or paused query.
@@ -177,6 +212,16 @@ class QueryRepository(Repository):
         with self._database.read() as connection:
             row = connection.execute(_WANTED_BY_NAME, {"name": name.lower()}).first()
         return None if row is None else self._query_record(row)
+
+    def find_all(self, names: Iterable[str]) -> dict[str, QueryRecord]:
+        """Return the running and paused queries of some names, by name in lower case."""
+        folded = sorted({name.lower() for name in names})
+        with self._database.read() as connection:
+            rows = [
+                row for some in parts(folded) for row in connection.execute(_WANTED_BY_NAMES, {"names": some})
+            ]
+        records = map(self._query_record, rows)
+        return {record.query.name.lower(): record for record in records}
 
     def newest(self, name: str) -> QueryRecord:
         """Return the newest query of a name, running or not.
@@ -214,6 +259,12 @@ class QueryRepository(Repository):
             raise QueryNotFound(f"query {query_id} does not exist")
         return self._query_record(row)
 
+    def by_ids(self, ids: Collection[int]) -> tuple[QueryRecord, ...]:
+        """Return the queries of some ids that there are, by id."""
+        with self._database.read() as connection:
+            rows = [row for some in parts(sorted(ids)) for row in connection.execute(_BY_IDS, {"ids": some})]
+        return tuple(map(self._query_record, rows))
+
     def series(self, series: int) -> tuple[QueryRecord, ...]:
         """Return the queries of a series, by id, which is the order in which they came.
 
@@ -233,6 +284,16 @@ class QueryRepository(Repository):
         with self._database.read() as connection:
             return tuple(connection.scalars(_SERIES_IDS, {"series": series}))
 
+    def ids_of_series(self, series: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """Return the ids of the queries of some series, by series, in the order in which they came."""
+        wanted = sorted(set(series))
+        found: dict[int, list[int]] = {each: [] for each in wanted}
+        with self._database.read() as connection:
+            for some in parts(wanted):
+                for row in connection.execute(_SERIES, {"series": some}):
+                    found[row.series].append(row.id)
+        return {each: tuple(ids) for each, ids in found.items()}
+
     def over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
         """Return the queries over two streams that a plan after some version had, by id.
 
@@ -251,33 +312,16 @@ class QueryRepository(Repository):
             row = connection.execute(_BEFORE, {"series": record.series, "id": record.query.id}).first()
         return None if row is None else self._query_record(row)
 
-    def series_batches(
-        self, series: int, from_batch: int = 0, limit: int = 1000
-    ) -> tuple[tuple[int, int, int], ...]:
-        """Return the batches in which a series has results, in order.
-
-        Its queries follow each other at batch boundaries, so a batch has results of one of them.
-
-        Args:
-            series: The series.
-            from_batch: First batch wanted.
-            limit: At most so many.
-
-        Returns:
-            (batch, id of the query, rows).
-        """
-        bounds = {"series": series, "from_batch": from_batch, "limit": limit}
-        with self._database.read() as connection:
-            rows = connection.execute(_SERIES_BATCHES, bounds)
-            return tuple((row.batch, row.query_id, row.rows) for row in rows)
-
-    def leave(self, query_id: int, version: int, by: LeftBy) -> QueryRecord:
+    def leave(
+        self, query_id: int, version: int, by: LeftBy, *, pause_reason: str | None = None
+    ) -> QueryRecord:
         """Mark a running query as having left the plan.
 
         Args:
             query_id: The query.
             version: First plan version without it.
             by: Why it leaves.
+            pause_reason: Why the engine pauses it; None where a person does.
 
         Returns:
             Its record afterwards.
@@ -289,7 +333,12 @@ class QueryRepository(Repository):
             changed = connection.execute(
                 update(tables.queries)
                 .where(_q.id == query_id, _q.removed_version.is_(None))
-                .values(removed_version=version, removed_at_us=self._now_us(), left_by=by)
+                .values(
+                    removed_version=version,
+                    removed_at_us=self._now_us(),
+                    left_by=by,
+                    pause_reason=pause_reason,
+                )
             )
             if changed.rowcount != 1:
                 raise QueryNotFound(f"query {query_id} does not run")
@@ -332,6 +381,23 @@ class QueryRepository(Repository):
         )
 
 
+def _row_of(record: QueryRecord) -> dict[str, Any]:
+    """Row of a query that is added."""
+    query = record.query
+    return {
+        "id": query.id,
+        "name": query.name,
+        "folded_name": query.name.lower(),
+        "stream_a": query.a.stream_id,
+        "stream_b": query.b.stream_id,
+        "document": encode(query).decode(),
+        "added_version": record.added_version,
+        "created_at_us": record.created_at_us,
+        "series": record.series,
+        "missing": json.dumps(record.missing),
+    }
+
+
 def _record_of(
     document: str,
     added_version: int,
@@ -341,6 +407,7 @@ def _record_of(
     series: int,
     left_by: LeftBy | None,
     missing: str,
+    pause_reason: str | None,
 ) -> QueryRecord:
     return QueryRecord(
         query=_query(document),
@@ -351,6 +418,7 @@ def _record_of(
         series=series,
         left_by=left_by,
         missing=tuple(json.loads(missing)),
+        pause_reason=pause_reason,
     )
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from catalog.store import tables
 from catalog.store.database import Database
-from catalog.store.repository import Repository
+from catalog.store.repository import Repository, parts
 from catalog.values.batch import BatchManifest
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import BatchRoutes, RouteTable, numbers_having
@@ -29,8 +29,6 @@ _r = tables.batch_routes.c
 #: Bytes of numbers of routes kept in memory, and what keeping an array takes besides, however short it is.
 _KEPT_BYTES = 16 << 20
 _ARRAY_BYTES = 256
-#: Rows asked for by number at a time; databases bound the parameters of a statement.
-_ROWS_AT_A_TIME = 500
 
 _ALL = select(_r.plan_version, _r.routes).order_by(_r.batch)
 _ROWS = select(_r.batch, _r.routes).where(_r.batch.in_(bindparam("rows", expanding=True)))
@@ -54,7 +52,7 @@ class RouteRepository(Repository):
         self._kept_bytes = 0
 
     def all(self) -> tuple[tuple[int, RouteTable], ...]:
-        """Return all routes, each once, by the first plan version that is known to have had it."""
+        """Return every route once, under the first plan version whose batches have it."""
         found: list[tuple[int, RouteTable]] = []
         seen = np.empty(0, dtype=np.int64)
         with self._database.read() as connection:
@@ -83,8 +81,8 @@ class RouteRepository(Repository):
             rows = connection.execute(_ROWS_OF_BATCHES, bounds).scalars().all()
             found = {row: known[row, query_id] for row in rows if (row, query_id) in known}
             new = [row for row in rows if row not in found]
-            for start in range(0, len(new), _ROWS_AT_A_TIME):
-                for row in connection.execute(_ROWS, {"rows": new[start : start + _ROWS_AT_A_TIME]}):
+            for some in parts(new):
+                for row in connection.execute(_ROWS, {"rows": some}):
                     found[row.batch] = numbers_having(row.routes, query_id)
         self._keep({(row, query_id): found[row] for row in new if row in found})
         if not found:

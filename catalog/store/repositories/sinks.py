@@ -15,16 +15,18 @@ last batch number finds afterwards about the batches up to it stays true.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Row,
     and_,
     bindparam,
-    case,
     delete,
     exists,
     func,
@@ -37,6 +39,8 @@ from sqlalchemy import (
 from catalog.errors import InvariantBroken
 from catalog.store import tables
 from catalog.store.codec import encode
+from catalog.store.counts import CountRepository
+from catalog.store.database import Database
 from catalog.store.repository import Repository, next_id
 from catalog.values.sink import Sink, SinkRecord
 
@@ -45,7 +49,6 @@ _later = tables.sinks.alias("later").c
 _other = tables.sinks.alias("other").c
 _q = tables.queries.c
 _other_q = tables.queries.alias("other_query").c
-_bq = tables.batch_queries.c
 _b = tables.batches.c
 
 
@@ -61,26 +64,6 @@ _UNTIL = (
     .correlate(tables.sinks)
     .scalar_subquery()
 )
-_WAITS = and_(
-    _s.document.is_not(None),
-    _q.series == _s.series,
-    _bq.batch >= _s.next_batch,
-    _bq.batch >= _FROM,
-    or_(_UNTIL.is_(None), _bq.batch < _UNTIL),
-)
-
-
-def _of_waiting(what: Any) -> Any:  # Any: a column expression of any type
-    """Return a subquery over the batches with results that wait for the sink of the row."""
-    return (
-        select(what)
-        .select_from(tables.batch_queries.join(tables.queries, _q.id == _bq.query_id))
-        .where(_WAITS)
-        .correlate(tables.sinks)
-        .scalar_subquery()
-    )
-
-
 _ALL = select(
     _s.id,
     _s.series,
@@ -95,11 +78,14 @@ _ALL = select(
     _UNTIL.label("until_batch"),
     _s.next_batch,
     _s.next_row,
-    _of_waiting(func.count()).label("pending"),
+    _s.file_end,
     _s.rows,
     _s.batches,
     _s.failures,
     _s.lost,
+    _s.lost_rows,
+    _s.lost_batch,
+    _s.lost_at_us,
     _s.last_batch,
     _s.error,
     _s.error_at_us,
@@ -117,15 +103,13 @@ _ALL = select(
     ).label("ended_at_us"),
 ).order_by(_s.id)
 _OF_SERIES = _ALL.where(_s.series == bindparam("series"))
-# The subquery instead of its column's name: SQLite would take either, PostgreSQL only this.
-_PENDING = _ALL.where(_of_waiting(func.count()) > 0)
+_WANTED = _ALL.where(_s.document.is_not(None))
+_SERIES_IDS = select(_q.id).where(_q.series == bindparam("series"))
+_COMMITTED_AT = select(_b.committed_at_us).where(_b.batch == bindparam("batch"))
 _LAST_BATCH = select(func.max(_b.batch))
-_NEEDED = select(
-    func.min(case((_s.from_batch.is_(None), _s.next_batch), else_=_of_waiting(func.min(_bq.batch))))
-).where(_s.document.is_not(None))
+_NEXT_OF_UNRESOLVED = select(func.min(_s.next_batch)).where(_s.document.is_not(None), _s.from_batch.is_(None))
 _UNRESOLVED = select(_s.id, _FROM.label("first")).where(_s.from_batch.is_(None))
-# A sink that has been followed by another and has delivered all that is its own.
-_SPENT = select(_s.id).where(_s.from_batch.is_not(None), _UNTIL.is_not(None), _of_waiting(func.count()) == 0)
+_FOLLOWED = _ALL.where(_s.from_batch.is_not(None), _UNTIL.is_not(None))
 _NONE_FOR_GOOD = and_(_s.document.is_(None), ~exists().where(_other.series == _s.series, _other.id < _s.id))
 _OF_GONE_SERIES = ~exists().where(_q.series == _s.series)
 _newest_query = select(func.max(_other_q.id)).where(_other_q.series == _s.series).scalar_subquery()
@@ -143,8 +127,36 @@ _LIVE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Results that a sink goes on without.
+
+    Attributes:
+        batches: Batches with results.
+        rows: Results, less those of the first batch that it had got.
+        last: Last of the batches; None if there are none.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    last: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.batches > 0
+
+
 class SinkRepository(Repository):
-    """Sinks of series. A sink is deleted once another has followed it and it has delivered everything."""
+    """Sinks of series. A sink is deleted once another has followed it and it has delivered everything.
+
+    Args:
+        database: Database of the catalog.
+        now_us: Wall clock, µs UTC.
+        counts: Tells which batches have results.
+    """
+
+    def __init__(self, database: Database, now_us: Callable[[], int], counts: CountRepository) -> None:
+        super().__init__(database, now_us)
+        self._counts = counts
 
     def set(self, series: int, sink: Sink | None, from_version: int | None = None) -> int:
         """Give a series a sink, or none, from the next batch on.
@@ -197,12 +209,13 @@ class SinkRepository(Repository):
     def all(self) -> tuple[SinkRecord, ...]:
         """Return all sinks that are kept, by id."""
         with self._database.read() as connection:
-            return tuple(_record(row) for row in connection.execute(_ALL))
+            return tuple(self._record(connection, row) for row in connection.execute(_ALL).all())
 
     def of_series(self, series: int) -> tuple[SinkRecord, ...]:
         """Return the sinks of a series, the one that was asked for last at the end."""
         with self._database.read() as connection:
-            return tuple(_record(row) for row in connection.execute(_OF_SERIES, {"series": series}))
+            rows = connection.execute(_OF_SERIES, {"series": series}).all()
+            return tuple(self._record(connection, row) for row in rows)
 
     def live(self) -> tuple[tuple[int, str, Sink], ...]:
         """Return (series, name of the query, sink wanted) of running and paused queries that have one."""
@@ -213,7 +226,8 @@ class SinkRepository(Repository):
     def pending(self) -> tuple[SinkRecord, ...]:
         """Return the sinks for which batches with results wait, by id."""
         with self._database.read() as connection:
-            return tuple(_record(row) for row in connection.execute(_PENDING))
+            records = [self._record(connection, row) for row in connection.execute(_WANTED).all()]
+        return tuple(record for record in records if record.pending)
 
     def oldest_needed_batch(self) -> int | None:
         """Return the oldest batch whose results a sink still needs; None if none needs any that is there.
@@ -221,35 +235,50 @@ class SinkRepository(Repository):
         Whoever drops results must keep those of this batch and of all later ones.
         """
         with self._database.read() as connection:
-            found = connection.execute(_NEEDED).scalar()
-        return None if found is None else int(found)
+            # Where its first batch is not known yet, it may be any that is still to come.
+            needed = [connection.execute(_NEXT_OF_UNRESOLVED).scalar()]
+            for row in connection.execute(_WANTED.where(_s.from_batch.is_not(None))).all():
+                needed += [batch for batch, _ in self._waiting(connection, row)[:1]]
+        return min((batch for batch in needed if batch is not None), default=None)
 
-    def delivered(self, record: SinkRecord, batch: int, rows: int, *, whole: bool) -> None:
-        """Record that a sink has got rows of a batch, in order.
+    def begin_file(self, record: SinkRecord, last: int) -> None:
+        """Record which batches the next file of a sink has, so that a crash repeats the same file.
 
         Args:
             record: The sink as it was before.
-            batch: The batch.
+            last: Last batch of the file, which is there already.
+
+        Raises:
+            InvariantBroken: Somebody else has moved the sink.
+        """
+        with self._database.write() as connection:
+            self._move(connection, record, {"file_end": last})
+
+    def delivered(self, record: SinkRecord, batch: int, rows: int, *, whole: bool, batches: int = 1) -> None:
+        """Record that a sink has got rows of a batch, or all rows of some batches, in order.
+
+        Args:
+            record: The sink as it was before.
+            batch: The batch, or the last of the batches.
             rows: Rows that it got now.
             whole: Whether these are the last rows of the batch.
+            batches: Batches with results that it now has whole, if ``whole``.
 
         Raises:
             InvariantBroken: Somebody else has moved the sink.
         """
         done = record.next_row if record.next_batch == batch else 0
-        moved = {"next_batch": batch + 1, "next_row": 0, "batches": _s.batches + 1, "last_batch": batch}
+        moved = {
+            "next_batch": batch + 1,
+            "next_row": 0,
+            "batches": _s.batches + batches,
+            "last_batch": batch,
+            "file_end": None,
+        }
+        progress = moved if whole else {"next_batch": batch, "next_row": done + rows}
         with self._database.write() as connection:
-            changed = connection.execute(
-                update(tables.sinks)
-                .where(_as_found(record))
-                .values(
-                    rows=_s.rows + rows,
-                    delivered_at_us=self._now_us(),
-                    **(moved if whole else {"next_batch": batch, "next_row": done + rows}),
-                )
-            )
-            if changed.rowcount != 1:
-                raise InvariantBroken(f"sink {record.id} is not at batch {record.next_batch} any more")
+            got = {"rows": _s.rows + rows, "delivered_at_us": self._now_us()}
+            self._move(connection, record, progress | got)
 
     def failed(self, sink_id: int, error: str) -> None:
         """Record that an attempt to deliver failed."""
@@ -260,38 +289,83 @@ class SinkRepository(Repository):
                 .values(failures=_s.failures + 1, error=error, error_at_us=self._now_us())
             )
 
-    def give_up(self, record: SinkRecord, last: int) -> bool:
-        """Let a sink go without the batches that wait for it.
+    def lose(self, record: SinkRecord, before: int) -> Lost:
+        """Let a sink go on without batches that wait for it, and count them.
+
+        A file that was begun may be there, whole: its batches are lost together, or not yet.
 
         Args:
-            record: The sink, as it was found after ``last`` was the last committed batch.
-            last: Last batch that it goes without.
+            record: The sink, as it was found.
+            before: First batch that is not lost.
 
         Returns:
-            Whether it did; not if it has moved since.
+            What it lost; nothing if it has moved since.
         """
+        if record.file_end is not None and record.file_end >= before:
+            return Lost()
         with self._database.write() as connection:
-            changed = connection.execute(
-                update(tables.sinks)
-                .where(_as_found(record))
-                .values(next_batch=last + 1, next_row=0, lost=_s.lost + record.pending)
-            )
-        return bool(changed.rowcount)
+            row = connection.execute(_ALL.where(_as_found(record))).first()
+            waiting = [] if row is None else self._waiting(connection, row)
+            gone = [(batch, rows) for batch, rows in waiting if batch < before]
+            if not gone:
+                return Lost()
+            last = gone[-1][0]
+            lost = Lost(len(gone), sum(rows for _, rows in gone) - record.next_row, last)
+            facts = {
+                "next_batch": before,
+                "next_row": 0,
+                "file_end": None,
+                "lost": _s.lost + lost.batches,
+                "lost_rows": _s.lost_rows + lost.rows,
+                "lost_batch": last,
+                "lost_at_us": self._now_us(),
+            }
+            self._move(connection, record, facts)
+        return lost
 
     def drop_spent(self) -> int:
         """Delete sinks that nothing is left to do for and that nobody can ask about; return how many."""
-        unwanted = or_(_s.id.in_(_SPENT), _NONE_FOR_GOOD, _OF_GONE_SERIES)
         with self._database.read() as connection:
-            if connection.execute(select(_s.id).where(unwanted).limit(1)).first() is None:
+            unwanted = select(_s.id).where(or_(_NONE_FOR_GOOD, _OF_GONE_SERIES)).limit(1)
+            if connection.execute(unwanted).first() is None and not self._spent(connection):
                 return 0
         dropped = 0
         with self._database.write() as connection:
             # One after the other: that a series has none is not worth a row once its former sinks have gone.
-            for condition in (_OF_GONE_SERIES, _s.id.in_(_SPENT), _NONE_FOR_GOOD):
-                ids = list(connection.scalars(select(_s.id).where(condition)))
+            for find in (_of(_OF_GONE_SERIES), self._spent, _of(_NONE_FOR_GOOD)):
+                ids = find(connection)
                 connection.execute(delete(tables.sinks).where(_s.id.in_(ids)))
                 dropped += len(ids)
         return dropped
+
+    def _spent(self, connection: Connection) -> list[int]:
+        """Return the sinks that another has followed and that have delivered all that is their own."""
+        rows = connection.execute(_FOLLOWED).all()
+        return [row.id for row in rows if not self._waiting(connection, row)]
+
+    def _waiting(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> list[tuple[int, int]]:
+        """Return the batches with results that wait for the sink of a row, and how many each has."""
+        if row.document is None or row.from_batch is None:
+            return []
+        ids = tuple(connection.scalars(_SERIES_IDS, {"series": row.series}))
+        first = max(row.next_batch, row.from_batch)
+        return [(batch, rows) for batch, _, rows in self._counts.of_queries(ids, first, end=row.until_batch)]
+
+    def _record(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> SinkRecord:
+        """Return the record of a row of ``_ALL``."""
+        facts = dict(row._mapping)
+        document = facts.pop("document")
+        waiting = self._waiting(connection, row)
+        since_us = None
+        if waiting:
+            since_us = connection.execute(_COMMITTED_AT, {"batch": waiting[0][0]}).scalar()
+        sink = None if document is None else _adapter().validate_json(document)
+        return SinkRecord(sink=sink, pending=len(waiting), waiting_since_us=since_us, **facts)
+
+    def _move(self, connection: Connection, record: SinkRecord, facts: Mapping[str, Any]) -> None:
+        changed = connection.execute(update(tables.sinks).where(_as_found(record)).values(**facts))
+        if changed.rowcount != 1:
+            raise InvariantBroken(f"sink {record.id} is not at batch {record.next_batch} any more")
 
 
 @cache
@@ -299,12 +373,9 @@ def _adapter() -> TypeAdapter[Sink]:
     return TypeAdapter(Sink)
 
 
-def _record(row: Row[*tuple[Any, ...]]) -> SinkRecord:
-    """Record of a row of ``_ALL``."""
-    facts = dict(row._mapping)
-    document = facts.pop("document")
-    sink = None if document is None else _adapter().validate_json(document)
-    return SinkRecord(sink=sink, **facts)
+def _of(condition: ColumnElement[bool]) -> Callable[[Connection], list[int]]:
+    """Find the ids of the sinks that meet a condition."""
+    return lambda connection: list(connection.scalars(select(_s.id).where(condition)))
 
 
 def _as_found(record: SinkRecord) -> ColumnElement[bool]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from catalog.errors import InputNotFound
 from catalog.store import tables
@@ -32,6 +32,9 @@ _FROM = (
 )
 _COUNT = select(func.coalesce(func.max(_i.position) + 1, 0)).where(_i.stream_id == bindparam("stream_id"))
 _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
+_REMOVED = select(tables.streams.c.id).where(
+    tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
+)
 _SET_ASIDE = (
     select(*_COLUMNS)
     .where(_i.stream_id == bindparam("stream_id"), _i.verdict == "set-aside")
@@ -40,7 +43,10 @@ _SET_ASIDE = (
 
 
 class SourceFileRepository(Repository):
-    """Listed inputs, numbered per stream from 0 without gaps in the order in which they were appended."""
+    """Listed inputs, numbered per stream from 0 in the order in which they were appended.
+
+    There are gaps only where rows were forgotten, and never behind the newest.
+    """
 
     def append(self, stream_id: int, found: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
         """List files of a stream.
@@ -117,6 +123,46 @@ class SourceFileRepository(Repository):
         """
         with self._database.read() as connection:
             return set(connection.scalars(_PATHS, {"stream_id": stream_id}))
+
+    def listed(self, stream_id: int, paths: Collection[str]) -> set[str]:
+        """Return those of some paths that are listed.
+
+        Args:
+            stream_id: The stream.
+            paths: At most a thousand.
+        """
+        with self._database.read() as connection:
+            return set(connection.scalars(_PATHS.where(_i.path.in_(sorted(paths))), {"stream_id": stream_id}))
+
+    def forget(self, stream_id: int, before: int, paths: Collection[str]) -> int:
+        """Forget listed files; the newest one stays, so that positions go on.
+
+        Args:
+            stream_id: The stream.
+            before: Files from this position on stay.
+            paths: Their paths.
+
+        Returns:
+            How many were forgotten.
+        """
+        before = min(before, self.count(stream_id) - 1)
+        wanted, forgotten = sorted(paths), 0
+        for start in range(0, len(wanted), 1000):
+            some = _i.path.in_(wanted[start : start + 1000])
+            old = delete(tables.inputs).where(_i.stream_id == stream_id, _i.position < before, some)
+            with self._database.write() as connection:
+                forgotten += connection.execute(old).rowcount
+        return forgotten
+
+    def forget_all(self, stream_id: int) -> int:
+        """Forget all listed files of a removed stream; return how many."""
+        with self._database.write() as connection:
+            return connection.execute(delete(tables.inputs).where(_i.stream_id == stream_id)).rowcount
+
+    def removed_stream_ids(self) -> tuple[int, ...]:
+        """Return the removed streams of which files are listed."""
+        with self._database.read() as connection:
+            return tuple(connection.scalars(_REMOVED))
 
     def set_verdict(self, stream_id: int, position: int, verdict: Verdict, reason: str | None) -> None:
         """Record a decision on a listed file.

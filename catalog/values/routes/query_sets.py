@@ -21,6 +21,8 @@ WORD_BITS = 64
 _WORD_BYTES = 8
 #: Sets that are spread out at once, a byte for each query: some MB with 1,000 queries.
 _SPREAD_AT_ONCE = 1 << 12
+#: Runs of bits up to which sets are copied run by run; to spread them takes as long as some hundred.
+_MOST_RUNS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +92,14 @@ class QuerySets:
         # One column more, that is empty, for queries that no set here can have.
         columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)
         words = np.zeros((len(self), words_of(len(queries))), dtype=np.uint64)
+        runs = _runs(columns[columns < len(places)], np.flatnonzero(columns < len(places)))
+        if len(runs) <= _MOST_RUNS:
+            # Of ten thousand queries few come or leave at a time, and the others stay in their order.
+            for start in range(0, len(self), _SPREAD_AT_ONCE):
+                some = slice(start, start + _SPREAD_AT_ONCE)
+                for source, target, length in runs:
+                    _copy_bits(self.words[some], words[some], source, target, length)
+            return QuerySets(queries, words), self.subsets_of(set(queries))
         start = 0
         for bits in self._spread():
             wider = np.concatenate([bits, np.zeros((len(bits), 1), dtype=np.uint8)], axis=1)
@@ -103,6 +113,35 @@ class QuerySets:
         for start in range(0, len(self), _SPREAD_AT_ONCE):
             some = np.ascontiguousarray(self.words[start : start + _SPREAD_AT_ONCE]).view(np.uint8)
             yield np.unpackbits(some, axis=1, count=len(self.queries), bitorder="little")
+
+
+def _runs(sources: Int64s, targets: Int64s) -> list[tuple[int, int, int]]:
+    """Return bits that are copied as (first source, first target, length) of those that stay together.
+
+    >>> _runs(np.array([4, 5, 6, 1]), np.array([0, 1, 2, 3]))
+    [(4, 0, 3), (1, 3, 1)]
+    """
+    apart = (np.diff(sources) != 1) | (np.diff(targets) != 1)
+    starts = np.concatenate([np.zeros(min(len(sources), 1), dtype=np.int64), np.flatnonzero(apart) + 1])
+    lengths = np.diff(np.append(starts, len(sources)))
+    firsts = zip(sources[starts].tolist(), targets[starts].tolist(), lengths.tolist(), strict=True)
+    return list(firsts)
+
+
+def _copy_bits(words: UInt64s, into: UInt64s, source: int, target: int, length: int) -> None:
+    """Copy some bits of each set, a word at a time, to where none are set yet."""
+    for number in range(target // WORD_BITS, (target + length - 1) // WORD_BITS + 1):
+        # The bits of this word begin at this place of the source, which may lie before its first one.
+        first = source + number * WORD_BITS - target
+        word, shift = divmod(first, WORD_BITS)
+        bits = np.zeros(len(words), dtype=np.uint64)
+        if 0 <= word < words.shape[1]:
+            bits |= words[:, word] >> np.uint64(shift)
+        if shift and 0 <= word + 1 < words.shape[1]:
+            bits |= words[:, word + 1] << np.uint64(WORD_BITS - shift)
+        low = max(target - number * WORD_BITS, 0)
+        high = min(target + length - number * WORD_BITS, WORD_BITS)
+        into[:, number] |= bits & np.uint64((1 << high) - (1 << low))
 
 
 def words_of(queries: int) -> int:

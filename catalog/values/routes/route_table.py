@@ -19,12 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.errors import InvariantBroken
+from catalog.values.routes.arrow_stream import decode_batch, encode_batch
 from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets, UInt64s
 
 # Handing columns to Arrow's threads takes longer than they do: a small table is read in 10 instead of 50 µs,
 # 20,000 routes of 300 queries in 38 instead of 92 µs (CPU time).
-_WRITTEN = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +68,7 @@ class RouteTable:
         names = ["number", *(f"w{n}" for n in range(words.shape[1]))]
         queries = np.array(self.sets.queries, dtype=np.int64).tobytes()
         batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=names)
-        batch = batch.replace_schema_metadata({"queries": queries})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema, options=_WRITTEN) as stream:
-            stream.write_batch(batch)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+        return encode_batch(batch.replace_schema_metadata({"queries": queries}))
 
     @classmethod
     def decode(cls, data: bytes) -> RouteTable:
@@ -118,8 +112,7 @@ def numbers_having(encoded: bytes, query_id: int) -> Int64s:
 
 def _read(encoded: bytes) -> tuple[Int64s, pa.RecordBatch]:
     """Return the query ids of an encoded table, and its columns: numbers, then words."""
-    with pa.ipc.open_stream(encoded, options=_READ) as stream:
-        batch = stream.read_next_batch()
+    batch = decode_batch(encoded)
     return np.frombuffer(batch.schema.metadata[b"queries"], dtype=np.int64), batch
 
 

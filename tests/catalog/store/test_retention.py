@@ -115,13 +115,12 @@ def test_batches_younger_than_the_retention_stay_and_all_behind_them(job: Job, f
     job.commit({q: 2}, 10)
     assert job.drop(4).kept_from == 4
     assert not job.drop(4)
-    assert job.store.batches.of_query(q) == tuple((n, 2) for n in range(4, 10))
+    assert job.store.counts.of_query(q) == tuple((n, 2) for n in range(4, 10))
     assert job.store.retention.dropped(q) == DroppedOfSeries(results=8, batch=3, of_batch=2)
-    assert job.store.batches.query_totals() == {q: 20}, "how many there were is known forever"
+    assert job.store.counts.totals() == {q: 20}, "how many there were is known forever"
     # A clock that was set back: batch 5 counts as young, so what follows it stays.
-    with sqlite3.connect(str(job.store._database.file)) as connection:
-        connection.execute(f"UPDATE batches SET committed_at_us = {100 * SECOND_US} WHERE batch = 5")
-    connection.close()
+    with job.store._database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE batches SET committed_at_us = {100 * SECOND_US} WHERE batch = 5")
     assert job.drop(9).kept_from == 5
     assert not job.drop(9)
 
@@ -197,11 +196,11 @@ def test_a_removed_query_goes_with_its_last_result(job: Job, few: int) -> None:
     assert prune(job.store) == 0
     job.drop(4)
     assert prune(job.store) == 0
-    assert job.store.batches.of_query(q2) == ((4, 3),)
+    assert job.store.counts.of_query(q2) == ((4, 3),)
     job.drop(5)
     assert prune(job.store) == 1
     assert [record.query.name for record in job.store.queries.all()] == ["q1"]
-    assert job.store.batches.query_totals() == {q1: 25}
+    assert job.store.counts.totals() == {q1: 25}
     assert job.store.retention.dropped(q2) is None
 
 
@@ -214,22 +213,22 @@ def test_former_queries_of_a_living_series_leave_their_totals_to_the_first(job: 
     job.commit({third: 7})
     fourth = job.update("q")
     job.commit(batches=20)
-    before = sum(job.store.batches.query_totals().values())
+    before = sum(job.store.counts.totals().values())
     job.drop(4)
     assert prune(job.store) == 1
     assert job.store.queries.series_ids(first) == (first, third, fourth)
-    assert job.store.batches.query_totals() == {first: 10, third: 7}
+    assert job.store.counts.totals() == {first: 10, third: 7}
     assert job.store.retention.dropped(first) == DroppedOfSeries(results=10, batch=3, of_batch=5)
     job.drop(5)
     assert prune(job.store) == 1
     assert job.store.queries.series_ids(first) == (first, fourth)
-    assert job.store.batches.query_totals() == {first: 17}
+    assert job.store.counts.totals() == {first: 17}
     assert job.store.retention.dropped(first) == DroppedOfSeries(results=17, batch=4, of_batch=7)
-    assert sum(job.store.batches.query_totals().values()) == before
+    assert sum(job.store.counts.totals().values()) == before
     job.remove("q")
     job.commit(batches=20)
     assert prune(job.store) == 2
-    assert job.store.batches.query_totals() == {}
+    assert job.store.counts.totals() == {}
 
 
 def test_routes_go_when_no_kept_pair_can_have_them(job: Job, few: int) -> None:
@@ -291,25 +290,25 @@ def test_committing_goes_on_where_it_was(job: Job, few: int) -> None:
     assert job.store.retention.kept_from() == (7, 7 * SECOND_US)
     assert job.store.batches.totals().batches == totals.batches + 1 == 11
     # A batch that was dropped is known as committed: its manifest is behind what may replay.
-    assert job.store.batches.query_totals() == {q: 11}
+    assert job.store.counts.totals() == {q: 11}
 
 
-def test_a_catalog_of_before_has_dropped_nothing(url: str, tmp_path: Path, few: int) -> None:
+def test_a_catalog_of_before_has_dropped_nothing(sqlite_url: str, tmp_path: Path, few: int) -> None:
     from tests.catalog.test_open import _undo_changes_and_history
 
-    with Store.open(url) as store:
+    with Store.open(sqlite_url) as store:
         job = Job(store)
         q = job.add("q")
         job.commit({q: 2}, 8)
-        whole = store.batches.manifests(0, 100), store.batches.of_query(q)
+        whole = store.batches.manifests(0, 100), store.counts.of_query(q)
         routes, numbers = stored_routes(store), store.routes.of_query(q, range(8)).tolist()
     connection = sqlite3.connect(tmp_path / "catalog.db")
     _undo_changes_and_history(connection)
     connection.execute("UPDATE alembic_version SET version_num = '0002'")
     connection.commit()
     connection.close()
-    with Store.open(url) as store:
-        assert (store.batches.manifests(0, 100), store.batches.of_query(q)) == whole
+    with Store.open(sqlite_url) as store:
+        assert (store.batches.manifests(0, 100), store.counts.of_query(q)) == whole
         assert stored_routes(store) == routes
         assert store.routes.of_query(q, range(8)).tolist() == numbers != []
         assert store.retention.kept_from() == (0, 0)

@@ -19,7 +19,7 @@ def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
     assert store.batches.manifest(0) is None
     assert store.batches.manifests(0, 10) == ()
     assert store.batches.totals() == Totals(0, 0, 0, 0, 0)
-    assert store.batches.query_totals() == {}
+    assert store.counts.totals() == {}
     assert store.batches.stream_totals() == ()
     assert store.routes.all() == ()
 
@@ -28,14 +28,16 @@ def test_a_batch_becomes_visible_at_once(store: Store) -> None:
     epoch = store.epochs.begin("engine 1")
     committed = [manifest(0, epoch, {7: 3, 8: 0}), manifest(1, epoch), manifest(2, epoch, {7: 4, 9: 2})]
     assert all(store.batches.commit(m) for m in committed)
-    assert store.batches.manifest(1) == committed[1]
-    assert store.batches.last_manifest() == committed[2]
-    assert store.batches.manifests(1, 5) == tuple(committed[1:])
-    assert store.batches.query_totals() == {7: 7, 9: 2}
-    assert store.batches.of_query(7) == ((0, 3), (2, 4))
-    assert store.batches.of_query(7, 1) == ((2, 4),)
-    assert store.batches.of_query(7, 0, 1) == ((0, 3),)
-    assert store.batches.of_query(8) == ()
+    # Results per query are a value of their own.
+    found = [dataclasses.replace(m, query_rows=()) for m in committed]
+    assert store.batches.manifest(1) == found[1]
+    assert store.batches.last_manifest() == found[2]
+    assert store.batches.manifests(1, 5) == tuple(found[1:])
+    assert store.counts.totals() == {7: 7, 9: 2}
+    assert store.counts.of_query(7) == ((0, 3), (2, 4))
+    assert store.counts.of_query(7, 1) == ((2, 4),)
+    assert store.counts.of_query(7, 0, 1) == ((0, 3),)
+    assert store.counts.of_query(8) == ()
     # State of batch 0 is the largest in rows, of batch 2 in bytes.
     assert store.batches.totals() == Totals(300, 30, state_rows_peak=55, state_bytes_peak=442, batches=3)
     assert store.batches.stream_totals() == (StreamCounters(1, 300, 30, 3, 3_000, 6_000),)
@@ -46,8 +48,8 @@ def test_a_batch_committed_again_changes_nothing(store: Store) -> None:
     assert commit(store, first)
     replay = manifest(0, store.epochs.begin("engine 2"), {7: 5, 8: 1})
     assert not commit(store, replay)
-    assert store.batches.manifest(0) == first
-    assert store.batches.query_totals() == {7: 3}
+    assert store.batches.manifest(0) == dataclasses.replace(first, query_rows=())
+    assert store.counts.totals() == {7: 3}
     assert store.batches.totals().batches == 1
     assert stored_routes(store) == [(1007, 1, (7,))]
 
@@ -104,5 +106,5 @@ def test_thousands_of_routes_and_queries_fit_in_a_batch(store: Store) -> None:
     rows = {query_id: query_id for query_id in range(1, 5_001)}
     assert commit(store, manifest(0, store.epochs.begin("engine 1"), rows))
     assert commit(store, manifest(1, 1, rows))
-    assert store.batches.query_totals() == {query_id: 2 * count for query_id, count in rows.items()}
+    assert store.counts.totals() == {query_id: 2 * count for query_id, count in rows.items()}
     assert store.routes.of_query(5_000, (0, 1)).tolist() == [6_000]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from catalog.errors import InvariantBroken
+from catalog.store.repositories.sinks import Lost
 from catalog.store.store import Store
 from catalog.values.sink import FilesSink, Sink, SinkRecord, WebhookSink
 from tests.catalog.examples import add_query, manifest, stream
@@ -37,7 +38,7 @@ def spans(store: Store, series: int) -> list[tuple[Sink | None, int | None, int 
 def deliver(store: Store, record: SinkRecord) -> list[int]:
     """Deliver all that waits for a sink; return the batches."""
     got = []
-    for batch, _, rows in store.queries.series_batches(record.series, record.next_batch):
+    for batch, _, rows in store.counts.of_series(record.series, record.next_batch):
         if record.until_batch is None or batch < record.until_batch:
             store.sinks.delivered(record, batch, rows, whole=True)
             got.append(batch)
@@ -196,15 +197,58 @@ def test_a_sink_ends_when_it_is_followed_or_its_query_is_removed(store: Store, q
     ]
 
 
-def test_a_sink_can_be_given_up(store: Store, q: int) -> None:
+def test_a_sink_can_go_on_without_what_waits(store: Store, q: int) -> None:
     store.sinks.set(q, FILES)
-    for _ in range(3):
-        commit(store, 1, {q: 1})
+    for rows in (1, 4, 2, 3):
+        commit(store, 1, {q: rows})
     (record,) = store.sinks.pending()
     store.sinks.delivered(record, 0, 1, whole=True)
-    assert not store.sinks.give_up(record, 2), "it has moved"
+    assert not store.sinks.lose(record, 4), "it has moved"
     (record,) = store.sinks.pending()
-    assert store.sinks.give_up(record, 2)
+    store.sinks.delivered(record, 1, 1, whole=False)
+    (record,) = store.sinks.pending()
+    assert not store.sinks.lose(record, 1), "nothing before waits"
+    assert not record.losing
+    assert store.sinks.lose(record, 3) == Lost(batches=2, rows=5, last=2)
     (record,) = store.sinks.all()
-    assert (record.pending, record.lost, record.batches, record.next_batch) == (0, 2, 1, 3)
+    assert (record.pending, record.next_batch, record.next_row, record.batches) == (1, 3, 0, 1)
+    assert (record.lost, record.lost_rows, record.lost_batch) == (2, 5, 2)
+    assert store.sinks.oldest_needed_batch() == 3
+    assert store.sinks.lose(record, 9) == Lost(batches=1, rows=3, last=3)
+    (record,) = store.sinks.all()
+    assert (record.lost, record.lost_rows, record.lost_batch, record.next_batch) == (3, 8, 3, 9)
     assert store.sinks.oldest_needed_batch() is None
+
+
+def test_a_file_that_was_begun_is_lost_as_a_whole_or_not_yet(store: Store, q: int) -> None:
+    store.sinks.set(q, FilesSink("alerts", batches_per_file=3))
+    for _ in range(5):
+        commit(store, 1, {q: 2})
+    (record,) = store.sinks.pending()
+    store.sinks.begin_file(record, 2)
+    (record,) = store.sinks.pending()
+    assert record.file_end == 2
+    assert not store.sinks.lose(record, 2)
+    assert store.sinks.lose(record, 3).batches == 3
+    (record,) = store.sinks.pending()
+    assert (record.file_end, record.next_batch) == (None, 3)
+    store.sinks.begin_file(record, 4)
+    store.sinks.delivered(record, 4, 4, whole=True, batches=2)
+    (record,) = store.sinks.all()
+    assert (record.file_end, record.batches, record.rows, record.last_batch) == (None, 2, 4, 4)
+    with pytest.raises(InvariantBroken, match="is not at batch 0 any more"):
+        store.sinks.begin_file(replace(record, next_batch=0), 4)
+
+
+def test_a_sink_tells_since_when_its_results_wait(store: Store, q: int) -> None:
+    store.sinks.set(q, FILES)
+    assert store.sinks.all()[0].waiting_since_us is None
+    for _ in range(2):
+        commit(store, 1, {q: 1})
+    (record,) = store.sinks.pending()
+    first, second = (store.batches.manifest(batch) for batch in (0, 1))
+    assert first is not None
+    assert second is not None
+    assert record.waiting_since_us == first.committed_at_us
+    store.sinks.delivered(record, 0, 1, whole=True)
+    assert store.sinks.pending()[0].waiting_since_us == second.committed_at_us

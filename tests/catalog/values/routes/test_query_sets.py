@@ -71,6 +71,22 @@ def test_another_order_has_the_same_members(queries: int) -> None:
     assert other.ids() == found.ids()
 
 
+@pytest.mark.parametrize("queries", SIZES)
+@pytest.mark.parametrize("runs", [0, 10**6])
+def test_sets_copied_run_by_run_are_those_that_are_spread(
+    queries: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.values.routes.query_sets._MOST_RUNS", runs)
+    rng = random.Random(queries)
+    ids = tuple(sorted(some_ids(rng, queries)))
+    sets = some_sets(rng, queries, 50)
+    gone = set(rng.sample(ids, queries // 3))
+    order = (*(query_id for query_id in ids if query_id not in gone), 10**6)
+    found, _ = QuerySets.of(ids, sets).among(order)
+    left = [tuple(query_id for query_id in members(ids, one) if query_id not in gone) for one in sets]
+    assert found.ids() == left
+
+
 def test_fewer_queries_leave_some_sets_whole() -> None:
     found = QuerySets.of((5, 2, 9), [0b001, 0b110, 0b111, 0])
     kept, whole = found.among((9, 2))

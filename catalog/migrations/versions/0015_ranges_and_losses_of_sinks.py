@@ -1,0 +1,22 @@
+"""Sinks: the file that is begun, and what a sink has lost."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+_BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def upgrade() -> None:
+    """No file has several batches; of what was given up only the batches are known."""
+    with op.batch_alter_table("sinks") as sinks:
+        sinks.add_column(sa.Column("lost_rows", _BIG, nullable=False, server_default="0"))
+        sinks.add_column(sa.Column("lost_batch", _BIG))
+        sinks.add_column(sa.Column("lost_at_us", _BIG))
+        sinks.add_column(sa.Column("file_end", _BIG))

@@ -1,0 +1,16 @@
+"""Why a query was paused by the engine."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0017"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; people paused what is paused so far."""
+    op.add_column("queries", sa.Column("pause_reason", sa.Text()))

@@ -1,0 +1,109 @@
+"""Compaction in the catalog: other files take the place of those of old batches, in one transaction.
+
+    batch       0 . . . . . . . . . . merged_until . . . . . . . . | . . . . newest
+    files       few, with many batches each      in the manifests  | newest batches: as they are
+    counters    none                             per slice         |
+
+``merged_until`` only ever rises. Where it passes a batch, the batch's files move from its manifest to the
+table ``merged_files``, merged or as they are, and the manifest loses the counters that are asked of the last
+batches alone. From then on files of the table are replaced by larger ones. Nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, func, select, update
+
+from catalog.store import tables
+from catalog.store.codec import decode, encode
+from catalog.store.repository import Repository
+from catalog.store.result_files import add_merged, are_merged, drop_merged
+from catalog.values.batch import BatchManifest, MergedFile
+
+_b = tables.batches.c
+_t = tables.batch_totals.c
+
+_STANDING = select(_t.merged_until, _t.kept_from)
+_NEWEST = select(func.max(_b.batch))
+_DOCUMENTS = (
+    select(_b.batch, _b.document)
+    .where(_b.batch >= bindparam("first"), _b.batch < bindparam("end"))
+    .order_by(_b.batch)
+)
+_THIN = update(tables.batches).where(_b.batch == bindparam("of")).values(document=bindparam("thin"))
+
+
+@dataclass(frozen=True, slots=True)
+class OldBatches:
+    """Consecutive batches that are old enough to be merged.
+
+    Attributes:
+        manifests: Their manifests.
+        documents: The same as they are stored.
+    """
+
+    manifests: tuple[BatchManifest, ...]
+    documents: tuple[tuple[int, str], ...]
+
+
+class Compaction(Repository):
+    """Finds batches to be merged, and names what they were merged into."""
+
+    def old_batches(self, *, kept: int, count: int) -> OldBatches | None:
+        """Return the oldest batches whose files are in their manifests.
+
+        Args:
+            kept: So many of the newest batches stay as they are.
+            count: How many batches are wanted.
+
+        Returns:
+            The batches; None while there are not so many.
+        """
+        with self._database.read() as connection:
+            standing = connection.execute(_STANDING).first()
+            if standing is None:
+                return None
+            first = max(standing)
+            if connection.execute(_NEWEST).scalar_one() + 1 - kept - first < count:
+                return None
+            rows = connection.execute(_DOCUMENTS, {"first": first, "end": first + count}).all()
+        documents = tuple((int(row.batch), str(row.document)) for row in rows)
+        return OldBatches(tuple(decode(BatchManifest, text) for _, text in documents), documents)
+
+    def name(self, old: OldBatches, files: Sequence[MergedFile]) -> bool:
+        """Have files take the place of all that some manifests name, and thin these.
+
+        Args:
+            old: What ``old_batches`` gave.
+            files: Files with all rows of those files.
+
+        Returns:
+            False if the batches have changed since; then nothing was done.
+        """
+        thin = [{"of": m.batch, "thin": encode(m.thinned()).decode()} for m in old.manifests]
+        first, end = old.documents[0][0], old.documents[-1][0] + 1
+        with self._database.write() as connection:
+            if max(connection.execute(_STANDING).one()) != first:
+                return False  # results were dropped
+            rows = connection.execute(_DOCUMENTS, {"first": first, "end": end}).all()
+            if tuple((row.batch, row.document) for row in rows) != old.documents:
+                return False  # a repetition wrote a file anew
+            connection.execute(_THIN, thin)
+            add_merged(connection, files)
+            connection.execute(update(tables.batch_totals).values(merged_until=end))
+        return True
+
+    def replace(self, old: Sequence[MergedFile], new: MergedFile) -> bool:
+        """Replace merged files by one larger file.
+
+        Returns:
+            False, with nothing changed, if one of the old files is no longer in the table.
+        """
+        with self._database.write() as connection:
+            if not are_merged(connection, old):
+                return False  # results were dropped
+            drop_merged(connection, old)
+            add_merged(connection, [new])
+        return True

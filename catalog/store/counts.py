@@ -1,0 +1,202 @@
+"""Results per query and batch in the catalog: a row for each batch, later one for many, and totals.
+
+    query_counts   batches 0..63    added   x        query_totals   query 3: 812 results of batches 0..63
+                   batch 64                 x                       (and what query 3 has in 64 and 65)
+                   batch 65                 x
+
+A batch writes one value, whether one query has results in it or ten thousand. When ``FOLDED`` of them have
+come they become one row, and what is in it is added to the totals of the queries, which are therefore behind
+by these few batches: a reader adds the rest. Rows never change, so a reader keeps those that it has decoded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from catalog.store import tables
+from catalog.store.database import Database
+from catalog.store.repository import Repository
+from catalog.values.routes.query_counts import QueryCounts, summed
+
+#: Batches whose counts become one row. A batch that may replay, or is pruned for, is among the newest of them
+#: (``catalog.store.pruning``, ``catalog.store.retention``), which add up first.
+FOLDED = 64
+#: Bytes of counts kept in memory: a reader that follows asks for the same with every batch.
+_KEPT_BYTES = 16 << 20
+
+_c = tables.query_counts.c
+_qt = tables.query_totals.c
+_t = tables.batch_totals.c
+
+_KEPT_FROM = select(_t.kept_from)
+_FROM = select(_c.first, _c.last).where(_c.last >= bindparam("batch")).order_by(_c.first)
+_COUNTS = select(_c.counts).where(_c.first == bindparam("first"), _c.last == bindparam("last"))
+_TAIL = select(_c.first, _c.last, _c.counts).where(_c.added.is_(False)).order_by(_c.first)
+_TAIL_LENGTH = select(func.count()).where(_c.added.is_(False))
+_OVERLAPPING = (
+    select(_c.counts).where(_c.last >= bindparam("begin"), _c.first < bindparam("end")).order_by(_c.first)
+)
+_SERIES_IDS = select(tables.queries.c.id).where(tables.queries.c.series == bindparam("series"))
+_QUERY_TOTALS = select(_qt.query_id, _qt.rows)
+_ADD = (
+    update(tables.query_totals)
+    .where(_qt.query_id == bindparam("of"))
+    .values(rows=_qt.rows + bindparam("more"))
+)
+
+
+class CountRepository(Repository):
+    """Results per query and batch."""
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        super().__init__(database, now_us)
+        self._known: OrderedDict[tuple[int, int], QueryCounts] = OrderedDict()
+        self._known_bytes = 0
+        self._lock = threading.Lock()
+
+    def totals(self) -> dict[int, int]:
+        """Return results so far by query id; queries without any are missing."""
+        with self._database.read() as connection:
+            totals = {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
+            tail = [QueryCounts.decode(row.counts) for row in connection.execute(_TAIL)]
+        for query_id, rows in summed(tail).items():
+            totals[query_id] = totals.get(query_id, 0) + rows
+        return totals
+
+    def of_query(self, query_id: int, from_batch: int = 0, limit: int = 1000) -> tuple[tuple[int, int], ...]:
+        """Return the batches in which a query has results, as (batch, rows), in order.
+
+        Args:
+            query_id: The query.
+            from_batch: First batch wanted.
+            limit: At most so many.
+
+        Returns:
+            Batches without results of the query are left out.
+        """
+        found = self.of_queries((query_id,), from_batch, limit=limit)
+        return tuple((batch, rows) for batch, _, rows in found)
+
+    def of_queries(
+        self,
+        query_ids: Collection[int],
+        from_batch: int = 0,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return what some queries have in batches, as (batch, query id, rows), in order.
+
+        Args:
+            query_ids: The queries.
+            from_batch: First batch wanted.
+            end: First batch not wanted; None for all.
+            limit: At most so many; None for all.
+        """
+        found: list[tuple[int, int, int]] = []
+        with self._database.read() as connection:
+            first = max(from_batch, connection.execute(_KEPT_FROM).scalar() or 0)
+            for counts in self._from(connection, first, end):
+                found += counts.between(first, 2**62 if end is None else end).of(query_ids)
+                if limit is not None and len(found) >= limit:
+                    break
+        return tuple(found[:limit])
+
+    def of_series(
+        self, series: int, from_batch: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the batches in which a series has results, as (batch, id of the query, rows), in order.
+
+        Its queries follow each other at batch boundaries, so a batch has results of one of them.
+
+        Args:
+            series: The series.
+            from_batch: First batch wanted.
+            limit: At most so many.
+        """
+        with self._database.read() as connection:
+            ids = tuple(connection.scalars(_SERIES_IDS, {"series": series}))
+        return self.of_queries(ids, from_batch, limit=limit)
+
+    def of_batches(self, first: int, end: int) -> dict[int, int]:
+        """Return the results of all queries in the batches from ``first`` up to, but without ``end``."""
+        with self._database.read() as connection:
+            counts = counts_between(connection, first, end)
+        batches, places = np.unique(counts.batches, return_inverse=True)
+        sums = np.zeros(len(batches), dtype=np.int64)
+        np.add.at(sums, places, counts.rows)
+        return dict(zip(batches.tolist(), sums.tolist(), strict=True))
+
+    def _from(self, connection: Connection, first: int, end: int | None) -> Iterator[QueryCounts]:
+        """Yield the rows that reach into some batches, each decoded once while it is asked for."""
+        for row in connection.execute(_FROM, {"batch": first}).all():
+            if end is not None and row.first >= end:
+                return
+            place = (row.first, row.last)
+            with self._lock:
+                known = self._known.get(place)
+                if known is not None:
+                    self._known.move_to_end(place)
+            if known is None:
+                bounds = {"first": row.first, "last": row.last}
+                known = QueryCounts.decode(connection.execute(_COUNTS, bounds).scalar_one())
+                if not self._database.in_transaction:
+                    self._keep(place, known)
+            yield known
+
+    def _keep(self, place: tuple[int, int], counts: QueryCounts) -> None:
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = counts
+                self._known_bytes += counts.nbytes
+            while self._known_bytes > _KEPT_BYTES:
+                self._known_bytes -= self._known.popitem(last=False)[1].nbytes
+
+
+def add_counts(connection: Connection, batch: int, counts: QueryCounts) -> None:
+    """Keep what a batch gave, inside the transaction that commits it."""
+    if not len(counts):
+        return
+    connection.execute(
+        insert(tables.query_counts).values(first=batch, last=batch, counts=counts.encode(), added=False)
+    )
+    if connection.execute(_TAIL_LENGTH).scalar_one() >= FOLDED:
+        fold_counts(connection)
+
+
+def fold_counts(connection: Connection) -> None:
+    """Add to the totals what they lack, and put it into one row, inside a write transaction."""
+    tail = connection.execute(_TAIL).all()
+    if not tail:
+        return
+    counts = QueryCounts.merged([QueryCounts.decode(row.counts) for row in tail])
+    connection.execute(delete(tables.query_counts).where(_c.added.is_(False)))
+    connection.execute(
+        insert(tables.query_counts).values(
+            first=tail[0].first, last=tail[-1].last, counts=counts.encode(), added=True
+        )
+    )
+    known = set(connection.scalars(select(_qt.query_id)))
+    totals = counts.totals()
+    grown = [{"of": query_id, "more": rows} for query_id, rows in totals.items() if query_id in known]
+    new = [{"query_id": query_id, "rows": rows} for query_id, rows in totals.items() if query_id not in known]
+    if grown:
+        connection.execute(_ADD, grown)
+    if new:
+        connection.execute(insert(tables.query_totals), new)
+
+
+def counts_between(connection: Connection, first: int, end: int) -> QueryCounts:
+    """Return what all queries have in the batches from ``first`` up to, but without ``end``."""
+    encoded = connection.scalars(_OVERLAPPING, {"begin": first, "end": end})
+    return QueryCounts.merged([QueryCounts.decode(data).between(first, end) for data in encoded])
+
+
+def drop_counts(connection: Connection, end: int) -> None:
+    """Drop the rows of batches before ``end``; one that reaches further stays until it does no more."""
+    connection.execute(delete(tables.query_counts).where(_c.last < end))

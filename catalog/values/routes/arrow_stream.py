@@ -1,0 +1,23 @@
+"""A batch of columns as bytes: a compressed Arrow IPC stream, coded by the calling thread alone."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+_WRITTEN = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
+
+
+def encode_batch(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as a stream of its own."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_WRITTEN) as stream:
+        stream.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode_batch(data: bytes) -> pa.RecordBatch:
+    """Return the batch that was encoded."""
+    with pa.ipc.open_stream(data, options=_READ) as stream:
+        return stream.read_next_batch()

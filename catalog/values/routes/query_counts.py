@@ -1,0 +1,106 @@
+"""Results per query and batch as columns: one value for a batch, however many queries have results in it.
+
+query   3   3   7   9          of batches 17 and 18: query 3 has 5 and 2 results, 7 and 9 have some in 18
+batch  17  18  18  18
+rows    5   2   1   4          ascending by query, then by batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.routes.arrow_stream import decode_batch, encode_batch
+from catalog.values.routes.query_sets import Bools, Int64s
+
+_NAMES = ("query", "batch", "rows")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryCounts:
+    """Results of queries in batches, ascending by query, then by batch.
+
+    Attributes:
+        queries: int64[n], query ids.
+        batches: int64[n], batch numbers.
+        rows: int64[n], results, at least one.
+    """
+
+    queries: Int64s
+    batches: Int64s
+    rows: Int64s
+
+    @classmethod
+    def of_batch(cls, batch: int, counts: Iterable[tuple[int, int]]) -> QueryCounts:
+        """Return what a batch gave, from (query id, results).
+
+        >>> QueryCounts.of_batch(17, [(7, 1), (3, 5), (9, 0)]).of((3,))
+        [(17, 3, 5)]
+        """
+        pairs = sorted(pair for pair in counts if pair[1])
+        queries = np.array([query_id for query_id, _ in pairs], dtype=np.int64)
+        rows = np.array([count for _, count in pairs], dtype=np.int64)
+        return cls(queries, np.full(len(pairs), batch, dtype=np.int64), rows)
+
+    @classmethod
+    def merged(cls, some: Sequence[QueryCounts]) -> QueryCounts:
+        """Return several as one; no query has results in one batch twice."""
+        queries, batches, rows = (
+            np.concatenate([np.empty(0, dtype=np.int64), *columns])
+            for columns in ([c.queries for c in some], [c.batches for c in some], [c.rows for c in some])
+        )
+        order = np.lexsort((batches, queries))
+        return cls(queries[order], batches[order], rows[order])
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.queries.nbytes + self.batches.nbytes + self.rows.nbytes
+
+    def between(self, first: int, end: int) -> QueryCounts:
+        """Return those of batches from ``first`` up to, but without ``end``."""
+        kept: Bools = (self.batches >= first) & (self.batches < end)
+        return self if kept.all() else QueryCounts(self.queries[kept], self.batches[kept], self.rows[kept])
+
+    def of(self, query_ids: Collection[int]) -> list[tuple[int, int, int]]:
+        """Return those of some queries as (batch, query id, results), in order."""
+        found: list[tuple[int, int, int]] = []
+        for query_id in query_ids:
+            start, end = np.searchsorted(self.queries, [query_id, query_id + 1]).tolist()
+            batches, rows = self.batches[start:end].tolist(), self.rows[start:end].tolist()
+            found += [(batch, query_id, count) for batch, count in zip(batches, rows, strict=True)]
+        return sorted(found)
+
+    def totals(self) -> dict[int, int]:
+        """Return the results of each query."""
+        return summed((self,))
+
+    def encode(self) -> bytes:
+        """Return them as an Arrow IPC stream."""
+        columns = [pa.array(column) for column in (self.queries, self.batches, self.rows)]
+        return encode_batch(pa.RecordBatch.from_arrays(columns, names=list(_NAMES)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> QueryCounts:
+        """Return those that were encoded."""
+        batch = decode_batch(data)
+        return cls(*(batch.column(name).to_numpy() for name in _NAMES))
+
+
+def summed(some: Sequence[QueryCounts]) -> dict[int, int]:
+    """Return the results of each query in all of these."""
+    queries = np.concatenate([np.empty(0, dtype=np.int64), *(counts.queries for counts in some)])
+    rows = np.concatenate([np.empty(0, dtype=np.int64), *(counts.rows for counts in some)])
+    if not len(queries):
+        return {}
+    # Ids are given one after the other: to sort them takes ten times as long. Sums are exact up to 2^53.
+    least = int(queries.min())
+    sums = np.bincount(queries - least, weights=rows).astype(np.int64)
+    found = np.flatnonzero(sums)
+    return dict(zip((found + least).tolist(), sums[found].tolist(), strict=True))
