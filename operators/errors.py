@@ -1,6 +1,9 @@
 """Errors of the operators.
 
+InvalidInput
+* ExpressionFailed      an expression takes more time or memory than one may
 Unavailable
+* StorageDown           the object store cannot be reached, or refuses
 * WriterReplaced        another engine writes the segments now
 InternalError
 * CorruptPayload        bytes that reached a bucket are not a payload
@@ -10,7 +13,13 @@ InternalError
 
 from __future__ import annotations
 
-from catalog.errors import InternalError, Unavailable
+import re
+from hashlib import sha256
+from typing import Final
+
+from catalog.errors import InternalError, InvalidInput, Unavailable
+
+_FAILED: Final = re.compile(r"\[failed expression ([0-9a-f]{64})\]")
 
 
 class CorruptPayload(InternalError):
@@ -31,7 +40,45 @@ class UnknownStateFormat(InternalError):
     code = "unknown-state-format"
 
 
+class StorageDown(Unavailable):
+    """The object store cannot be reached, or refuses."""
+
+    code = "storage-down"
+
+
 class WriterReplaced(Unavailable):
     """Another engine writes the segments now."""
 
     code = "writer-replaced"
+
+
+class ExpressionFailed(InvalidInput):
+    """An expression takes more time or memory than one may.
+
+    Workers raise it, too, and the engine learns of it from Spark's trace (``find_failed_expression``).
+
+    Attributes:
+        digest: Which expression: see ``expression_digest``.
+    """
+
+    code = "expression-failed"
+
+    def __init__(self, sql: str, reason: str):
+        digest = expression_digest(sql)
+        super().__init__(
+            f"the expression {sql} {reason}",
+            detail=f"It was evaluated on rows of a stream. [failed expression {digest}]",
+            hint="Write a simpler condition.",
+        )
+        self.digest = digest
+
+
+def expression_digest(sql: str) -> str:
+    """Return a name of an expression that survives in any text: 64 hexadecimal digits."""
+    return sha256(sql.encode()).hexdigest()
+
+
+def find_failed_expression(text: str) -> str | None:
+    """Return the digest of an `ExpressionFailed` told in a text, such as a trace, or None."""
+    match = _FAILED.search(text)
+    return None if match is None else match[1]

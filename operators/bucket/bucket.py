@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from catalog.store.codec import decode
+from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import FilterCounters, KeyCounters
-from catalog.values.plan import ControlRecord, FamilyPlan, Plan
+from catalog.values.plan import FamilyPlan, Plan
 from operators.bucket.counters import key_counters
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -56,10 +57,10 @@ class BatchOutput:
         results: Joined pairs per family id.
         routes: Routes of these pairs per family id.
         late: Late rows per stream id.
-        filters: What PACK counted per distinct filter and partition, in the bucket that was told.
+        filters: PACK's counters per distinct filter and partition, in the one bucket that they are sent to.
         keys: Keys of this bucket's rows.
-        pack_us: CPU time of the partitions that told this bucket, µs.
-        began_us: Wall clock when the first of them began, µs UTC; None where none told.
+        pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
+        began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
@@ -124,15 +125,19 @@ class Bucket:
             family = joins.family
             ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
             males, females = {}, {}
+            keyless: dict[str, Segment | None] = {"a": None, "b": None}
             for side in SIDES:
                 came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
                 males[side] = females[side] = came
+                if family.absence is not None:
+                    keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
                 if came is not None:
                     placed = family.fragments.place(came.key, came.pos, *place)
                     females[side] = came if placed.female is None else came.filter(placed.female)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
             watermarks = {side: end[ids[side]] for side in SIDES}
-            pairs = joins.process(males["a"], males["b"], watermarks, females)
+            before = {side: start[ids[side]] for side in SIDES}
+            pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             table = pairs.finish(version, batch)
             if table is not None:
                 output.results[family_id] = table
@@ -150,16 +155,23 @@ class Bucket:
         return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
 
     def _apply_control(self, texts: Sequence[str]) -> list[tuple[int, int]]:
-        records = [decode(ControlRecord, text.encode()) for text in texts]
-        plans = [record.plan for record in records if record.plan is not None]
-        if plans:
+        records = [decode(BucketRecord, text.encode()) for text in texts]
+        plan = self.plan
+        for record in records:
+            if record.change is not None:
+                plan = applied(plan, record.change)
+            elif record.plan is not None:
+                plan = record.plan
+        if plan is not None and plan is not self.plan:
             # One boundary, one change: what is held is decided by the plan before the batch, so a query that
             # leaves in one version of this batch still holds rows for a query that enters in the next.
-            self.activate(plans[-1])
+            self.activate(plan)
         beats = [record.heartbeat for record in records if record.heartbeat is not None]
         for beat in beats:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
+                for joins in self.families.values():
+                    joins.forget_undecided(beat.stream_id)
         return [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
 
     def activate(self, plan: Plan) -> None:
@@ -266,6 +278,19 @@ class Bucket:
                 segment = segment.filter(segment.ts >= limit)
             if len(segment):
                 parts.append(segment)
+        return concat(parts) if parts else None
+
+    def _keyless_rows(
+        self, payloads: Sequence[Payload], family: CompiledFamily, side: str, limit: int | None, version: int
+    ) -> Segment | None:
+        """Return the rows of one family side that have no key and are not late."""
+        filters = family.plan.filters_a if side == "a" else family.plan.filters_b
+        bits = tuple(f.bit for f in filters)
+        found = [p.keyless[family.plan.id, side] for p in payloads if (family.plan.id, side) in p.keyless]
+        parts = [Segment(rows, version, bits) for rows in found]
+        if limit is not None:
+            parts = [part.filter(part.ts >= limit) for part in parts]
+        parts = [part for part in parts if len(part)]
         return concat(parts) if parts else None
 
 

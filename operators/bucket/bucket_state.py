@@ -71,6 +71,11 @@ class SegmentIds:
         """Return the stored id of a plan version."""
         return f"{self.prefix}plan.{version}"
 
+    @property
+    def begin(self) -> str:
+        """Stored id of the manifest that the bucket of a moved checkpoint begins with."""
+        return f"{self.prefix}begin"
+
 
 #: Where a segment stands: joins, slice and its number there.
 Place = tuple[FamilyJoins, SliceState, int]
@@ -140,7 +145,7 @@ def store_segments(
 def _places(bucket: Bucket) -> Iterator[Place]:
     for family_id in sorted(bucket.families):
         joins = bucket.families[family_id]
-        for _, _, _, state in joins.slices():
+        for state in joins.states():
             for index in range(len(state.segments)):
                 yield joins, state, index
 
@@ -232,6 +237,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
             for family_id, joins in bucket.families.items()
         },
     }
+    waiting = {
+        family_id: [[segment.id for segment in state.segments] for state in joins.absence.states()]
+        for family_id, joins in bucket.families.items()
+        if joins.absence is not None
+    }
+    if waiting:
+        document["absence"] = waiting
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -257,15 +269,13 @@ def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
 
 def segment_ids(manifest: bytes) -> set[str]:
     """Return the stored ids of all values that the segments named by a manifest are made of."""
-    families = _document(manifest)["families"]
+    document = _document(manifest)
+    held = [
+        ids for joins in document["families"].values() for sides in joins.values() for ids in sides.values()
+    ]
+    held += document.get("absence", {}).values()
     return {
-        stored
-        for joins in families.values()
-        for sides in joins.values()
-        for slices in sides.values()
-        for ids in slices
-        for segment_id in ids
-        for stored in stored_ids(segment_id)
+        stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
 
 
@@ -326,6 +336,10 @@ def load_bucket(
             for side in SIDES:
                 for state, ids in zip(chain.slices[side], stored[join_id][side], strict=True):
                     state.segments = [segment(segment_id) for segment_id in ids]
+        if joins.absence is not None:
+            kept = document["absence"][family.id]
+            for state, ids in zip(joins.absence.states(), kept, strict=True):
+                state.segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket
 

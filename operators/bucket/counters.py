@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from catalog.values.batch import KeyCounters, SliceCounters
+from catalog.values.batch import AbsenceCounters, KeyCounters, SliceCounters
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SIDES
@@ -58,6 +58,24 @@ def slice_counters(
                 made=counts.made,
                 lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
             )
+
+
+def absence_counters(
+    families: Mapping[str, FamilyJoins], watermarks: Mapping[int, int | None]
+) -> Iterator[AbsenceCounters]:
+    """Yield what a bucket found absent in the last batch, and what is still to be decided.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        watermarks: Watermark per stream id at the end of the batch.
+    """
+    for family_id, joins in families.items():
+        absence, plan = joins.absence, joins.family.plan
+        for side, opposite in (("a", plan.stream_b), ("b", plan.stream_a)):
+            if absence is not None and absence.compiled.groups[side]:
+                held = (s for _, of, _, state in joins.slices() if of == side for s in state.segments)
+                undecided = absence.undecided(side, held, watermarks[opposite])
+                yield AbsenceCounters(family_id, side, undecided, absence.given[side])
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

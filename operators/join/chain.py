@@ -14,7 +14,7 @@ cut. A chain of one slice that admits every row is selection pull-up (§3.1).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -148,11 +148,12 @@ class Chain:
         its filters: queries with a longer window came after them.
         """
         slices = self.slices[side]
-        lazy = self.join.lazy_ends[side]
-        for number in range(index, len(slices) - 1):
-            if not lazy[number] or not self._all_reach(side, segment, slices[number + 1].reach):
-                return slices[number].w_end_us
-        return slices[-1].w_end_us
+        # The last end is not lazy. Of the queries that reach a slice all reach those before it, too.
+        before = range(index, self.join.lazy_ends[side].index(False, index))
+        number = bisect_left(
+            before, True, key=lambda n: not self._all_reach(side, segment, slices[n + 1].reach)
+        )
+        return slices[index + number].w_end_us
 
     def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
         """Tell whether ``reaching`` would return all of these rows."""
@@ -180,7 +181,7 @@ class Chain:
         reach = self._reach(side)
         for found in find_candidates(self._probings(side, males, classes), males, classes, reach, touched):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
-            chunk = build(a, b)
+            chunk = build(a, b, pairs.matches)
             if chunk is not None:
                 for number, made in found.per_slice(chunk.chosen):
                     slices[number].counts.made += made

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import or_
+from typing import Literal
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
+from operators.join.absence_classes import CompiledAbsence, compile_absence
 from operators.join.pairs import PairBuilder, residual_sets
 from operators.join.sliced_join import SliceState
 from operators.kernels.fragments import Fragments
@@ -85,6 +89,7 @@ class CompiledFamily:
         joins: Joins in plan order.
         terms: Held terms per side and query id.
         fragments: Buckets in which rows rest.
+        absence: Its outer, semi and anti joins; None where all are inner.
     """
 
     plan: FamilyPlan
@@ -94,6 +99,7 @@ class CompiledFamily:
     joins: tuple[CompiledJoin, ...]
     terms: Mapping[str, Terms]
     fragments: Fragments
+    absence: CompiledAbsence | None
 
 
 def compile_family(
@@ -116,14 +122,19 @@ def compile_family(
     layouts = {side: side_layout(family, side, streams[ids[side]]) for side in SIDES}
     numbers = {q.id: number for number, q in enumerate(family.queries)}
     keys = query_keys(list(numbers))
+    absence = compile_absence(family, keys)
+    silent = absence.silent if absence is not None else 0
     return CompiledFamily(
         plan=family,
         version=version,
         layouts=layouts,
         lineages={side: side_lineage(family, side, terms[side]) for side in SIDES},
-        joins=tuple(_compile_join(family, join, layouts, numbers, keys, slack_us) for join in family.joins),
+        joins=tuple(
+            _compile_join(family, join, layouts, numbers, keys, slack_us, silent) for join in family.joins
+        ),
         terms=terms,
         fragments=Fragments.of(family.replication),
+        absence=absence,
     )
 
 
@@ -134,17 +145,14 @@ def _compile_join(
     numbers: Mapping[int, int],
     keys: Int64s,
     slack_us: int | None,
+    silent: int,
 ) -> CompiledJoin:
     members = [numbers[i] for i in join.queries]
-    places = {i: 1 << number for i, number in numbers.items()}
     queries = [family.queries[number] for number in members]
     return CompiledJoin(
         plan=join,
         admission=None if join.pulled_up else _admission(join, numbers),
-        reaches={
-            side: tuple(sum(map(places.__getitem__, piece.queries)) for piece in chain)
-            for side, chain in (("a", join.chain_a), ("b", join.chain_b))
-        },
+        reaches={"a": _reaches(family, join, "a", numbers), "b": _reaches(family, join, "b", numbers)},
         builder=PairBuilder(
             layouts["a"],
             layouts["b"],
@@ -159,10 +167,23 @@ def _compile_join(
             residual_sets(family, members),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
+            silent,
         ),
         slack_us=_slack_us(queries) if slack_us is None else slack_us,
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
     )
+
+
+def _reaches(
+    family: FamilyPlan, join: JoinPlan, side: Literal["a", "b"], numbers: Mapping[int, int]
+) -> tuple[int, ...]:
+    """Return the set of the queries that reach each slice of a side."""
+    last: list[list[int]] = [[] for _ in (join.chain_a if side == "a" else join.chain_b)]
+    for query, slices in family.slices_reached(join, side):
+        last[slices - 1].append(numbers[query.id])
+    # From the last slice to the first the queries become more.
+    sets = accumulate(map(query_set, reversed(last)), or_)
+    return tuple(sets)[::-1]
 
 
 def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissible]:

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from operators.join.absence import Absence, Due, Waiting
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
+from operators.join.marks import BatchMatches
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState
@@ -24,6 +27,9 @@ from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+
+_NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
+_NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 
 
 @dataclass(slots=True, eq=False)
@@ -34,17 +40,21 @@ class FamilyJoins:
         family: What is compiled of the plan version in force.
         chains: Chain per join id, in plan order.
         classes: Row classes of their segments.
+        absence: What outer, semi and anti joins keep besides; None where there are none.
     """
 
     family: CompiledFamily
     chains: dict[str, Chain]
     classes: SegmentClasses
+    absence: Absence | None = None
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
         """Return the joins without rows."""
         classes = SegmentClasses(family)
-        return cls(family, {join.plan.id: Chain.empty(join, classes) for join in family.joins}, classes)
+        chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
+        absence = None if family.absence is None else Absence(family, family.absence)
+        return cls(family, chains, classes, absence)
 
     def process(
         self,
@@ -52,6 +62,8 @@ class FamilyJoins:
         b: Segment | None,
         watermarks: Mapping[str, int | None],
         females: Mapping[str, Segment | None] | None = None,
+        before: Mapping[str, int | None] = _NO_WATERMARKS,
+        keyless: Mapping[str, Segment | None] = _NO_ROWS,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -60,16 +72,26 @@ class FamilyJoins:
             b: New rows of b, or None.
             watermarks: Watermark per side at the end of the batch.
             females: Those of the rows that rest in this bucket, per side; None for all of them.
+            before: Watermark per side at the end of the batch before; asked by families with absence.
+            keyless: New rows without a key per side, of sides whose absent rows are results.
 
         Returns:
-            The joined pairs of the batch.
+            The joined pairs of the batch, and absent rows.
         """
         fresh = {"a": _some(a), "b": _some(b)}
         resting = fresh if females is None else {side: _some(females[side]) for side in SIDES}
-        pairs = PairTable(self.family.plan)
+        absence = self.absence
+        pairs = PairTable(self.family.plan, None if absence is None else BatchMatches(absence.compiled))
+        due: Due = {}
+        if absence is not None:
+            held = {side: self._waiting(side) for side in SIDES}
+            new = {side: [rows for rows in (resting[side],) if rows is not None] for side in SIDES}
+            due = absence.due(held, new, keyless, before, watermarks, self.classes)
         for chain in self.chains.values():
             chain.process(fresh, resting, watermarks, pairs)
-        self.classes.keep_only(self.segments())
+        if absence is not None:
+            absence.decide(due, pairs, watermarks)
+        self.classes.keep_only(self.stored())
         return pairs
 
     def terms_for(
@@ -99,6 +121,32 @@ class FamilyJoins:
         """Yield the segments of every slice; one that two joins took over comes twice."""
         for _, _, _, state in self.slices():
             yield from state.segments
+
+    def states(self) -> Iterator[SliceState]:
+        """Yield all that holds segments, in a set order: slices, then what is kept for absence."""
+        for _, _, _, state in self.slices():
+            yield state
+        if self.absence is not None:
+            yield from self.absence.states()
+
+    def stored(self) -> Iterator[Segment]:
+        """Yield the segments of ``states``; one that two joins took over comes twice."""
+        for state in self.states():
+            yield from state.segments
+
+    def forget_undecided(self, stream_id: int) -> None:
+        """Judge the rows no more that rest opposite a stream whose watermark goes back."""
+        plan = self.family.plan
+        for side, opposite in (("a", plan.stream_b), ("b", plan.stream_a)):
+            if self.absence is not None and opposite == stream_id:
+                held = {id(s): s for _, segments in self._waiting(side) for s in segments}
+                self.absence.forget_undecided(side, held.values())
+
+    def _waiting(self, side: str) -> list[Waiting]:
+        return [
+            (frozenset(chain.join.plan.queries), [s for state in chain.slices[side] for s in state.segments])
+            for chain in self.chains.values()
+        ]
 
     def replace(self, state: SliceState, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""

@@ -33,16 +33,11 @@ from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
+from operators.kernels.positions import PositionTable
 from operators.lineage.entitlement import Term, rows_of_terms
 from operators.lineage.expressions import evaluate_filters
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
-
-#: ``pos`` is ``piece of input << _ROW_BITS | row`` (``service.inputs``).
-_ROW_BITS = 32
-_ROW = (1 << _ROW_BITS) - 1
-#: A table of positions may have so many places per row that is looked up.
-_BITS_PER_ROW = 16
 
 #: A side's segments in one join, each with the start of the slice that holds it.
 Held = list[tuple[int, Segment]]
@@ -74,6 +69,8 @@ def migrated(
         Joins whose rows lie in slices that start no later than the ones they come from.
     """
     following = FamilyJoins.empty(family)
+    if following.absence is not None and former.absence is not None:
+        following.absence.take_over(former.absence)
     for side in SIDES:
         held = _held(former, family, side, activated, marks.get(side, {}))
         pool: list[Segment] | None = None
@@ -170,20 +167,14 @@ def first_copies(positions: Sequence[Int64s]) -> list[Bools]:
     Returns:
         bool[n] for each.
     """
-    bounds = [(int(pos.min()), int(pos.max())) for pos in positions if len(pos)]
-    if not bounds:
-        return [np.zeros(0, dtype=np.bool_) for _ in positions]
-    first = min(low for low, _ in bounds) >> _ROW_BITS
-    pieces = (max(high for _, high in bounds) >> _ROW_BITS) - first + 1
-    width = max(int((pos & _ROW).max()) for pos in positions if len(pos)) + 1
-    if pieces * width > _BITS_PER_ROW * sum(map(len, positions)):
-        return _first_copies_by_sorting(positions)
-    # Positions are those of few pieces of input and dense in each (``piece << 32 | row``): a look-up in a
-    # table of all is twenty times as fast as sorting them.
-    seen = np.zeros(pieces * width, dtype=np.bool_)
+    some = [pos for pos in positions if len(pos)]
+    table = PositionTable.covering(some) if some else None
+    if table is None:
+        return _first_copies_by_sorting(positions) if some else [np.zeros(0, np.bool_) for _ in positions]
+    seen = np.zeros(table.size, dtype=np.bool_)
     result = []
     for pos in positions:
-        place = ((pos >> _ROW_BITS) - first) * width + (pos & _ROW)
+        place = table.places(pos)
         result.append(~seen[place])
         seen[place] = True
     return result

@@ -11,6 +11,7 @@ import pyarrow as pa
 from catalog.values.plan import FamilyPlan
 from catalog.values.routes.route_table import RouteTable
 from operators.join.candidates import CandidateSide
+from operators.join.marks import BatchMatches
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
@@ -35,6 +36,7 @@ class PairBuilder:
         residuals: Distinct residual predicates with the set of their queries.
         residual_a: Columns of a among which those are that residuals read.
         residual_b: The same of b.
+        silent: Set of the queries that pairs are no results of: semi and anti joins.
     """
 
     layout_a: SideLayout
@@ -45,13 +47,17 @@ class PairBuilder:
     residuals: tuple[tuple[str, int], ...]
     residual_a: tuple[str, ...]
     residual_b: tuple[str, ...]
+    silent: int = 0
 
-    def build(self, a: CandidateSide, b: CandidateSide) -> PairChunk | None:
+    def build(
+        self, a: CandidateSide, b: CandidateSide, matches: BatchMatches | None = None
+    ) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
 
         Args:
             a: Side a of n candidates.
             b: Side b of the same candidates.
+            matches: Takes in what the pairs tell of absence, where queries ask about it.
 
         Returns:
             The pairs with their sets of queries, residuals applied; None if there are none.
@@ -86,6 +92,15 @@ class PairBuilder:
                 return None
             if not keep.all():
                 choose(keep)
+        if matches is not None:
+            matches.add(a, b, codes, sets)
+            sets = [mask & ~self.silent for mask in sets]
+            keep = _serving(sets)[codes]
+            if not keep.any():
+                return None
+            if not keep.all():
+                choose(keep)
+            codes, sets = _distinct(codes, sets)
         numbers, known = self.router.numbered(sets)
         arrays: list[pa.Array] = [
             pa.array(numbers[codes]),
@@ -141,10 +156,12 @@ class PairTable:
 
     Attributes:
         family: The family's part of the plan.
+        matches: What the pairs tell of absence; None where no query asks about it.
         chunks: Pairs of each probe.
     """
 
     family: FamilyPlan
+    matches: BatchMatches | None = None
     chunks: list[PairChunk] = field(default_factory=list)
 
     def add(self, chunk: PairChunk) -> None:
@@ -168,6 +185,13 @@ class PairTable:
         names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.carried("a"))]
         names += [f"b_{n}" for n in self.family.carried("b")]
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
+
+
+def _distinct(codes: Int64s, sets: Sequence[int]) -> tuple[Int64s, list[int]]:
+    """Return codes of n pairs under one number for each set."""
+    numbers: dict[int, int] = {}
+    renumbered = np.array([numbers.setdefault(mask, len(numbers)) for mask in sets], dtype=np.int64)
+    return renumbered[codes], list(numbers)
 
 
 def _serving(sets: Sequence[int]) -> Bools:

@@ -1,4 +1,5 @@
 """Kernels: keys as numbers, and the compiled loops over sorted arrays that all operators share.
 
-Doors: bounded, distinct, fragments, key_filter, keys, merge, sort, types, watermark.
+Doors: bounded, distinct, fragments, key_filter, keys, merge, nearest, positions, sort,
+types, watermark.
 """

@@ -109,9 +109,29 @@ class Fragments:
         if counts.max(initial=1) == 1:
             return Placed(None, None)
         home = bucket_of(key, buckets)
-        # By a hash, not in turn: whatever rhythm a source has, its heavy hitters must not follow it.
-        fragment = (mix(np.ascontiguousarray(pos).view(np.uint64)) % counts.view(np.uint64)).view(np.int64)
-        return Placed(female=(home + fragment) % buckets == bucket, home=home == bucket)
+        return Placed(female=_rest(home, counts, pos, buckets) == bucket, home=home == bucket)
+
+    def rest(self, key: Int64s, pos: Int64s, buckets: int) -> Int64s:
+        """Return the bucket in which each row rests.
+
+        Args:
+            key: int64[n], ascending.
+            pos: int64[n], positions in the source.
+            buckets: Number of buckets.
+
+        Returns:
+            int64[n].
+        """
+        home = bucket_of(key, buckets)
+        return _rest(home, self.of_rows(key, buckets), pos, buckets) if self.replicates else home
+
+
+def _rest(home: Int64s, counts: Int64s, pos: Int64s, buckets: int) -> Int64s:
+    """Return the bucket of each row's female, given the home and the fragments of its key."""
+    # By a hash, not in turn: whatever rhythm a source has, its heavy hitters must not follow it.
+    fragment = (mix(np.ascontiguousarray(pos).view(np.uint64)) % counts.view(np.uint64)).view(np.int64)
+    found: Int64s = (home + fragment) % buckets
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

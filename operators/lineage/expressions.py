@@ -8,17 +8,20 @@ texts that turn a failing value into NULL.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Final, TypeVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from catalog.sql_text import quoted
+from operators.errors import ExpressionFailed
+from operators.lineage.limits import FAILURES, TIME_LIMIT_S, limits
 
 #: What one evaluation may hold besides its rows; a batch's rows are Arrow's.
-MEMORY_LIMIT = "1GB"
+MEMORY_LIMIT: Final = "1GB"
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Number = TypeVar("Number", np.bool_, np.uint64)
@@ -69,35 +72,60 @@ def struct_sql(side: str, columns: Mapping[str, object] | Sequence[str]) -> str:
 
 
 def _evaluate(table: pa.Table, predicates: Sequence[str], source: str) -> list[Bools]:
-    return select_values(table, [f"coalesce(({text}), false)" for text in predicates], source, np.bool_)
+    texts = [f"coalesce(({text}), false)" for text in predicates]
+    return select_values(table, texts, predicates, source, np.bool_)
 
 
 def select_values(
-    table: pa.Table, texts: Sequence[str], source: str, kind: type[Number]
+    table: pa.Table, texts: Sequence[str], predicates: Sequence[str], source: str, kind: type[Number]
 ) -> list[np.ndarray[tuple[int], np.dtype[Number]]]:
     """Evaluate expressions that are never NULL.
 
     Args:
         table: n rows, known as ``"rows"``.
         texts: DuckDB texts.
+        predicates: The predicates that they are made of.
         source: What they are selected from.
         kind: Type of all values.
 
     Returns:
         kind[n] for each text.
+
+    Raises:
+        ExpressionFailed: A predicate takes too much time or memory (``lineage.limits``).
     """
     if not texts:
         return []
     if not table.num_rows:
         return [np.zeros(0, dtype=kind) for _ in texts]
     columns = ", ".join(f"{text} AS c{i}" for i, text in enumerate(texts))
-    cursor = _connection().cursor()
     try:
-        cursor.register("rows", table)
-        answer = cursor.execute(f"SELECT {columns} FROM {source}").fetchnumpy()
-    finally:
-        cursor.close()
+        with _limited(table, TIME_LIMIT_S * len(predicates)) as cursor:
+            answer = cursor.execute(f"SELECT {columns} FROM {source}").fetchnumpy()
+    except FAILURES as error:
+        raise _failed(table, predicates, source, error) from error
     return [np.asarray(answer[f"c{i}"], dtype=kind) for i in range(len(texts))]
+
+
+@contextmanager
+def _limited(table: pa.Table, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a cursor over rows under the limits of an evaluation."""
+    with closing(_connection().cursor()) as cursor, limits().limited(cursor, seconds):
+        cursor.register("rows", table)
+        yield cursor
+
+
+def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exception) -> Exception:
+    """Find the predicate that alone reaches a limit; the error itself if none does."""
+    for text in predicates:
+        try:
+            with _limited(table, TIME_LIMIT_S) as cursor:
+                cursor.execute(f"SELECT count(*) FILTER (WHERE {text}) FROM {source}").fetchall()
+        except duckdb.InterruptException:
+            return ExpressionFailed(text, f"takes more than {TIME_LIMIT_S:g} s for {table.num_rows:,} rows")
+        except (duckdb.OutOfMemoryException, MemoryError):
+            return ExpressionFailed(text, "takes too much memory")
+    return error
 
 
 @functools.cache

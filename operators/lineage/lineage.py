@@ -147,9 +147,9 @@ class Found:
     """Classes of the rows of some kinds.
 
     Attributes:
-        numbering: int64[kinds], class of each kind; None where they are the same.
-        masks: Queries that the rows of each class may serve, but for what is undecided.
-        undecided: Groups for which it is the event time of each row that decides.
+        numbering: int64[kinds], class of each kind; None if every kind is its own class.
+        masks: Queries that the rows of each class may serve, without those of undecided groups.
+        undecided: Groups that the event time of each row decides.
     """
 
     numbering: Int64s | None

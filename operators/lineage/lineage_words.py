@@ -46,7 +46,8 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
         _word_texts([f.sql for f in group], known) for group, known in zip(filters, counted, strict=True)
     ]
     asked = [text for group in texts for text in group if text]
-    answers = iter(select_values(table, asked, '"rows"', np.uint64))
+    predicates = sorted({f.sql for group in filters for f in group})
+    answers = iter(select_values(table, asked, predicates, '"rows"', np.uint64))
     found = [[next(answers) if text else None for text in group] for group in texts]
     return [_with_counted(table, words, known) for words, known in zip(found, counted, strict=True)]
 

@@ -41,6 +41,7 @@ class PackedSide:
         filters: Filters by their places in the words: by bit, as in the plan.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
         fragments: Buckets that the rows of a key go to.
+        keyless: Whether rows without a key go on, to any bucket.
     """
 
     family: str
@@ -49,6 +50,7 @@ class PackedSide:
     filters: tuple[PlannedFilter, ...]
     takes_all: bool
     fragments: Fragments
+    keyless: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,12 +109,17 @@ class Packer:
             suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
         rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         lineages = evaluate_lineage(table, [part.filters for part in self.sides])
+        keyless: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part, lineage in zip(self.sides, lineages, strict=True):
-            for bucket, packed in enumerate(self._pack_side(part, table, ts, lineage)):
+            with_key, without = self._pack_side(part, table, ts, lineage)
+            for bucket, packed in enumerate(with_key):
                 if packed.num_rows:
                     rows[bucket][part.family, part.side] = packed
+            for bucket, packed in enumerate(without):
+                if packed.num_rows:
+                    keyless[bucket][part.family, part.side] = packed
         payloads = [
-            Payload(order, batch, (header,), (), rows[b], place=(b, self.buckets))
+            Payload(order, batch, (header,), (), rows[b], place=(b, self.buckets), keyless=keyless[b])
             for b in range(self.buckets)
         ]
         counting = self.stream.id % self.buckets
@@ -132,10 +139,14 @@ class Packer:
 
     def _pack_side(
         self, part: PackedSide, table: pa.Table, ts: Int64s, lineage: Sequence[pa.Array]
-    ) -> list[pa.RecordBatch]:
+    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+        """Return the rows of each bucket, and those without a key where they are wanted."""
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
+        null = ~valid if part.keyless and not valid.all() else None
         if not part.takes_all:
-            valid &= passing_some(lineage, len(ts))
+            passing = passing_some(lineage, len(ts))
+            valid &= passing
+            null = null if null is None else null & passing
         names = [
             KEY,
             TS,
@@ -153,7 +164,13 @@ class Packer:
         else:
             order, starts = sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
         ordered = whole.take(pa.array(order))
-        return [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
+        with_key = [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
+        if null is None:
+            return with_key, []
+        # The value behind a NULL may be anything: a set one, so that rows are sorted by position.
+        apart = whole.set_column(0, KEY, pa.array(np.zeros(len(ts), dtype=np.int64)))
+        bucket = table.column("_pos").to_numpy() % self.buckets
+        return with_key, [apart.filter(pa.array(null & (bucket == b))) for b in range(self.buckets)]
 
 
 def packer(asked: PackPlan) -> Packer:
@@ -166,7 +183,7 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
     family = asked.family
     layout = side_layout(family, asked.side, stream)
     fragments = Fragments.of(family.replication)
-    return PackedSide(family.id, asked.side, layout, asked.filters, asked.takes_all, fragments)
+    return PackedSide(family.id, asked.side, layout, asked.filters, asked.takes_all, fragments, asked.keyless)
 
 
 def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:

@@ -20,11 +20,13 @@ class SidePlan:
         family: The family, without queries and joins.
         side: ``a`` or ``b``.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
+        keyless: Whether rows without a key go on, since they can be results (absence).
     """
 
     family: FamilyPlan
     side: str
     takes_all: bool
+    keyless: bool
 
     @property
     def filters(self) -> tuple[PlannedFilter, ...]:
@@ -53,7 +55,9 @@ def pack_plan(plan: Plan, stream: Stream, buckets: int) -> PackPlan:
     for family in plan.families:
         for side, fed_by in (("a", family.stream_a), ("b", family.stream_b)):
             if fed_by == stream.id:
-                sides.append(SidePlan(replace(family, queries=(), joins=()), side, _takes_all(family, side)))
+                asked = replace(family, queries=(), joins=())
+                keyless = side in family.keyless_sides
+                sides.append(SidePlan(asked, side, _takes_all(family, side), keyless))
     return PackPlan(stream, tuple(sides), buckets)
 
 

@@ -75,6 +75,7 @@ class Payload:
         streams: Headers of the streams that the partition read.
         control: Encoded control records, in order; only one partition carries them.
         rows: Packed rows per (family id, side), sorted by key.
+        keyless: Packed rows without a key per (family id, side), where they can be results.
         suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
         filters: Counters per distinct filter of the partition, in one of its payloads.
         pack_us: CPU time that the partition took, µs, in one of its payloads.
@@ -94,6 +95,7 @@ class Payload:
     began_us: int | None = None
     place: tuple[int, int] | None = None
     files: Mapping[tuple[str, str], ArrivedFile] = field(default_factory=dict)
+    keyless: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -110,6 +112,10 @@ class Payload:
                 continue
             bodies.append(encode_rows(rows))
             parts.append([family, side, len(bodies[-1]), ""])
+        keyless: list[list[object]] = []
+        for (family, side), rows in self.keyless.items():
+            bodies.append(encode_rows(rows))
+            keyless.append([family, side, len(bodies[-1])])
         suspects: list[list[int]] = []
         for stream_id, rows in self.suspects.items():
             bodies.append(encode_rows(rows))
@@ -120,6 +126,7 @@ class Payload:
             "streams": [[s.stream_id, s.rows, s.rejected_rows, s.max_event_time_us] for s in self.streams],
             "control": list(self.control),
             "rows": parts,
+            "keyless": keyless,
             "suspects": suspects,
             # Not dataclasses.astuple, which copies each number: 1 ms of a small batch with 40 filters.
             "filters": [[c.family, c.side, c.bit, c.rows, c.passed] for c in self.filters],
@@ -181,6 +188,7 @@ class Payload:
                 files[family, side] = ArrivedFile(name, size)
             else:
                 rows[family, side] = taken(size)
+        keyless = {(family, side): taken(size) for family, side, size in header["keyless"]}
         suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
         return cls(
             order=header["order"],
@@ -194,6 +202,7 @@ class Payload:
             began_us=header["began_us"],
             place=tuple(header["place"]) if header["place"] else None,
             files=files,
+            keyless=keyless,
         )
 
 

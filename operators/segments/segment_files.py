@@ -22,11 +22,12 @@ else the batch drops; what a crash leaves of these names is swept, for a replaye
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import struct
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +39,22 @@ from operators.errors import CorruptSegment, WriterReplaced
 from operators.segments.row_codec import write_rows
 from operators.segments.segment import ArrivedFile
 from operators.segments.writeback import begin_writeback
+from operators.storage.folder import (
+    Folder,
+    contents,
+    directory_here,
+    fetch,
+    names,
+    prepare,
+    publish,
+    remove,
+)
 
 #: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."
+
+#: What names of stored values begin with: the checkpoint's id and the number of the bucket.
+_STORED = re.compile(r"[0-9a-f]{12}\.\d+\.")
 
 _MAGIC = b"SLC1"
 _SEAL = struct.Struct("<4sIQ")
@@ -83,12 +97,12 @@ class SegmentFiles:
     """Values by id.
 
     Attributes:
-        directory: Where the files are: one that all workers of the job see.
+        directory: Folder of the files, one for all workers of the job.
         fence: Looked at before anything is written or removed; None where nobody else can write.
         sealed: Whether every file has a seal; those of an older version have none.
     """
 
-    directory: Path
+    directory: Folder
     fence: Fence | None = None
     sealed: bool = True
 
@@ -149,6 +163,8 @@ class SegmentFiles:
             CorruptSegment: There is no such file, it cannot be mapped, or it is not what was written.
         """
         try:
+            if not stored_id.startswith(_ARRIVING):
+                fetch(self.directory, [stored_id])
             with pa.memory_map(str(self.directory / stored_id)) as file:
                 found = file.read_buffer()
         except (OSError, pa.ArrowInvalid) as error:
@@ -164,29 +180,48 @@ class SegmentFiles:
             raise _corrupt(stored_id, f"The checksum of {self.directory / stored_id} is another one.")
         return value
 
+    def publish(self, stored_ids: Collection[str]) -> None:
+        """Make values that were written here those of all workers, before a manifest names them.
+
+        Raises:
+            StorageDown: The object store does not take one.
+        """
+        publish(self.directory, stored_ids)
+
     def remove(self, stored_ids: Iterable[str]) -> None:
         """Remove values that no manifest that counts names; those that have gone already stay so."""
         self._check_fence()
-        for stored_id in stored_ids:
-            (self.directory / stored_id).unlink(missing_ok=True)
+        stored_ids = list(stored_ids)
+        # Rows on their way are files of this machine, whatever the folder is.
+        remove(directory_here(self.directory), (name for name in stored_ids if name.startswith(_ARRIVING)))
+        remove(self.directory, (name for name in stored_ids if not name.startswith(_ARRIVING)))
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of all values by id, those of rows on their way left out."""
-        with os.scandir(self.directory) as found:
-            names = [file for file in found if not file.name.startswith((".", _ARRIVING))]
-            return {file.name: file.stat().st_size - _SEAL.size for file in names}
+        found = contents(self.directory).items()
+        return {name: size - _SEAL.size for name, size in found if not name.startswith(_ARRIVING)}
 
-    def sweep(self) -> None:
-        """Remove what writers that died left half written or on its way, while nothing writes."""
+    def sweep(self, checkpoint_id: str) -> None:
+        """Remove what writers that died left half written or on its way, while nothing writes.
+
+        So go the values of checkpoints that were given up, which no manifest names any more.
+
+        Args:
+            checkpoint_id: Id of the checkpoint whose values stay.
+        """
         self._check_fence()
+        stored = (name for name in names(self.directory) if _STORED.match(name))
+        self.remove(name for name in stored if not name.startswith(f"{checkpoint_id}."))
+        prepare(self.directory)
         for pattern in (".*", f"{_ARRIVING}*"):
-            for path in self.directory.glob(pattern):
+            for path in directory_here(self.directory).glob(pattern):
                 path.unlink(missing_ok=True)
 
     @contextmanager
     def _whole(self, name: str) -> Iterator[Path]:
         """Give a path to write to, which gets its name once it is written."""
         self._check_fence()
+        prepare(self.directory)
         # Of two machines that share the directory, and of two processes of one id.
         partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:

@@ -12,20 +12,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import ALL_BUCKETS, Heartbeat, Plan, Replication, Strategy
-from catalog.values.query import UNBOUNDED_US, Query
+from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Stream
 from operators.bucket.bucket import BatchOutput
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from tests.operators.harness import Runner
-from tests.operators.oracle import NestedLoops, side_of
+from tests.operators.oracle import NestedLoops, Result, side_of
 from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Key, Row, a_query, a_stream, a_table
 
 #: Settings of all examples here. They are the same every time, but in ``make test-slow``.
@@ -62,6 +63,18 @@ SPREADS: tuple[Replication, ...] = (
 #: Dear enough that CPU-Opt merges slices of the assumed rates, so that it is not Mem-Opt in disguise.
 C_SYS = 1.0
 
+INNER: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = (("inner", ()),)
+ABSENCE_KINDS: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = (
+    ("outer", ("a",)),
+    ("outer", ("b",)),
+    ("outer", ("a", "b")),
+    ("anti", ("a",)),
+    ("anti", ("b",)),
+    ("semi", ("a",)),
+    ("semi", ("b",)),
+    *INNER,
+)
+
 # Fields of a drawn row and how many values each has.
 _FIELDS = {"cut": 8, "advance": 5, "back": 12, "stream": 3, "k": 4, "m": 3, "v": 9, "w": 4}
 _ROW_CODES = 8 * 5 * 12 * 3 * 4 * 3 * 9 * 4
@@ -82,6 +95,7 @@ class Pool:
     families: tuple[tuple[tuple[int, int], Key, tuple[str, ...]], ...]
     filters: tuple[str | None, ...]
     residuals: tuple[str | None, ...]
+    kinds: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = INNER
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ class Outcome:
         runner: The run, at its end.
     """
 
-    results: Counter[tuple[int, int, int]]
+    results: Counter[Result]
     late: dict[int, set[int]]
     runner: Runner
 
@@ -161,7 +175,7 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
     oracle = NestedLoops(case.streams)
     plans: list[Plan] = []
     sources: dict[tuple[int, int], Row] = {}
-    expected: Counter[tuple[int, int, int]] = Counter()
+    expected: Counter[Result] = Counter()
     for step in case.steps:
         changes = plan_versions(step, case, plans[-1] if plans else None)
         plans += changes
@@ -177,7 +191,7 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
             raise AssertionError(f"{where}: missing {dict(missing)}, surplus {dict(surplus)}")
         assert _filled(runner.late) == _filled(oracle.late), where
         for output in outputs:
-            check_values(output, plans[-1], oracle.queries, sources, oracle.batch - 1)
+            check_values(output, plans[-1], oracle, sources)
         if inspect is not None:
             inspect(runner, oracle)
     return Outcome(runner.results, runner.late, runner)
@@ -201,7 +215,9 @@ def plan_versions(step: Step, case: Case, previous: Plan | None) -> list[Plan]:
 
 def replicated(plan: Plan, spread: Replication) -> Plan:
     """Return the plan with at least so many fragments of every family's keys."""
-    families = (replace(f, replication=f.replication.grown(spread)) for f in plan.families)
+    families = (
+        f if f.judges_absence else replace(f, replication=f.replication.grown(spread)) for f in plan.families
+    )
     return replace(plan, families=tuple(families))
 
 
@@ -218,25 +234,32 @@ def _filled(late: Mapping[int, set[int]]) -> dict[int, set[int]]:
 def check_values(
     output: BatchOutput,
     plan: Plan,
-    queries: Sequence[Query],
+    oracle: NestedLoops,
     sources: Mapping[tuple[int, int], Row],
-    batch: int,
 ) -> None:
-    """Every column that a query needs of a result must be its source row's."""
-    by_id = {q.id: q for q in queries}
+    """Every column that a query needs of a result must be its source row's, or NULL where it is absent."""
+    by_id, batch = {q.id: q for q in oracle.queries}, oracle.batch - 1
     for family, table in output.results.items():
         ids = output.routes[family].table.ids()
         table = table.set_column(3, "_event_time", table.column("_event_time").cast(pa.int64()))
         for found in table.to_pylist():
             members = [by_id[i] for i in ids[found["_route"]]]
             assert (found["_batch"], found["_plan_version"]) == (batch, plan.version)
-            times = []
             for side in ("a", "b"):
+                if found[f"_pos_{side}"] is None:
+                    absent = {name: value for name, value in found.items() if name.startswith(f"{side}_")}
+                    assert not any(value is not None for value in absent.values()), absent
+                    continue
                 row = sources[side_of(members[0], side).stream_id, found[f"_pos_{side}"]]
-                times.append(row.ts)
                 for name in {name for q in members for name in side_of(q, side).columns} - {"ts"}:
                     assert repr(found[f"{side}_{name}"]) == repr(row.values[name]), (side, name, row)
-            assert found["_event_time"] == max(times)
+            for query in members:
+                time_us = found["_event_time"]
+                if query.kind in ("outer", "anti"):
+                    # Absent rows are stored with their own time, to which readers add the query's window.
+                    time_us += query.a.window_us if found["_pos_b"] is None else 0
+                    time_us += query.b.window_us if found["_pos_a"] is None else 0
+                assert time_us == oracle.times[query.id, found["_pos_a"], found["_pos_b"]]
 
 
 def a_few(strategies: Sequence[Strategy]) -> st.SearchStrategy[list[Strategy]]:
@@ -253,6 +276,7 @@ def cases(
     max_rows: int = 60,
     family: int | None = None,
     strategies: Sequence[Strategy] = ALL_STRATEGIES,
+    absence: bool = False,
 ) -> Case:
     """Draw a case.
 
@@ -263,6 +287,7 @@ def cases(
         max_rows: Rows at most.
         family: Index into ``FAMILIES`` of the only family; None takes any.
         strategies: Strategies of its plans; with ``activations`` one may also change by its strategy alone.
+        absence: Most queries are outer, semi and anti joins.
     """
     lateness = draw(st.tuples(*[st.sampled_from((0, 3, 12))] * 3))
     streams = {i: a_stream(i, lateness[i - 1]) for i in (1, 2, 3)}
@@ -272,6 +297,7 @@ def cases(
         families=FAMILIES if family is None else (FAMILIES[family],),
         filters=(None, None, None, *draw(_few_filters)),
         residuals=(None, None, *draw(_few_residuals)),
+        kinds=ABSENCE_KINDS if absence else INNER,
     )
     changes = _changes(draw, len(batches), activations, pool)
     beats = _heartbeats(draw, batches)
@@ -364,7 +390,15 @@ def _query(draw: st.DrawFn, number: int, pool: Pool, backfills: bool) -> Query:
         columns_a=draw(_columns),
         columns_b=draw(_columns),
         backfill="state" if backfills and draw(st.integers(0, 3)) else "none",
+        **_kind(draw, pool),
     )
+
+
+def _kind(draw: st.DrawFn, pool: Pool) -> dict[str, Any]:
+    if pool.kinds == INNER:
+        return {}
+    kind, preserved = draw(st.sampled_from(pool.kinds))
+    return {"kind": kind, "preserved": preserved}
 
 
 def _heartbeats(

@@ -43,5 +43,5 @@ def a_chain(queries: Sequence[PlannedQuery], side: str, ends: Sequence[int]) -> 
         reaching = [q for q in queries if (q.w_a_us if side == "a" else q.w_b_us) > start]
         bits = [q.filter_a if side == "a" else q.filter_b for q in reaching]
         keep = None if None in bits else tuple(sorted({bit for bit in bits if bit is not None}))
-        slices.append(Slice(start, end, tuple(sorted(q.id for q in reaching)), keep))
+        slices.append(Slice(start, end, keep))
     return tuple(slices)

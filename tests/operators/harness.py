@@ -55,7 +55,7 @@ class Runner:
     batch: int = 0
     plan: Plan | None = None
     seen: dict[int, int] = field(default_factory=dict)
-    results: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    results: Counter[tuple[int, int | None, int | None]] = field(default_factory=Counter)
     late: dict[int, set[int]] = field(default_factory=dict)
     state: list[Bucket] = field(default_factory=list)
     segments: list[dict[str, bytes]] = field(default_factory=list)
@@ -216,8 +216,8 @@ class Runner:
         check_reloaded(bucket, loaded, known)
         if warm:
             for family_id, joins in bucket.families.items():
-                originals = {segment.id: segment for segment in joins.segments()}
-                for segment in loaded.families[family_id].segments():
+                originals = {segment.id: segment for segment in joins.stored()}
+                for segment in loaded.families[family_id].stored():
                     classes = joins.known_classes(originals[segment.id])
                     if classes is not None:
                         loaded.families[family_id].remember_classes(segment, classes)

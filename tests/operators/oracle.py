@@ -17,9 +17,11 @@ from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
 from tests.operators.queries import FILTERS, RESIDUALS, Key, Row
 
-#: A result: query id, position of a's row, position of b's row.
-Result = tuple[int, int, int]
-Family = tuple[int, int, Key]
+#: A result: query id, position of a's row, position of b's row; None in place of the row that is absent, or
+#: that a semi join does not give.
+Result = tuple[int, int | None, int | None]
+#: Streams, key, and whether its queries ask about absence.
+Family = tuple[int, int, Key, bool]
 
 
 @dataclass
@@ -44,6 +46,10 @@ class NestedLoops:
     beats: dict[int, int] = field(default_factory=dict)
     late: dict[int, set[int]] = field(default_factory=dict)
     known: dict[Family, dict[str, list[Known]]] = field(default_factory=dict)
+    since: dict[int, int] = field(default_factory=dict)
+    matched: set[tuple[int, str, int]] = field(default_factory=set)
+    decided: set[tuple[int, str, int]] = field(default_factory=set)
+    times: dict[Result, int] = field(default_factory=dict)
 
     def step(
         self,
@@ -101,6 +107,7 @@ class NestedLoops:
     def _activate(self, queries: Sequence[Query]) -> None:
         before = {q.id: q for q in self.queries}
         for query in queries:
+            self.since.setdefault(query.id, self.batch)
             if query.id in before or query.backfill == "none":
                 continue
             family = family_of(query)
@@ -159,16 +166,48 @@ class NestedLoops:
                 side: [k for k in rows if query.id in k.entitled and passes(side_of(query, side), k.row)]
                 for side, rows in sides.items()
             }
-            for a in mine["a"]:
-                for b in mine["b"]:
-                    if self.batch in (a.batch, b.batch) and joins(query, a, b):
-                        results[query.id, a.row.pos, b.row.pos] += 1
+            matches = sorted(
+                (max(a.row.ts, b.row.ts), a.row.pos, b.row.pos)
+                for a in mine["a"]
+                for b in mine["b"]
+                if self.batch in (a.batch, b.batch) and joins(query, a, b)
+            )
+            for time, a, b in matches:
+                if query.kind in ("inner", "outer"):
+                    results[query.id, a, b] += 1
+                    self.times[query.id, a, b] = time
+                for side, pos in (("a", a), ("b", b)):
+                    if side in query.preserved and (query.id, side, pos) not in self.matched:
+                        self.matched.add((query.id, side, pos))
+                        if query.kind == "semi":
+                            self._give(results, query, side, pos, time)
+            if query.kind in ("outer", "anti"):
+                for side in query.preserved:
+                    self._give_absent(results, query, side, mine[side])
         return results
+
+    def _give_absent(self, results: Counter[Result], query: Query, side: str, rows: Sequence[Known]) -> None:
+        """Decide on rows once the other stream has passed them by the query's window."""
+        opposite = self.watermark(side_of(query, "b" if side == "a" else "a").stream_id)
+        for known in rows:
+            row = (query.id, side, known.row.pos)
+            due = known.row.ts + side_of(query, side).window_us
+            judged = known.batch >= self.since[query.id] and row not in self.decided
+            if judged and opposite is not None and opposite >= due:
+                self.decided.add(row)
+                if row not in self.matched:
+                    self._give(results, query, side, known.row.pos, due)
+
+    def _give(self, results: Counter[Result], query: Query, side: str, pos: int, time: int) -> None:
+        """Give a row of one side alone."""
+        result = (query.id, pos, None) if side == "a" else (query.id, None, pos)
+        results[result] += 1
+        self.times[result] = time
 
 
 def family_of(query: Query) -> Family:
     """Return streams and key, which a family's queries have in common."""
-    return query.a.stream_id, query.b.stream_id, query.key
+    return query.a.stream_id, query.b.stream_id, query.key, query.kind != "inner"
 
 
 def side_of(query: Query, side: str) -> Side:

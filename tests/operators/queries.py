@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_type
 from catalog.values.plan import PlannedFilter
-from catalog.values.query import Backfill, Output, Query, Side
+from catalog.values.query import Backfill, JoinKind, Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.predicates.threshold import threshold
 
@@ -133,6 +134,8 @@ def a_query(
     columns_a: Sequence[str] = (),
     columns_b: Sequence[str] = (),
     backfill: Backfill = "none",
+    kind: JoinKind = "inner",
+    preserved: tuple[Literal["a", "b"], ...] = (),
 ) -> Query:
     """Return query ``q<id>``; predicates are keys of ``FILTERS`` and ``RESIDUALS``."""
     extra_a = RESIDUALS[residual].columns_a if residual else ()
@@ -148,6 +151,8 @@ def a_query(
         residual=residual,
         outputs=(Output("t", 'a."ts"', "timestamp"),),
         backfill=backfill,
+        kind=kind,
+        preserved=preserved,
     )
 
 

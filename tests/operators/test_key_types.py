@@ -83,13 +83,13 @@ def keyed_cases(draw: st.DrawFn) -> Case:
     return Case(streams, tuple(steps), draw(st.integers(1, 3)), 0, stored=True)
 
 
-@settings(SETTINGS, max_examples=500)
+@settings(SETTINGS, max_examples=300)
 @given(keyed_cases())
 def test_keys_of_every_type_join_as_python_compares_them(case: Case) -> None:
     check(case)
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=30)
 @given(keyed_cases())
 def test_keys_whose_hashes_all_collide_still_join_by_value(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -89,7 +89,7 @@ class World:
         self.may_use = {(q.id, side): self.chronicle.may_use(q, side) for q in self.queries for side in SIDES}
         self._check_results()
         for output in outputs:
-            check_values(output, self.plan, self.queries, self.sources, self.runner.batch - 1)
+            check_values(output, self.plan, self.oracle, self.sources)
         for family in self.plan.families:
             self._check_slices(family)
             self._check_masks(family)
@@ -109,7 +109,7 @@ class World:
 
     def _check_slices(self, family: FamilyPlan) -> None:
         """No join lacks a row that its queries can use; no slice holds one that it should not."""
-        key = (family.stream_a, family.stream_b, family.key)
+        key = (family.stream_a, family.stream_b, family.key, family.judges_absence)
         for side in SIDES:
             usable: set[int] = set()
             held: set[int] = set()

@@ -59,8 +59,17 @@ def test_a_sweep_removes_what_is_half_written_and_nothing_else(tmp_path: Path) -
     files = SegmentFiles(tmp_path)
     files.write("c.0.1.0", DATA)
     (tmp_path / ".c.0.1.1.4711").write_bytes(DATA[:9])
-    files.sweep()
+    files.sweep("c")
     assert names(tmp_path) == ["c.0.1.0"]
+
+
+def test_a_sweep_removes_what_a_checkpoint_left_that_was_given_up(tmp_path: Path) -> None:
+    files = SegmentFiles(tmp_path)
+    kept = ["aaaaaaaaaaaa.0.1.0", "aaaaaaaaaaaa.1.plan.3", "aaaaaaaaaaaa.1.begin", "README"]
+    for name in (*kept, "bbbbbbbbbbbb.0.1.0", "bbbbbbbbbbbb.1.plan.3", "bbbbbbbbbbbb.1.begin"):
+        files.write(name, DATA)
+    files.sweep("aaaaaaaaaaaa")
+    assert names(tmp_path) == sorted(kept)
 
 
 def test_a_value_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
@@ -121,7 +130,7 @@ def test_a_sweep_removes_rows_on_their_way(tmp_path: Path) -> None:
     files = SegmentFiles(tmp_path)
     files.link(files.send(batch=7, order=2, bucket=1, part=0, rows=ROWS), "c.1.7.0")
     assert list(files.sizes()) == ["c.1.7.0"]
-    files.sweep()
+    files.sweep("c")
     assert names(tmp_path) == ["c.1.7.0"]
 
 
@@ -166,10 +175,10 @@ def test_an_engine_that_was_replaced_writes_and_removes_nothing(tmp_path: Path) 
         lambda: files.send(batch=2, order=0, bucket=0, part=0, rows=ROWS),
         lambda: files.link(sent, "c.0.2.1"),
         lambda: files.remove(["c.0.1.0"]),
-        files.sweep,
+        lambda: files.sweep("c"),
     ):
         with pytest.raises(WriterReplaced, match="epoch 1 cannot be written, the current one is 2"):
             write()
     assert names(segments) == ["c.0.1.0", sent.name]
-    SegmentFiles(segments, second).sweep()
+    SegmentFiles(segments, second).sweep("c")
     assert names(segments) == ["c.0.1.0"]

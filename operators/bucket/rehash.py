@@ -1,0 +1,105 @@
+"""The rows of all buckets, hashed anew into another number of them.
+
+    2 buckets    | 0: keys 3 8 | 1: keys 1 5 |
+    3 buckets    | 0: keys 8 | 1: keys 3 5 | 2: keys 1 |
+
+Buckets differ in their rows alone: plan, watermarks and held terms are the same in all of them. A row stays
+in its join and slice. Only females are stored, so each row of a heavy key goes to one of the key's new
+fragments, wherever it was: males of later batches come to all of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from catalog.errors import InvariantBroken
+from operators.bucket.bucket import Bucket, StreamState
+from operators.join.family_joins import FamilyJoins
+from operators.join.sliced_join import compact
+from operators.segments.layout import SIDES
+from operators.segments.segment import Segment
+
+#: Family, join, side and number of a slice.
+SlicePlace = tuple[str, str, str, int]
+
+
+def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
+    """Return one of the new buckets, its segments not stored yet.
+
+    Args:
+        old: All old buckets, of one batch; each is looked at once, so they need not be in memory together.
+        number: Number of the new bucket.
+        buckets: Number of all new buckets.
+
+    Raises:
+        InvariantBroken: There is no old bucket, or they differ in more than their rows.
+    """
+    new: Bucket | None = None
+    for bucket in old:
+        if new is None:
+            new = _without_rows(bucket)
+        elif _alike(new) != _alike(bucket):
+            raise InvariantBroken("buckets disagree about plan, watermarks or the next batch")
+        for family_id, joins in bucket.families.items():
+            _take(joins, new.families[family_id], number, buckets)
+    if new is None:
+        raise InvariantBroken("there is no bucket whose rows could be hashed anew")
+    for joins in new.families.values():
+        for chain in joins.chains.values():
+            for side, slices in chain.slices.items():
+                for state in slices:
+                    compact(state, chain.join.slack_us, joins.family.lineages[side].live)
+    return new
+
+
+def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
+    """Count the rows of buckets by the slice that they are in."""
+    rows: Counter[SlicePlace] = Counter()
+    for bucket in buckets:
+        for family_id, joins in bucket.families.items():
+            for join_id, side, index, state in joins.slices():
+                rows[family_id, join_id, side, index] += state.rows
+    return rows
+
+
+def _without_rows(bucket: Bucket) -> Bucket:
+    return Bucket(
+        plan=bucket.plan,
+        streams={stream_id: StreamState(stream.watermark) for stream_id, stream in bucket.streams.items()},
+        families={family_id: FamilyJoins.empty(joins.family) for family_id, joins in bucket.families.items()},
+        terms=bucket.terms,
+        next_batch=bucket.next_batch,
+        slack_us=bucket.slack_us,
+    )
+
+
+def _alike(bucket: Bucket) -> object:
+    version = bucket.plan.version if bucket.plan is not None else 0
+    watermarks = {stream_id: stream.watermark for stream_id, stream in bucket.streams.items()}
+    return version, bucket.next_batch, watermarks, bucket.terms
+
+
+def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
+    """Give a family of a new bucket its rows of an old one."""
+    # What joins have in common they keep in common.
+    taken: dict[int, Segment] = {}
+    for (_, _, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
+        for segment in state.segments:
+            if id(segment) not in taken:
+                rest = old.family.fragments.rest(segment.key, segment.pos, buckets)
+                taken[id(segment)] = segment.take(np.flatnonzero(rest == number))
+            if len(taken[id(segment)]):
+                target.segments.append(taken[id(segment)])
+    if old.absence is None or new.absence is None:
+        return
+    for side in SIDES:
+        # Marks know positions, no keys: those of other buckets' rows do no harm until they expire.
+        for segment in old.absence.marks[side].segments:
+            new.absence.marks[side].segments.append(segment.take(np.arange(len(segment))))
+        for segment in old.absence.keyless[side].segments:
+            own = segment.take(np.flatnonzero(segment.pos % buckets == number))
+            if len(own):
+                new.absence.keyless[side].segments.append(own)

@@ -1,0 +1,87 @@
+"""Limits of an evaluation: it is interrupted when its time is over, and gets no memory beyond its share.
+
+DuckDB's own memory limit does not count what functions make on their way: twenty nested ``replace`` of
+megabytes, 2,048 rows at a time, are 40 GB.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+#: How long one expression may take over the rows of one piece of input: 30 µs for each of a million.
+TIME_LIMIT_S: Final = 30.0
+#: How much the process may grow while it evaluates.
+GROWTH_BYTES: Final = 2 << 30
+#: What DuckDB raises where a limit is reached.
+FAILURES: Final = (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError)
+
+#: How often somebody looks at the clock.
+_LOOK_S: Final = 0.5
+_STATM: Final = Path("/proc/self/statm")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class Limits:
+    """Limits of all evaluations of a process: one thread for all, since starting one takes a millisecond."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._deadlines: dict[duckdb.DuckDBPyConnection, float] = {}
+        self._without = resource.getrlimit(resource.RLIMIT_DATA)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="expressions", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)
+
+    @contextmanager
+    def limited(self, cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+        """Interrupt a cursor if the block takes longer, and let the process grow by ``GROWTH_BYTES`` in it.
+
+        Raises:
+            duckdb.InterruptException, duckdb.OutOfMemoryException, MemoryError: A limit was reached.
+        """
+        with self._lock:
+            if not self._deadlines:
+                self._limit_memory()
+            self._deadlines[cursor] = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._deadlines[cursor]
+                if not self._deadlines:
+                    resource.setrlimit(resource.RLIMIT_DATA, self._without)
+
+    def _limit_memory(self) -> None:
+        soft, hard = self._without
+        data = int(_STATM.read_text().split()[5]) * _PAGE
+        growing = data + GROWTH_BYTES
+        if soft == resource.RLIM_INFINITY or growing < soft:
+            resource.setrlimit(resource.RLIMIT_DATA, (growing, hard))
+
+    def _run(self) -> None:
+        while not self._ending.wait(_LOOK_S):
+            with self._lock:
+                for cursor, deadline in self._deadlines.items():
+                    if time.monotonic() > deadline:
+                        cursor.interrupt()
+
+    def _end(self) -> None:
+        # A thread that lives on keeps DuckDB's objects, which it reports as leaks when the process ends.
+        self._ending.set()
+        self._thread.join()
+
+
+#: The process's own: a fork takes no threads along.
+limits = functools.cache(Limits)

@@ -1,0 +1,176 @@
+"""Folders: where segments, results, late rows and dead letters are kept.
+
+    directory          the files themselves, on one machine or on a mount that all machines share
+    ObjectFolder       an object store has the files, a directory on each machine is written first and caches
+
+    write folder / name  ->  publish  ->  name it in a manifest  ->  fetch on any machine  ->  remove
+
+A directory needs neither ``publish`` nor ``fetch``: there they do nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+from operators.storage.object_folder import ObjectFolder, sizes_here
+
+Folder: TypeAlias = Path | ObjectFolder
+
+
+def prepare(folder: Folder) -> None:
+    """Make the directory on this machine where it is a cache; others are made with the data directory."""
+    if isinstance(folder, ObjectFolder):
+        folder.prepare()
+
+
+def directory_here(folder: Folder) -> Path:
+    """Return the directory on this machine."""
+    return folder.directory if isinstance(folder, ObjectFolder) else folder
+
+
+def place_of(folder: Folder) -> str:
+    """Return what people call the place."""
+    return folder.url if isinstance(folder, ObjectFolder) else str(folder)
+
+
+def folder_text(folder: Folder) -> str:
+    """Return a folder as a text, for options that are texts; see ``folder_of``."""
+    if isinstance(folder, ObjectFolder):
+        return json.dumps([str(folder.directory), folder.url, folder.cache_bytes])
+    return json.dumps([str(folder)])
+
+
+def folder_of(text: str) -> Folder:
+    """Return the folder of a text.
+
+    >>> folder_of(folder_text(Path("/data/late")))
+    PosixPath('/data/late')
+    """
+    directory, *apart = json.loads(text)
+    return ObjectFolder(Path(directory), *apart) if apart else Path(directory)
+
+
+def publish(folder: Folder, names: Collection[str]) -> None:
+    """Make files that were written on this machine those of all machines; they are durable then.
+
+    Files of a directory are synced by the engine before it commits (``service.commit.sync``).
+
+    Raises:
+        StorageDown: The object store does not take one.
+        OSError: One cannot be read here.
+    """
+    if isinstance(folder, ObjectFolder):
+        folder.publish(names)
+
+
+def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
+    """Return the paths of files on this machine, downloaded where they are not here yet.
+
+    The path of a file that is nowhere is returned, too; opening it fails.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+        OSError: A file cannot be written here.
+    """
+    if isinstance(folder, ObjectFolder):
+        folder.fetch(names)
+    return [folder / name for name in names]
+
+
+def sizes(folder: Folder, names: Collection[str]) -> dict[str, int]:
+    """Return the bytes of those of some files that are there for all machines.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+    """
+    if isinstance(folder, ObjectFolder):
+        return folder.sizes(names)
+    return sizes_here(folder, names)
+
+
+def contents(folder: Folder) -> dict[str, int]:
+    """Return the bytes of all files by name, without those that are half written.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+    """
+    if isinstance(folder, ObjectFolder):
+        return folder.contents()
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as found:
+        return {file.name: file.stat().st_size for file in found if not file.name.startswith(".")}
+
+
+def names(folder: Folder) -> list[str]:
+    """Return the names of all files; raises as ``contents`` does."""
+    if isinstance(folder, ObjectFolder):
+        return list(folder.contents())
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as found:
+        return [file.name for file in found if not file.name.startswith(".")]
+
+
+def create(folder: Folder, name: str, data: bytes) -> bool:
+    """Create a file atomically; return False if there is one of that name.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+        OSError: It cannot be written.
+    """
+    if isinstance(folder, ObjectFolder):
+        return folder.create(name, data)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with (folder / name).open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        return False
+    return True
+
+
+def read(folder: Folder, name: str) -> bytes | None:
+    """Return the bytes of a file as they are for all machines now, None if there is none.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+        OSError: It cannot be read.
+    """
+    if isinstance(folder, ObjectFolder):
+        return folder.read(name)
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def remove(folder: Folder, gone: Iterable[str]) -> None:
+    """Remove files; those that have gone already stay so.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+        OSError: A file cannot be removed.
+    """
+    for name in (gone := list(gone)):
+        (folder / name).unlink(missing_ok=True)
+    if gone and isinstance(folder, ObjectFolder):
+        folder.remove(gone)
+
+
+def check_writable(folders: Iterable[Folder]) -> None:
+    """Refuse folders that cannot be written, before something is lost there.
+
+    Raises:
+        StorageDown: The object store does not take a file.
+        OSError: A directory does not.
+    """
+    name = f"look-{uuid.uuid4().hex}"
+    for folder in folders:
+        create(folder, name, b"")
+        remove(folder, [name])
