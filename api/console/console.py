@@ -1,0 +1,76 @@
+"""The console at ``/console/``: static files, and the way there from ``/`` for browsers.
+
+The files are ES modules, a style sheet and a page, as they are in ``static``: nothing is built, nothing is
+loaded from elsewhere. They ask the public API like any other client, with a key where it wants one. So a
+process keeps nothing of a viewer, and any replica can serve the next request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from api.errors import RouteNotFound
+
+if TYPE_CHECKING:
+    from os import PathLike, stat_result
+
+    from starlette.types import Scope
+
+STATIC = Path(__file__).parent / "static"
+
+#: The page loads its own files and asks its own service; there is no inline script or style in it.
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    # Asked for again each time, and answered 304 by their ETag: a new version is seen at once.
+    "Cache-Control": "no-cache",
+}
+
+
+class _Files(StaticFiles):
+    """Files with the headers of the console."""
+
+    def file_response(
+        self,
+        full_path: str | PathLike[str],
+        stat_result: stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        """Answer with a file, or with 304."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers.update(_HEADERS)
+        return response
+
+
+def install_console(app: FastAPI) -> None:
+    """Add the console, and lead browsers that ask for ``/`` to it.
+
+    Args:
+        app: The application.
+    """
+
+    @app.get("/", include_in_schema=False)
+    def root(request: Request) -> Response:
+        # A browser names this type; clients of the API do not, and get the problem that they always got.
+        if "text/html" not in request.headers.get("accept", ""):
+            raise RouteNotFound(
+                'path "/" does not exist',
+                hint="GET /api/v1/openapi.json lists what does; the console is at /console/.",
+            )
+        return RedirectResponse("console/", 307, {"Vary": "Accept"})
+
+    @app.get("/console", include_in_schema=False)
+    def without_slash() -> Response:
+        return RedirectResponse("console/", 307)
+
+    app.mount("/console", _Files(directory=STATIC, html=True))
