@@ -1,4 +1,4 @@
 """Recovery: whether catalog, checkpoint, events and results are of one life, and what to do where not.
 
-Doors: checkpoint, identity, opening, repair.
+Doors: backup, checkpoint, doctor, identity, move, opening, repair, restore.
 """

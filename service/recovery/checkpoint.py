@@ -24,6 +24,7 @@ from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
 from service.errors import CheckpointAhead, CheckpointDamaged, CheckpointLost, CorruptResults, OtherLife
 from service.recovery.identity import identity_of, read_mark, write_mark
+from service.recovery.schema_paths import put_schema_paths_right
 from service.results.result_check import check_files
 
 log = logging.getLogger(__name__)
@@ -39,15 +40,19 @@ _ANEW = "anew"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far catalog and checkpoint are; -1 stands for no batch.
+    """Progress of catalog and checkpoint; -1 stands for no batch.
+
+    A checkpoint that was moved has done the batches before its first one elsewhere.
 
     Attributes:
+        first: First batch that is the checkpoint's own, 0 unless it was moved.
         committed: Last batch of the catalog.
         begun: Batches of Spark's offset log that are whole, ascending.
         done: Last batch of Spark's commit log whose offset is there, and that of the batch before.
         torn: Batches at the end of the logs whose entries are not whole.
     """
 
+    first: int
     committed: int
     begun: tuple[int, ...]
     done: int
@@ -68,18 +73,21 @@ def standing(store: Store, checkpoint: Path) -> Standing:
         torn.add(begun.pop())
     while done and not spark.is_whole(done[-1]):
         torn.add(done.pop())
-    committed = store.batches.last()
+    committed, first = store.batches.last(), spark.first()
     return Standing(
+        first=first,
         committed=-1 if committed is None else committed,
         begun=tuple(begun),
         # Spark reads the entry before, too.
-        done=max((n for n in done if n in begun and (n <= 0 or n - 1 in begun)), default=-1),
+        done=max((n for n in done if n in begun and (n <= first or n - 1 in begun)), default=first - 1),
         torn=tuple(sorted(torn)),
     )
 
 
 def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> None:
     """Refuse to go on where a batch would be lost; clear what a death has left in Spark's logs.
+
+    A checkpoint that was moved is told where it is.
 
     Args:
         store: The catalog.
@@ -93,6 +101,7 @@ def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False)
     _clear(data_dir, SparkLog(data_dir.checkpoint), found)
     if unsynced:
         _forget_young_snapshots(store, data_dir, found)
+    put_schema_paths_right(data_dir.checkpoint)
     mark = read_mark(data_dir.checkpoint_identity)
     if _ANEW in mark and len(found.repeated) <= REPEATABLE:
         del mark[_ANEW]
@@ -121,13 +130,14 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
         raise _ahead(data_dir, ahead, found.committed)
     # A repetition replaces files that are damaged.
     distrusted = unsynced or (not anew and _damaged(store, data_dir))
-    if distrusted and found.done >= 0 and (anew or not found.repeated):
+    if distrusted and found.done >= found.first and (anew or not found.repeated):
         # Its state may not be whole. That of the batch before was synced before this one was committed.
         found = replace(found, done=found.done - 1)
-    if unsynced and found.committed == -1:
-        found = replace(found, done=-1, begun=())  # nothing is visible: begin anew
-    elif found.done not in found.begun or (found.done > 0 and found.done - 1 not in found.begun):
-        found = replace(found, done=-1)
+    none = found.first - 1
+    if unsynced and found.committed == none:
+        found = replace(found, done=none, begun=())  # nothing of it is visible: begin anew
+    elif found.done not in found.begun or (found.done > found.first and found.done - 1 not in found.begun):
+        found = replace(found, done=none)
     if not _can_repeat(store, found, anew):
         raise _lost(data_dir, found)
     _compare(store, spark, found)
@@ -233,7 +243,7 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
     kept = {batch for batch in found.begun if batch <= found.done + 1}
     for batch in spark.cut(found.done, kept)[0]:
         log.warning("batch will be repeated", extra={"batch": batch})
-    if found.done == -1 and not kept:
+    if found.done == found.first - 1 and not kept:
         clear_spark(data_dir.checkpoint)
 
 

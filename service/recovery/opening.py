@@ -2,13 +2,16 @@
 
 A catalog that is missing would start empty beside what another one describes, and its first sweep would
 remove every result. So nothing is created where anything is left of a life before, and a catalog whose
-identity is not that of the directory is refused.
+identity is not that of the directory is refused. Where all that counts is elsewhere, a fresh directory is
+taken: so each machine of a cluster can have one of its own.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,12 +19,23 @@ from sqlalchemy import exc, make_url
 
 from catalog.store.store import Store
 from catalog.values.stream import HttpSource
+from operators.storage.folder import create, names, read
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
-from service.errors import CatalogMissing, OtherLife
+from service.errors import CatalogMissing, DataDirMoved, OtherLife
+from service.inputs.sources.event_reader import shown
 from service.inputs.sources.http_log import EventLog
 from service.recovery.identity import Identity, give_identity, identity_of, read_mark, settle, write_mark
+
+#: Names of result files and late rows.
+_STORED = re.compile(r"[bm]\d")
+#: The storage apart, as the catalog knows it.
+_APART_SETTING = "storage"
+#: Where a data directory goes on that was moved, as its catalog knows it.
+_MOVED_SETTING = "moved"
+#: File of the identity in a storage apart.
+_MARK = "identity.json"
 
 _HINT = (
     "Restore the data directory as a whole from a backup, give the SLUICE_CATALOG_URL that it was used with, "
@@ -29,7 +43,9 @@ _HINT = (
 )
 
 
-def open_catalog(data_dir: DataDir, catalog_url: str | None = None) -> Store:
+def open_catalog(
+    data_dir: DataDir, catalog_url: str | None = None, *, moved_to: Path | None = None, moving: bool = False
+) -> Store:
     """Open the catalog of a data directory; make it where there is nothing yet.
 
     A directory of a version that knew no identity gets one, if what can be compared agrees.
@@ -37,40 +53,120 @@ def open_catalog(data_dir: DataDir, catalog_url: str | None = None) -> Store:
     Args:
         data_dir: The data directory.
         catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
+        moved_to: Root of the data directory to which this one may have been moved already.
+        moving: Whether the directory may be the target of a move that is not complete.
 
     Raises:
+        DataDirMoved: It was moved, or a move to it is not complete.
         CatalogMissing: There is no catalog, but there are files that one has named.
         OtherLife: The catalog is not that of the directory.
         CatalogDown: It cannot be opened.
         CatalogVersionMismatch: It is of another version of Sluice.
     """
     url = catalog_url or data_dir.catalog_url
-    file = _sqlite_file(url)
-    if file is not None and not file.exists():
-        _refuse_remains(data_dir, f'"{file}" does not exist')
+    if not moving:
+        _refuse_unfinished(data_dir)
+    refuse_missing(data_dir, url)
     store = Store.open(url)
     try:
+        _refuse_moved(store, data_dir, moved_to)
         identity = identity_of(store)
         if identity is None:
-            if _is_empty(store):
-                _refuse_remains(data_dir, "the catalog is empty")
-            else:
-                _check_unmarked(store, data_dir)
-            identity = give_identity(store)
-        _mark(store, data_dir, identity)
+            # One process after another: those that start side by side must not give it an identity each.
+            with store.transaction():
+                identity = _identity(store, data_dir)
+        # The catalog has it before any part: after a crash in between, what is missing is marked again.
+        _mark(store, data_dir, identity, data_dir.events_url(catalog_url))
     except BaseException:
         store.close()
         raise
     return store
 
 
-def _mark(store: Store, data_dir: DataDir, identity: Identity) -> None:
+def refuse_missing(data_dir: DataDir, url: str) -> None:
+    """Refuse to make a catalog beside what another one has named.
+
+    Args:
+        data_dir: The data directory.
+        url: SQLAlchemy URL of its catalog.
+
+    Raises:
+        CatalogMissing: There is no catalog, but there are files that one has named.
+    """
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        found = list(_remains(data_dir))
+        if found and not file.exists():  # else another process has just begun it
+            raise _missing(data_dir, f'"{file}" does not exist', found)
+
+
+def mark_moved(store: Store, root: Path) -> None:
+    """Note in the catalog of a data directory that all of it goes on in another one."""
+    store.settings.set(_MOVED_SETTING, str(root))
+
+
+def goes_on_in(store: Store) -> Path | None:
+    """Return the data directory in which that of a catalog goes on, None if it was not moved."""
+    found = store.settings.get(_MOVED_SETTING)
+    return None if found is None else Path(str(found))
+
+
+def place_stored(store: Store, data_dir: DataDir) -> None:
+    """Note in a catalog which storage it has, apart or in the data directory."""
+    store.settings.set(_APART_SETTING, None if data_dir.storage is None else data_dir.storage.url)
+
+
+def claim_storage(data_dir: DataDir, identity: Identity) -> bool:
+    """Give a storage apart the identity of a catalog; return whether it has it now."""
+    folder = data_dir.stored_identity
+    if folder is None:
+        return True
+    create(folder, _MARK, json.dumps({"id": identity.id}).encode())
+    return bool(json.loads(read(folder, _MARK) or b"{}").get("id") == identity.id)
+
+
+def _refuse_moved(store: Store, data_dir: DataDir, allowed: Path | None) -> None:
+    root = goes_on_in(store)
+    if root is not None and root != allowed:
+        raise DataDirMoved(
+            f'data directory "{data_dir.root}" was moved to "{root}"',
+            detail="Results go on there; a second life of the same streams and sinks would double them.",
+            hint="Start the service on the new directory, with the catalog and the storage that sluice move "
+            "named; to come back, move that one to a new directory here.",
+        )
+
+
+def _refuse_unfinished(data_dir: DataDir) -> None:
+    if data_dir.move.exists():
+        raise DataDirMoved(
+            f'the move to "{data_dir.root}" is not complete',
+            hint="Give the same sluice move command again.",
+        )
+
+
+def _identity(store: Store, data_dir: DataDir) -> Identity:
+    """Return the catalog's identity; one that has none gets one, if it may."""
+    identity = identity_of(store)
+    if identity is not None:
+        return identity
+    if is_unused(store):
+        _refuse_remains(data_dir, "the catalog is empty")
+    else:
+        _check_unmarked(store, data_dir)
+    return give_identity(store)
+
+
+def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) -> None:
     """Check that the parts have the identity; give it to them until it is settled."""
     for path in (data_dir.identity, data_dir.checkpoint_identity):
         found = read_mark(path)
         if not found and path == data_dir.checkpoint_identity and identity.settled:
             continue  # the checkpoint is looked at by whoever wants to go on with it
-        if not found and (not identity.settled or _has_checkpoint_of(data_dir, identity)):
+        if not found and (
+            not identity.settled
+            or _has_checkpoint_of(data_dir, identity)
+            or _keeps_nothing(data_dir, events_url)
+        ):
             write_mark(path, {"id": identity.id})
         elif found.get("id") != identity.id:
             raise OtherLife(
@@ -78,22 +174,49 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity) -> None:
                 detail=f"The catalog has identity {identity.id}, the directory {found.get('id', 'none')}.",
                 hint=_HINT,
             )
-    with closing(EventLog(data_dir.events_db)) as events:
+    _mark_storage(store, data_dir, identity)
+    with closing(EventLog(events_url)) as events:
         found_id = events.identity()
         if found_id is None and not identity.settled:
             events.set_identity(identity.id)
         elif found_id != identity.id:
             raise OtherLife(
-                f'the catalog is not that of the event log "{data_dir.events_db}"',
+                f'the catalog is not that of the event log "{shown(events_url)}"',
                 detail=f"The catalog has identity {identity.id}, the event log {found_id or 'none'}.",
                 hint=_HINT,
             )
-        _check_events(store, data_dir, events)
+        _check_events(store, events)
     if not identity.settled:
         settle(store, identity)
 
 
-def _check_events(store: Store, data_dir: DataDir, events: EventLog) -> None:
+def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
+    """Check that the storage apart is the catalog's, and give it the identity until that is settled."""
+    folder = data_dir.stored_identity
+    known = store.settings.get(_APART_SETTING)
+    if identity.settled and (known is not None) != (folder is not None):
+        raise OtherLife(
+            "the storage is not the one that the catalog knows",
+            detail=f"The catalog's files are in {known or 'the data directory'}, "
+            f"SLUICE_STORAGE_URL is {'not set' if data_dir.storage is None else data_dir.storage.url}.",
+            hint="Set SLUICE_STORAGE_URL to where the files are.",
+        )
+    if folder is None or data_dir.storage is None:
+        return
+    if not identity.settled:
+        claim_storage(data_dir, identity)
+        place_stored(store, data_dir)
+    mark = json.loads(read(folder, _MARK) or b"{}")
+    if mark.get("id") != identity.id:
+        raise OtherLife(
+            f'the catalog is not that of storage "{data_dir.storage.url}"',
+            detail=f"The catalog has identity {identity.id}, the storage {mark.get('id', 'none')}.",
+            hint="Set SLUICE_STORAGE_URL to the place that was used with this catalog, or to an empty one "
+            "for a new catalog.",
+        )
+
+
+def _check_events(store: Store, events: EventLog) -> None:
     """Refuse an event log that lacks events which batches have read: new ones would count as those."""
     last = store.batches.last_manifest()
     read = dict(last.input_end) if last is not None else {}
@@ -101,10 +224,19 @@ def _check_events(store: Store, data_dir: DataDir, events: EventLog) -> None:
         position, head = read.get(str(stream.id), 0), events.end(stream.id)
         if isinstance(stream.source, HttpSource) and head < position:
             raise OtherLife(
-                f'the event log "{data_dir.events_db}" is older than the catalog',
+                f'the event log "{shown(events.url)}" is older than the catalog',
                 detail=f'Batches have read {position} events of stream "{stream.name}", it has {head}.',
                 hint=_HINT,
             )
+
+
+def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
+    """Tell whether catalog, events, segments and results are elsewhere, and no checkpoint is left here.
+
+    Then a fresh directory loses nothing: whoever wants to go on with a checkpoint looks at it.
+    """
+    elsewhere = data_dir.storage is not None and sqlite_file(events_url) is None
+    return elsewhere and not SparkLog(data_dir.root / "checkpoint").begun()
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
@@ -115,24 +247,28 @@ def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
 def _refuse_remains(data_dir: DataDir, why: str) -> None:
     found = list(_remains(data_dir))
     if found:
-        raise CatalogMissing(
-            f'the catalog of "{data_dir.root}" is missing',
-            detail=f"While {why}, there are {', '.join(found)}.",
-            hint=_HINT,
-        )
+        raise _missing(data_dir, why, found)
+
+
+def _missing(data_dir: DataDir, why: str, found: Sequence[str]) -> CatalogMissing:
+    return CatalogMissing(
+        f'the catalog of "{data_dir.root}" is missing',
+        detail=f"While {why}, there are {', '.join(found)}.",
+        hint=_HINT,
+    )
 
 
 def _remains(data_dir: DataDir) -> Iterator[str]:
     """Yield what only a catalog that was used can have brought about."""
     if read_mark(data_dir.identity):
         yield "the identity of another catalog"
-    if SparkLog(data_dir.checkpoint).begun() or any(data_dir.segments.glob("[!.]*")):
+    if SparkLog(data_dir.checkpoint).begun() or names(data_dir.segments):
         yield "a checkpoint"
     if _has_events(data_dir.events_db):
         yield "posted events"
-    for directory, name in ((data_dir.results, "result files"), (data_dir.late, "late rows")):
-        if next(directory.glob("b[0-9]*-*.parquet"), None) is not None:
-            yield name
+    for folder, what in ((data_dir.results, "result files"), (data_dir.late, "late rows")):
+        if any(_STORED.match(name) for name in names(folder)):
+            yield what
 
 
 def _has_events(path: Path) -> bool:
@@ -145,7 +281,7 @@ def _has_events(path: Path) -> bool:
             return False
 
 
-def _is_empty(store: Store) -> bool:
+def is_unused(store: Store) -> bool:
     """Tell whether a catalog never was a service's or a run's."""
     return store.epochs.current() == 0 and not store.streams.all()
 
@@ -155,7 +291,7 @@ def _check_unmarked(store: Store, data_dir: DataDir) -> None:
     committed, log = store.batches.last(), SparkLog(data_dir.checkpoint)
     found = read_mark(data_dir.identity)
     checkpoint = _checkpoint_id(store)
-    segments = {path.name.partition(".")[0] for path in data_dir.segments.glob("[!.]*")} - {"rows"}
+    segments = {name.partition(".")[0] for name in names(data_dir.segments)} - {"rows"}
     why = None
     if found:
         why = f"The directory has identity {found.get('id')}, the catalog none."
@@ -172,7 +308,8 @@ def _checkpoint_id(store: Store) -> str:
     return str(facts["id"]) if isinstance(facts, dict) else ""
 
 
-def _sqlite_file(url: str) -> Path | None:
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite catalog, None for other URLs."""
     try:
         parsed = make_url(url)
     except exc.ArgumentError:

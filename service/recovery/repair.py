@@ -2,7 +2,8 @@
 
     lost                                      repair
     the checkpoint, or the end of its logs    build the state anew: repeat all batches from their input
-    a result file                             the same; a repeated batch replaces files that are damaged
+    a result file of one batch                the same; a repeated batch replaces files that are damaged
+    one of many batches, merged               none
     the newest batches of the catalog         forget them in the checkpoint, too: they are made again
 
 A batch is repeated with the input that its manifest names, and stops the job where other rows come of it.
@@ -12,14 +13,19 @@ So a repair never changes results that were visible.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
+from catalog.store.result_files import NamedFiles
 from catalog.store.store import Store
+from catalog.values.stream import FilesSource, HttpSource, KafkaSource
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
 from service.errors import CorruptResults, NotRepairable, OtherLife
+from service.inputs.sources.http_log import EventLog
 from service.recovery.checkpoint import (
     REPEATABLE,
     Standing,
@@ -45,12 +51,13 @@ class Repair:
     apply: Callable[[], None]
 
 
-def find_repair(store: Store, data_dir: DataDir) -> Repair | None:
+def find_repair(store: Store, data_dir: DataDir, events_url: str) -> Repair | None:
     """Return the repair that a data directory needs, None if nothing is wrong.
 
     Args:
         store: The catalog; no engine runs on it.
         data_dir: The data directory.
+        events_url: URL of the event log.
 
     Raises:
         NotRepairable: Something is wrong and cannot be repaired.
@@ -66,58 +73,89 @@ def find_repair(store: Store, data_dir: DataDir) -> Repair | None:
             wrong,
             f"Forget batches {found.committed + 1} to {ahead} in the checkpoint. They are made again, "
             "with the input that is there then.",
-            lambda: _forget_after(spark, found.committed),
+            lambda: spark.forget_after(found.committed),
         )
-    reason = _cannot_repeat(store, found)
+    reason = _cannot_repeat(store, events_url, found)
     if reason is not None:
         raise NotRepairable(
             wrong,
             detail=f"The state cannot be built anew: {reason}.",
             hint="Restore all of the data directory from one backup, or start anew in an empty one.",
         )
-    aside = data_dir.root / f"checkpoint.before-{uuid.uuid4().hex[:8]}"
+    aside = data_dir.checkpoint.with_name(f"checkpoint.before-{uuid.uuid4().hex[:8]}")
     return Repair(
         wrong,
         f'Move "{data_dir.checkpoint}" to "{aside}", and build the state anew: the next start repeats '
         f"batches 0 to {found.committed} from their input, which must be as it was. Visible results stay "
-        "as they are; files of them that are damaged are replaced.",
-        lambda: _begin_anew(store, data_dir, aside.name),
+        "as they are; damaged files of batches that are not merged yet are replaced.",
+        lambda: _begin_anew(store, data_dir, aside),
     )
 
 
 def _wrong(store: Store, data_dir: DataDir) -> str | None:
-    """Return what is wrong, None if nothing is."""
+    """Return what is wrong, None if nothing is.
+
+    Raises:
+        NotRepairable: Nothing but files that cannot be made anew.
+    """
     try:
         examine_checkpoint(store, data_dir)
-        last = store.batches.last()
-        for batch in range(0 if last is None else last + 1):
-            if (manifest := store.batches.manifest(batch)) is not None:
-                check_files(data_dir.results, manifest.files)
-                check_files(data_dir.late, manifest.late_files)
+        files = store.result_files.all()
+        merged = next(files)
+        for named in files:
+            _check(data_dir, named)
     except (OtherLife, CorruptResults) as error:
         return error.primary
+    try:
+        _check(data_dir, merged)
+    except CorruptResults as error:
+        raise NotRepairable(
+            error.primary,
+            detail=f"{error.detail} It has the rows of many batches, and no repetition of one makes it anew.",
+            hint="Restore the file from a backup, or all of the data directory.",
+        ) from error
     return None
 
 
-def _forget_after(spark: SparkLog, committed: int) -> None:
-    spark.cut(committed, [batch for batch in spark.begun() if batch <= committed])
+def _check(data_dir: DataDir, named: NamedFiles) -> None:
+    check_files(data_dir.results, named.files)
+    check_files(data_dir.late, named.late_files)
 
 
-def _cannot_repeat(store: Store, found: Standing) -> str | None:
+def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None:
     """Return why not all batches can be repeated, None if they can."""
+    read: set[int] = set()
     for batch in range(found.committed + 1):
         manifest = store.batches.manifest(batch)
         if manifest is None:
             return f"the catalog has dropped the manifest of batch {batch}"
         if not manifest.input_end:
             return f"the catalog does not know the input of batch {batch}, which an older version made"
+        read |= {int(key.partition("/")[0]) for key, _ in manifest.input_end if key[0].isdigit()}
     first = next(iter(store.control_log.records(0, limit=1)), None)
     if first is not None and first.seq != 1:
         return f"the catalog has dropped the changes of plan before record {first.seq}"
+    return _dropped_input(store, events_url, read)
+
+
+def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> str | None:
+    """Return which stream's oldest input was dropped (``inputs.retention``), None if all is there."""
+    for stream in map(store.streams.by_id, sorted(stream_ids)):
+        if isinstance(stream.source, FilesSource):
+            first = store.source_files.page(stream.id, stream.initial_position, 1)
+            if not first or first[0].position > stream.initial_position:
+                return f'the oldest files of stream "{stream.name}" were removed, and forgotten since'
+        elif isinstance(stream.source, HttpSource):
+            with closing(EventLog(events_url)) as events:
+                if events.begin(stream.id) > stream.initial_position:
+                    return f'the oldest events of stream "{stream.name}" were dropped: no batch needed them'
+        elif isinstance(stream.source, KafkaSource):
+            # Its retention and compaction are not ours, so what is left may not give the same batches.
+            return f'stream "{stream.name}" is read from a topic, which may have dropped its oldest messages'
     return None
 
 
-def _begin_anew(store: Store, data_dir: DataDir, aside: str) -> None:
+def _begin_anew(store: Store, data_dir: DataDir, aside: Path) -> None:
     """Set the checkpoint aside and give the catalog an empty one of another id."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     checkpoint_id = uuid.uuid4().hex[:12]
@@ -126,6 +164,6 @@ def _begin_anew(store: Store, data_dir: DataDir, aside: str) -> None:
         if kept:
             store.settings.set(CHECKPOINT_SETTING, kept | {"id": checkpoint_id, "sealed": True})
     if data_dir.checkpoint.exists():
-        data_dir.checkpoint.rename(data_dir.root / aside)
+        data_dir.checkpoint.rename(aside)
     data_dir.create()
     mark_checkpoint(store, data_dir, checkpoint_id, anew=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.batch import BatchManifest, MergedFile, ResultFile
 from catalog.values.plan import Plan
+from catalog.values.stream import GeneratorSource, Source
 from service.commit.spark_log import Offset, SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir, open_data_dir
@@ -18,9 +19,11 @@ from service.recovery.checkpoint import mark_checkpoint
 from service.recovery.opening import open_catalog
 from service.results.result_check import length_and_checksum
 from tests.catalog.examples import manifest
+from tests.service.inputs.streams import stream_of
 from tests.service.spark_logs import write_begun, write_done
 
 CHECKPOINT = "c57b7a71801e"
+MADE: Source = GeneratorSource(1.0)
 
 
 def input_end(batch: int) -> Offset:
@@ -36,11 +39,13 @@ class Life:
         data_dir: Its paths.
         store: Its catalog.
         ahead: By how much Spark's numbers of batches are above ours: 1 where its first one is empty.
+        source: Where the one stream that the batches read has its rows.
     """
 
     data_dir: DataDir
     store: Store
     ahead: int = 0
+    source: Source = MADE
     log: SparkLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +54,8 @@ class Life:
             facts = {"id": CHECKPOINT, "buckets": 1, "partitions": 1, "sealed": True}
             self.store.settings.set(CHECKPOINT_SETTING, facts)
             mark_checkpoint(self.store, self.data_dir, CHECKPOINT)
-            self.store.control_log.append(plan=Plan(1, "mem-opt", (), ()))
+            stream = self.store.streams.add(stream_of(self.source, stream_id=0, name="A"))
+            self.store.control_log.append(plan=Plan(1, "mem-opt", (stream,), ()))
             self.store.epochs.begin("test")
             for number in range(self.ahead):
                 write_begun(self.log, number, {"batch": 0, "control": 0})
@@ -84,17 +90,25 @@ class Life:
         end = tuple(sorted(input_end(batch).items()))
         return replace(manifest(batch, epoch), files=(file,), input_end=end, digest=f"digest {batch}")
 
+    def merge(self, batches: int) -> None:
+        """Have the files of the first batches named by the table of merged files."""
+        old = self.store.compaction.old_batches(kept=0, count=batches)
+        assert old is not None
+        at_us = [(m, file, m.committed_at_us) for m in old.manifests for file in m.files]
+        files = [MergedFile(file, False, m.batch, m.batch, us, us, 1) for m, file, us in at_us]
+        assert self.store.compaction.name(old, files)
+
     def files(self) -> set[str]:
         """Return the names of the result files that are there."""
         return {path.name for path in self.data_dir.results.iterdir()}
 
 
 @contextmanager
-def a_life(root: Path, batches: int = 0, *, ahead: int = 0) -> Iterator[Life]:
+def a_life(root: Path, batches: int = 0, *, ahead: int = 0, source: Source = MADE) -> Iterator[Life]:
     """Open a data directory, and run batches in it if it is new."""
     data_dir = open_data_dir(root)
     with open_catalog(data_dir) as store:
-        life = Life(data_dir, store, ahead)
+        life = Life(data_dir, store, ahead, source)
         for batch in range(batches):
             life.commit(batch)
         yield life

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def test_what_a_crash_leaves_is_gone_on_with(
         for _ in range(2):
             check_checkpoint(life.store, life.data_dir)
             assert logs(life) == (tuple(range(-ahead, begun)), tuple(range(-ahead, done)))
-        assert find_repair(life.store, life.data_dir) is None
+        assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is None
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
@@ -150,7 +151,7 @@ def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
             with pytest.raises(CheckpointLost, match="the catalog has batches up to 4") as refused:
                 check_checkpoint(life.store, life.data_dir)
             assert f'"sluice repair {tmp_path}"' in str(refused.value)
-        repair = find_repair(life.store, life.data_dir)
+        repair = find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
         assert repair is not None
         assert "repeats batches 0 to 4" in repair.does
         repair.apply()
@@ -163,11 +164,27 @@ def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
             check_checkpoint(life.store, life.data_dir)
             write_done(life.log, batch)
         check_checkpoint(life.store, life.data_dir)
-        assert find_repair(life.store, life.data_dir) is None
+        assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is None
         # Built anew, it is a checkpoint like any other.
         lose_logs(life)
         with pytest.raises(CheckpointLost):
             check_checkpoint(life.store, life.data_dir)
+
+
+def test_a_merged_file_that_is_damaged_cannot_be_made_anew(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=30) as life:
+        life.merge(3)
+        first = min(life.data_dir.results.iterdir())
+        whole = first.read_bytes()
+        first.write_bytes(b"")
+        check_checkpoint(life.store, life.data_dir)
+        with pytest.raises(NotRepairable, match=first.name) as refused:
+            find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
+        assert "It has the rows of many batches" in str(refused.value)
+        # What can be mended is, whatever else is wrong.
+        lose_all(life)
+        assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is not None
+        first.write_bytes(whole)
 
 
 def test_a_state_that_was_begun_by_an_older_version_cannot_be_built_anew(tmp_path: Path) -> None:
@@ -178,7 +195,7 @@ def test_a_state_that_was_begun_by_an_older_version_cannot_be_built_anew(tmp_pat
             )
         lose_all(life)
         with pytest.raises(NotRepairable, match="the catalog has batches up to 4") as refused:
-            find_repair(life.store, life.data_dir)
+            find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
         assert "does not know the input of batch 1" in str(refused.value)
 
 
@@ -193,7 +210,7 @@ def test_a_catalog_that_is_older_than_the_checkpoint_is_refused_and_the_rest_mad
         with pytest.raises(CheckpointAhead, match="the checkpoint has batch 6, the catalog only up to 4"):
             check_checkpoint(life.store, life.data_dir)
         assert logs(life) == (tuple(range(8)), tuple(range(7)))
-        repair = find_repair(life.store, life.data_dir)
+        repair = find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
         assert repair is not None
         assert "Forget batches 5 to 6" in repair.does
         repair.apply()
@@ -227,7 +244,25 @@ def test_a_damaged_result_file_of_a_batch_before_is_refused_and_can_be_made_agai
         path = damage(life, 1)
         with pytest.raises(CorruptResults, match=f'result file "{path}" is damaged'):
             check_checkpoint(life.store, life.data_dir)
-        repair = find_repair(life.store, life.data_dir)
+        repair = find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
         assert repair is not None
         repair.apply()
         check_checkpoint(life.store, life.data_dir)
+
+
+def test_a_moved_checkpoint_names_its_own_schemas(tmp_path: Path) -> None:
+    below = "state/0/_stateSchema/default/0_df55d907"
+    was = 'v2\n{"stateInfo":[{"paths":["file:/old/state/here/checkpoint/%s"]}],"variables":"{\\"a\\":1}"}'
+    with a_life(tmp_path / 'Ä "new" place', batches=2) as life:
+        noted = life.data_dir.checkpoint / "state" / "0" / "_metadata" / "v2" / "0"
+        noted.parent.mkdir(parents=True)
+        noted.write_text(was % below)
+        for _ in range(2):
+            check_checkpoint(life.store, life.data_dir)
+            version, document = noted.read_text().split("\n")
+            assert version == "v2"
+            assert json.loads(document) == {
+                "stateInfo": [{"paths": [f"file:{life.data_dir.checkpoint / below}"]}],
+                "variables": '{"a":1}',
+            }
+        assert [path.name for path in noted.parent.iterdir()] == ["0"]

@@ -115,8 +115,7 @@ def test_an_event_log_that_was_removed_is_missed(tmp_path: Path) -> None:
 
 
 def test_an_event_log_that_is_older_than_the_batches_that_read_it_is_refused(tmp_path: Path) -> None:
-    with a_life(tmp_path) as life:
-        life.store.streams.add(Stream(0, "A", (Column("ts", "timestamp"),), "ts", 0, HttpSource()))
+    with a_life(tmp_path, source=HttpSource()) as life:
         for _ in range(2):
             post(life.data_dir)
         life.commit(0)

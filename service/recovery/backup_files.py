@@ -1,0 +1,170 @@
+"""Files of a backup: copied with their checksums, listed at the end, and verified when they are read.
+
+    DIR/backup.json   format, moment, last batch; length and CRC-32C of each file; CRC-32C of all of this
+    DIR/...           the files of the data directory
+
+The list is written last, once all it names is on disk: a directory without it is no backup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+
+from service.commit.sync import sync_file, sync_file_systems
+from service.errors import BackupDamaged, BackupRefused
+
+LIST = "backup.json"
+
+#: Raised where an older version could not restore what a newer one wrote.
+_FORMAT = 1
+_CHUNK_BYTES = 1 << 20
+_RESTORE_ANOTHER = "Restore another backup: this one is not as it was written."
+
+
+@dataclass(frozen=True, slots=True)
+class BackupList:
+    """A backup as its list describes it.
+
+    Attributes:
+        created_at_us: When it was made, µs UTC.
+        batch: Last batch whose results it holds, -1 for none.
+        files: Length in bytes and CRC-32C by path, relative to the backup.
+    """
+
+    created_at_us: int
+    batch: int
+    files: Mapping[str, tuple[int, int]]
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Yield all regular files below a directory, in no order; those that go meanwhile may be missing."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            path = Path(parent) / name
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def copy_file(source: Path, target: Path) -> tuple[int, int]:
+    """Copy a file with its time and return length and CRC-32C of what was read.
+
+    Raises:
+        OSError: It cannot be read, or not be written.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    checksum, length = 0, 0
+    with source.open("rb") as read, target.open("wb") as written:
+        status = os.fstat(read.fileno())
+        while chunk := read.read(_CHUNK_BYTES):
+            checksum = google_crc32c.extend(checksum, chunk)
+            length += len(chunk)
+            written.write(chunk)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return length, checksum
+
+
+def write_list(directory: Path, found: BackupList) -> None:
+    """Sync the files of a backup, then write its list."""
+    sync_file_systems([directory])
+    facts: dict[str, Any] = {  # Any: as JSON has it
+        "format": _FORMAT,
+        "created_at_us": found.created_at_us,
+        "batch": found.batch,
+        "files": {path: list(facts) for path, facts in sorted(found.files.items())},
+    }
+    path = directory / LIST
+    path.write_text(json.dumps(facts | {"crc32c": _checksum(facts)}, indent=1), encoding="utf-8")
+    sync_file(path)
+    sync_file(directory)
+
+
+def read_list(directory: Path) -> BackupList:
+    """Return what a backup holds.
+
+    Raises:
+        BackupRefused: There is no backup.
+        BackupDamaged: The list is not what was written, or of a later version.
+    """
+    path = directory / LIST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BackupRefused(
+            f'"{directory}" is no backup',
+            detail=f"It has no {LIST}, which is written once a backup is complete.",
+            hint="Name a directory that sluice backup has made.",
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise _damaged(path, f"{error}.") from error
+    try:
+        facts = json.loads(text)
+        checksum = facts.pop("crc32c")
+        if checksum != _checksum(facts):
+            raise _damaged(path, "Its checksum is another one.")
+        if facts["format"] > _FORMAT:
+            raise BackupRefused(
+                f'backup "{directory}" is of a later version of Sluice',
+                detail=f"Its format is {facts['format']}, this version reads up to {_FORMAT}.",
+                hint="Restore it with the version that made it, or a later one.",
+            )
+        files = {str(name): (int(length), int(crc)) for name, (length, crc) in facts["files"].items()}
+        return BackupList(int(facts["created_at_us"]), int(facts["batch"]), files)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, "It is not what sluice backup writes.") from error
+
+
+def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
+    """Refuse a file of a backup that is not what was written.
+
+    Raises:
+        BackupDamaged: It is missing or has other bytes.
+    """
+    path = directory / name
+    checksum, length = 0, 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                checksum = google_crc32c.extend(checksum, chunk)
+                length += len(chunk)
+    except OSError as error:
+        raise _damaged(path, f"{error.strerror or error}.") from error
+    refuse_other(path, (length, checksum), wanted)
+
+
+def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
+    """Refuse length and checksum of a file that are not those of the list; raises ``BackupDamaged``."""
+    if found[0] != wanted[0]:
+        raise _damaged(path, f"It has {found[0]} bytes, {wanted[0]} were written.")
+    if found[1] != wanted[1]:
+        raise _damaged(path, "Its checksum is not the one that was written.")
+
+
+def is_taken(directory: Path) -> bool:
+    """Tell whether something is in the way of a new directory: a file, or anything in a directory."""
+    if directory.is_dir():
+        return any(directory.iterdir())
+    return directory.exists() or directory.is_symlink()
+
+
+def make_empty(directory: Path, names: Iterable[Path]) -> None:
+    """Remove what was written to a directory that cannot be used."""
+    for path in names:
+        path.unlink(missing_ok=True)
+    for parent, _, _ in os.walk(directory, topdown=False):
+        if Path(parent) != directory and not any(Path(parent).iterdir()):
+            Path(parent).rmdir()
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    return int(google_crc32c.value(json.dumps(facts, sort_keys=True).encode()))
+
+
+def _damaged(path: Path, detail: str) -> BackupDamaged:
+    return BackupDamaged(f'file "{path}" of the backup is damaged', detail=detail, hint=_RESTORE_ANOTHER)

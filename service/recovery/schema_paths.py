@@ -1,0 +1,38 @@
+"""Paths of state schemas, which Spark notes absolutely: they are put right where a checkpoint was moved.
+
+    state/0/_metadata/v2/0    {"stateSchemaFilePaths": ["file:/old/checkpoint/state/0/_stateSchema/..."]}
+
+With a restored backup, or a data directory under another name, Spark would look for them in the place of
+before, and fail, or find those of the original (PySpark 4.3).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+from service.commit.sync import sync_file
+
+log = logging.getLogger(__name__)
+
+#: A path as Spark notes it, and what of it is below the checkpoint.
+_PATH = re.compile(r'"file:(?P<checkpoint>[^"]*)(?P<below>/state/\d+/_stateSchema/[^"]*)"')
+
+
+def put_schema_paths_right(checkpoint: Path) -> None:
+    """Have Spark's metadata of a checkpoint name the schema files of this one."""
+    here = json.dumps(f"file:{checkpoint}", ensure_ascii=False)[:-1]
+    for path in checkpoint.glob("state/*/_metadata/*/*"):
+        if not path.name.isdigit():
+            continue
+        noted = path.read_text(encoding="utf-8")
+        right = _PATH.sub(lambda found: f'{here}{found["below"]}"', noted)
+        if right == noted:
+            continue
+        partial = path.with_name(f".{path.name}.moved")
+        partial.write_text(right, encoding="utf-8")
+        sync_file(partial)
+        partial.replace(path)
+        log.warning("checkpoint was moved: paths of its state put right", extra={"path": str(path)})
