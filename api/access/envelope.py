@@ -1,0 +1,99 @@
+"""The envelope of every answer: a request id, headers that browsers obey; foreign requests are refused here.
+
+It is the outermost layer of the application, so that errors of the framework, pages and unknown paths are in
+it, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from api.access.origins import Origins
+from catalog.errors import SluiceError, Unavailable
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+#: Of answers that are no pages: they load nothing and are shown in no frame.
+_CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", _CONTENT_POLICY),
+)
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+#: A client's own id is taken over if it is harmless in a log.
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+class Envelope:
+    """An application in its envelope.
+
+    Args:
+        app: The application.
+        origins: Hosts and origins that are let in.
+        answer: Makes an answer of an error and the path of its request.
+    """
+
+    def __init__(
+        self, app: ASGIApp, origins: Origins, answer: Callable[[SluiceError, str], Response]
+    ) -> None:
+        self._app = app
+        self._origins = origins
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
+        added = (*_HEADERS, _HSTS) if scope["scheme"] == "https" else _HEADERS
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                on_answer: Callable[[int], None] | None = scope["state"].get("on_answer")
+                if on_answer is not None:
+                    # Before the answer is sent, so that who has it finds the entry whole.
+                    try:
+                        with anyio.CancelScope(shield=True):
+                            await anyio.to_thread.run_sync(on_answer, message["status"])
+                    except Unavailable as error:
+                        # What was done is done: the answer says so, the entry only that it was asked for.
+                        log.warning(
+                            "audit log has no status: %s", error, extra={"request_id": request_id.decode()}
+                        )
+                headers = list(message.get("headers", ()))
+                given = {name.lower() for name, _ in headers}
+                headers.extend(header for header in added if header[0] not in given)
+                headers.append((b"x-request-id", request_id))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        try:
+            self._origins.check(scope["method"], scope["headers"])
+        except SluiceError as error:
+            await self._answer(error, scope["path"])(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return bytes(value)
+    return secrets.token_hex(8).encode()

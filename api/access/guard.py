@@ -1,0 +1,125 @@
+"""The guard of routes: who sends a request, whether he may, how often, and what is written down of it.
+
+    Authorization: Bearer sluice_...    a key               (service.access.api_keys)
+    Authorization: Bearer eyJ...        an issuer's token   (service.access.tokens)
+    a client certificate                its common name     (api.access.connections)
+    nothing                             on a loopback address, or with --insecure, everything is allowed
+
+What a client sends decides, also where nothing is asked for: a wrong key is refused everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+from anyio import CapacityLimiter
+from fastapi import Request
+
+from api.access.rate_limit import RateLimit
+from api.errors import Forbidden, TooManyRequests, Unauthenticated
+from service.access.api_keys import PREFIX, KeyVerifier
+from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope
+from service.access.tokens import TokenVerifier
+
+#: Requests with an unknown key that one address may send per second: each may cost 50 ms.
+_UNKNOWN_PER_S = 5.0
+#: Keys that are verified at one time.
+_VERIFIED_AT_ONCE = 2
+_HOW = "Send the header Authorization: Bearer <key>; sluice key create makes one."
+
+
+@dataclass(slots=True)
+class Guard:
+    """Authentication and rate limits, which every route asks before it does anything.
+
+    Attributes:
+        required: Whether a client must prove who it is.
+        tokens: Verifies tokens of an issuer; None if none is trusted.
+    """
+
+    required: bool
+    tokens: TokenVerifier | None = None
+    _limits: RateLimit = field(default_factory=RateLimit)
+    _unknown: RateLimit = field(default_factory=RateLimit)
+    _verifying: CapacityLimiter | None = None
+
+    async def admit(self, request: Request, scope: Scope | None) -> Principal:
+        """Return who sends a request, if he may.
+
+        Args:
+            request: The request.
+            scope: What it asks for; None if anybody may.
+
+        Raises:
+            Unauthenticated: There is no key, or none that is good.
+            Forbidden: The key does not allow it.
+            TooManyRequests: Too many requests came with it, or with unknown ones.
+        """
+        sent = request.headers.get("authorization")
+        certificate = getattr(request.state, "client_certificate", None)
+        if sent is not None:
+            principal = await self._proved(request, sent)
+        elif certificate is not None:
+            principal = Principal(certificate, frozenset(SCOPES))
+        elif scope is None or not self.required:
+            principal = ANONYMOUS
+        else:
+            raise Unauthenticated("the request has no key", hint=_HOW)
+        if scope is not None and scope not in principal.scopes:
+            raise Forbidden(
+                f'the key of "{principal.name}" does not allow this',
+                detail=f"It needs scope {scope} and has {', '.join(sorted(principal.scopes)) or 'none'}.",
+                hint=f"Use a key with it: sluice key create NAME --scope {scope}.",
+            )
+        if principal.name is not None and principal.rate_per_s is not None:
+            wait_s = self._limits.take(principal.name, principal.rate_per_s)
+            _refuse(wait_s, f'requests with the key of "{principal.name}"')
+        return principal
+
+    async def _proved(self, request: Request, sent: str) -> Principal:
+        """Return who proves to be who he says by the header Authorization."""
+        kind, _, text = sent.partition(" ")
+        text = text.strip()
+        if kind.lower() != "bearer" or not text.isascii():
+            raise Unauthenticated("the header Authorization has no key", hint=_HOW)
+        keys: KeyVerifier = request.app.state.workspace.keys
+        verifier: _Verifier | None = keys if text.startswith(PREFIX) else self.tokens
+        if verifier is None:
+            raise Unauthenticated("the key is none of Sluice's", hint=_HOW)
+        principal = verifier.known(text)
+        if principal is not None:
+            return principal
+        address = client_address(request)
+        # A client that keeps sending keys that are none may not keep the processor busy with them.
+        _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
+        if self._verifying is None:
+            self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
+        principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=self._verifying)
+        if principal is None:
+            self._unknown.take(address, _UNKNOWN_PER_S)
+            raise Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
+        return principal
+
+
+class _Verifier(Protocol):
+    """Verifies what a client sends as its key."""
+
+    def known(self, text: str) -> Principal | None:
+        """Return who was found behind it a moment ago, without waiting."""
+
+    def verify(self, text: str) -> Principal | None:
+        """Return who is behind it, None if it is not good; in a thread."""
+
+
+def client_address(request: Request) -> str:
+    """Return the address that a request comes from."""
+    return request.client.host if request.client is not None else "?"
+
+
+def _refuse(wait_s: float, what: str) -> None:
+    """Refuse a request for which there is no token."""
+    if wait_s > 0:
+        raise TooManyRequests(f"too many {what}", retry_after_s=math.ceil(wait_s))

@@ -1,0 +1,116 @@
+"""Hosts and origins of requests: what a browser can be made to send to a service that asks for no key.
+
+A page of another site can post to ``http://127.0.0.1:8080``, which the browser marks with the page's
+``Origin``. With DNS rebinding it can even have its own name resolve to 127.0.0.1 and read the answers; then
+the ``Host`` is that name. An address cannot be rebound, so addresses are trusted as hosts, names if listed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from api.errors import ForeignOrigin, UnknownHost
+
+#: Methods that change nothing; a page elsewhere may link to what they show.
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Rules for ``Host`` and ``Origin``.
+
+    Attributes:
+        names: Further names of this service, lower case.
+        any_name: Whether any name is taken, because requests need a key, which no browser adds by itself.
+        loopback: Whether the service listens on a loopback address alone.
+    """
+
+    names: frozenset[str]
+    any_name: bool
+    loopback: bool
+
+    def check(self, method: str, headers: list[tuple[bytes, bytes]]) -> None:
+        """Refuse a request that a page of another site may have caused.
+
+        Args:
+            method: Method, upper case.
+            headers: Headers as ASGI has them, names in lower case.
+
+        Raises:
+            UnknownHost: The host is missing, there are two, or it is none of this service's.
+            ForeignOrigin: The request comes from a page of another host.
+        """
+        hosts = _values(headers, b"host")
+        if len(hosts) != 1:
+            raise UnknownHost(f"{len(hosts) or 'no'} Host headers", hint="Send exactly one.")
+        host = hosts[0].lower()
+        if not self._is_known(_name(host)):
+            raise UnknownHost(
+                f'host "{host[:100]}" is not known here',
+                detail="A page may have had its own name resolve to this address (DNS rebinding).",
+                hint="Use the address, or list the name in SLUICE_ALLOWED_HOSTS.",
+            )
+        for origin in _values(headers, b"origin"):
+            if not self._is_own(origin.lower(), host):
+                raise ForeignOrigin(
+                    f'origin "{origin[:100]}" is foreign',
+                    detail="Pages of other sites may not use this service.",
+                    hint="List its host in SLUICE_ALLOWED_HOSTS if it is yours.",
+                )
+        site = _values(headers, b"sec-fetch-site")
+        if method not in _SAFE and any(value in ("cross-site", "same-site") for value in site):
+            raise ForeignOrigin("the request comes from a page of another site")
+
+    def _is_known(self, name: str) -> bool:
+        if name in self.names:
+            return True
+        address = _address(name)
+        if self.loopback:
+            return name == "localhost" or (address is not None and address.is_loopback)
+        if self.any_name:
+            return not self.names or address is not None
+        return name == "localhost" or address is not None
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        try:
+            parts = urlsplit(origin)
+            return parts.scheme in ("http", "https") and (
+                parts.netloc == host or (parts.hostname or "") in self.names
+            )
+        except ValueError:
+            return False
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address to listen on is reached from this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("example.org")
+    (True, True, False, False)
+    """
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for found, value in headers if found == name]
+
+
+def _name(host: str) -> str:
+    """Return a host without its port.
+
+    >>> _name("localhost:8080"), _name("[::1]:8080"), _name("a:b:c")
+    ('localhost', '::1', '')
+    """
+    try:
+        return urlsplit(f"//{host}").hostname or "" if host.count(":") < 2 or host.startswith("[") else ""
+    except ValueError:
+        return ""
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None

@@ -1,0 +1,36 @@
+"""The scope that an operation asks for, by method and path."""
+
+from __future__ import annotations
+
+from service.access.principal import Scope
+
+PREFIX = "/api/v1"
+
+#: Probes, which ask without a key.
+_PUBLIC = frozenset({"/health/live", "/health/ready"})
+#: Posts that change nothing.
+_QUESTIONS = frozenset({"/queries:validate", "/plan:preview"})
+_INGEST = "/streams/{name}/events"
+_ADMIN = ("/engine:", "/audit")
+
+
+def scope_of(method: str, path: str) -> Scope | None:
+    """Return the scope that an operation asks for, None if anybody may have it done.
+
+    Args:
+        method: HTTP method, upper case.
+        path: Path of its route, with names in braces.
+
+    >>> scope_of("GET", "/api/v1/streams"), scope_of("POST", "/api/v1/streams/{name}/events")
+    ('read', 'ingest')
+    >>> scope_of("DELETE", "/api/v1/streams/{name}"), scope_of("POST", "/api/v1/engine:pause")
+    ('write', 'admin')
+    """
+    path = path.removeprefix(PREFIX)
+    if path in _PUBLIC:
+        return None
+    if path.startswith(_ADMIN):
+        return "admin"
+    if method == "GET" or path in _QUESTIONS:
+        return "read"
+    return "ingest" if path == _INGEST else "write"

@@ -1,0 +1,4 @@
+"""The audit log over HTTP.
+
+Doors: endpoints.
+"""

@@ -1,0 +1,45 @@
+"""Entries of the audit log as answers have them."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, Field
+
+from api.timestamps import timestamp
+from catalog.store.access.audit_log import AuditEntry
+
+
+class AuditEntryOut(BaseModel):
+    """One request for a change."""
+
+    id: int = Field(description="Its number, ascending.")
+    at: str = Field(description="When it was admitted.")
+    actor: str = Field(description="Name of the key, certificate or token it came with; else `anonymous`.")
+    address: str = Field(description="Address it came from.")
+    request_id: str = Field(description="`X-Request-Id` of its answer.")
+    method: str = Field(description="HTTP method.")
+    path: str = Field(description="Path.")
+    status: int | None = Field(description="HTTP status of the answer; null if none was given.")
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Self:
+        """Return an entry as it is answered."""
+        return cls(
+            id=entry.id,
+            at=timestamp(entry.at_us),
+            actor=entry.actor,
+            address=entry.address,
+            request_id=entry.request_id,
+            method=entry.method,
+            path=entry.path,
+            status=entry.status,
+        )
+
+
+class AuditPage(BaseModel):
+    """A page of the audit log."""
+
+    items: list[AuditEntryOut]
+    next_cursor: str | None = Field(description="The next `after`; null on the last page.")
+    has_more: bool

@@ -1,0 +1,148 @@
+"""Keys: ``sluice_<id>_<secret>``, of which the catalog has the id and a hash of the secret.
+
+The hash is scrypt's, which takes about 50 ms, so that a stolen catalog does not give the keys away. A key
+that was verified is known by its SHA-256 from then on, in memory alone; whether it is still good is asked of
+the catalog once a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from catalog.store.access.api_keys import ApiKey, ApiKeyRepository
+from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
+from service.errors import InvalidKey
+
+#: Opens every key, so that it is recognized where it does not belong, such as in a repository.
+PREFIX = "sluice_"
+#: Cost of scrypt: 16 MB and about 50 ms.
+_N, _R, _P = 2**14, 8, 1
+#: How long the catalog's word on a key is good.
+FRESH_S = 1.0
+#: Keys that are remembered as verified.
+_REMEMBERED = 1000
+_TEXT = re.compile(r"sluice_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+
+
+def create_key(
+    keys: ApiKeyRepository, name: str, scopes: Iterable[str], rate_per_s: int = DEFAULT_RATE_PER_S
+) -> str:
+    """Make a key and return it; it cannot be shown again.
+
+    Args:
+        keys: Where it is stored.
+        name: Name of its holder.
+        scopes: What it allows, at least one.
+        rate_per_s: Requests that it may send per second.
+
+    Raises:
+        InvalidKey: Name, scopes or limit are invalid.
+        KeyExists: A key of that name is good.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidKey(
+            f"a key cannot be named {name!r}",
+            hint="Write up to 64 letters, digits, _ . @ and -, the first a letter or digit.",
+        )
+    wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not wanted:
+        said = f'scope "{unknown[0]}" is not known' if unknown else "the key has no scope"
+        raise InvalidKey(said, hint=f"Scopes are {', '.join(SCOPES)}.")
+    if rate_per_s < 1:
+        raise InvalidKey(f"{rate_per_s} requests per second are no limit", hint="Give 1 or more.")
+    key_id = secrets.token_hex(6)
+    secret = secrets.token_urlsafe(32)
+    keys.add(key_id, name, wanted, _hash(secret), rate_per_s)
+    return f"{PREFIX}{key_id}_{secret}"
+
+
+def _hash(secret: str) -> str:
+    salt = secrets.token_bytes(16)
+    digest = hashlib.scrypt(secret.encode(), salt=salt, n=_N, r=_R, p=_P)
+    return f"scrypt${_N}${_R}${_P}${_base64(salt)}${_base64(digest)}"
+
+
+def _is_of(secret: str, stored: str) -> bool:
+    """Tell whether a secret has this hash, in a time that does not depend on where they differ."""
+    _, n, r, p, salt, digest = stored.split("$")
+    found = hashlib.scrypt(
+        secret.encode(), salt=base64.b64decode(salt), n=int(n), r=int(r), p=int(p), dklen=64
+    )
+    return hmac.compare_digest(found, base64.b64decode(digest))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """A key that was verified.
+
+    Attributes:
+        key: As the catalog had it.
+        until_s: The catalog is asked again then, monotonic clock.
+    """
+
+    key: ApiKey
+    until_s: float
+
+
+class KeyVerifier:
+    """Verifies keys; threads may share it.
+
+    Args:
+        keys: The catalog's keys.
+        clock_s: Monotonic clock.
+    """
+
+    def __init__(self, keys: ApiKeyRepository, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._keys = keys
+        self._clock_s = clock_s
+        self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def known(self, text: str) -> Principal | None:
+        """Return the holder of a key that was found good a moment ago, without waiting; else None."""
+        with self._lock:
+            found = self._verified.get(_digest(text))
+        return _holder(found.key) if found is not None and self._clock_s() < found.until_s else None
+
+    def verify(self, text: str) -> Principal | None:
+        """Return the holder of a key, None if it is not good; takes 50 ms for a new one."""
+        match = _TEXT.fullmatch(text)
+        key = self._keys.find(match[1]) if match is not None else None
+        if match is None or key is None or key.revoked_at_us is not None:
+            return None
+        digest = _digest(text)
+        with self._lock:
+            known = self._verified.get(digest)
+        if (known is None or known.key.secret_hash != key.secret_hash) and not _is_of(
+            match[2], key.secret_hash
+        ):
+            return None
+        with self._lock:
+            self._verified[digest] = _Verified(key, self._clock_s() + FRESH_S)
+            self._verified.move_to_end(digest)
+            while len(self._verified) > _REMEMBERED:
+                self._verified.popitem(last=False)
+        return _holder(key)
+
+
+def _holder(key: ApiKey) -> Principal:
+    return Principal(key.name, frozenset(key.scopes), key.rate_per_s)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

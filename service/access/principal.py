@@ -1,0 +1,32 @@
+"""A client whose identity is proved, and what it may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+#: Parts of the API: to look, to append events, to change streams, queries and plans, to control the engine.
+Scope = Literal["read", "ingest", "write", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+#: Requests per second, unless a key has a limit of its own.
+DEFAULT_RATE_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A client.
+
+    Attributes:
+        name: Its name in history and audit log; None if nothing proved one.
+        scopes: What it may do.
+        rate_per_s: Requests that it may send per second; None without limit.
+    """
+
+    name: str | None
+    scopes: frozenset[str]
+    rate_per_s: int | None = DEFAULT_RATE_PER_S
+
+
+#: Whoever is on this machine, where no key is asked for.
+ANONYMOUS = Principal(None, frozenset(SCOPES), None)

@@ -1,0 +1,134 @@
+"""Tokens of an OpenID Connect issuer (JWT), verified by PyJWT with the issuer's published keys.
+
+The claim ``scope`` (or ``scp``) names what a token allows, as ``read`` or ``sluice:read``; ``sub`` is the
+client's name. Signatures are asymmetric ones alone: a token cannot be made by whoever reads these keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.access.principal import SCOPES, Principal
+from service.errors import IssuerDown, TokensUnsupported
+
+log = logging.getLogger(__name__)
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+#: How long the issuer's document and keys may take.
+TIMEOUT_S = 5.0
+#: Clocks of issuer and service may differ by so much.
+_LEEWAY_S = 10
+#: A token that was verified is asked about again then, or when it expires if that is sooner.
+_FRESH_S = 60.0
+_REMEMBERED = 1000
+
+
+class TokenVerifier:
+    """Verifies tokens of one issuer; threads may share it.
+
+    Args:
+        issuer: URL of the issuer, as its tokens name it.
+        audience: Name of this service in tokens.
+        clock_s: Wall clock, seconds since 1970.
+
+    Raises:
+        TokensUnsupported: PyJWT is not installed.
+    """
+
+    def __init__(self, issuer: str, audience: str, clock_s: Callable[[], float] = time.time) -> None:
+        try:
+            import cryptography  # noqa: F401  # PyJWT knows no asymmetric signature without it
+            import jwt
+        except ImportError as error:
+            raise TokensUnsupported(
+                "tokens of an issuer cannot be verified",
+                detail=f"{error}.",
+                hint="Install sluice with its extra oidc.",
+            ) from error
+        self._jwt = jwt
+        self._issuer = issuer
+        self._audience = audience
+        self._clock_s = clock_s
+        self._keys: Any = None  # a PyJWKClient, once the issuer was asked where its keys are
+        self._verified: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def known(self, text: str) -> Principal | None:
+        """Return the client of a token that was found good a moment ago, without waiting."""
+        with self._lock:
+            found = self._verified.get(_digest(text))
+        return found[0] if found is not None and self._clock_s() < found[1] else None
+
+    def verify(self, text: str) -> Principal | None:
+        """Return the client of a token, None if the token is not good.
+
+        Raises:
+            IssuerDown: The issuer's keys are needed and cannot be read.
+        """
+        jwt = self._jwt
+        try:
+            jwt.get_unverified_header(text)  # before anybody is asked for keys
+            claims = jwt.decode(
+                text,
+                self._signing_key(text),
+                algorithms=list(ALGORITHMS),
+                issuer=self._issuer,
+                audience=self._audience,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except jwt.PyJWKClientConnectionError as error:
+            raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
+        except jwt.PyJWTError as error:
+            log.info("token refused: %s", error)
+            return None
+        principal = Principal(str(claims["sub"])[:100], _scopes(claims))
+        until_s = min(self._clock_s() + _FRESH_S, float(claims["exp"]))
+        with self._lock:
+            self._verified[_digest(text)] = (principal, until_s)
+            while len(self._verified) > _REMEMBERED:
+                self._verified.popitem(last=False)
+        return principal
+
+    def _signing_key(self, text: str) -> Any:
+        with self._lock:
+            keys = self._keys
+        if keys is None:
+            keys = self._jwt.PyJWKClient(self._keys_url(), timeout=TIMEOUT_S)
+            with self._lock:
+                self._keys = keys
+        return keys.get_signing_key_from_jwt(text).key
+
+    def _keys_url(self) -> str:
+        """Ask the issuer where its keys are (OpenID Connect Discovery 1.0)."""
+        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+                document = json.loads(answer.read(1 << 20))
+            found, keys_url = document["issuer"], str(document["jwks_uri"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IssuerDown(f'issuer "{self._issuer}" cannot be asked', detail=f"{error}.") from error
+        if found != self._issuer:
+            raise IssuerDown(f'issuer "{self._issuer}" calls itself "{found}"')
+        if urllib.parse.urlsplit(keys_url).scheme != urllib.parse.urlsplit(self._issuer).scheme:
+            raise IssuerDown(f'issuer "{self._issuer}" has its keys at "{keys_url}"')
+        return keys_url
+
+
+def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    found = claims.get("scope", claims.get("scp", ""))
+    names = found.split() if isinstance(found, str) else [str(name) for name in found]
+    return frozenset(name.removeprefix("sluice:") for name in names) & frozenset(SCOPES)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

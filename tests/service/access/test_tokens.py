@@ -1,0 +1,155 @@
+"""Tokens of an OpenID Connect issuer that the test runs itself, on a loopback address."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from service.access.tokens import TokenVerifier
+from service.errors import IssuerDown
+
+
+class Issuer:
+    """An issuer of tokens: its discovery document, its published keys, and what it signs."""
+
+    def __init__(self) -> None:
+        self.keys = {"one": rsa.generate_private_key(public_exponent=65537, key_size=2048)}
+        self.asked: list[str] = []
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                issuer.asked.append(self.path)
+                body = json.dumps(issuer.answer(self.path)).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.named = self.url
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path: str) -> Any:
+        if path == "/.well-known/openid-configuration":
+            return {"issuer": self.named, "jwks_uri": f"{self.url}/keys"}
+        found = [
+            json.loads(RSAAlgorithm.to_jwk(key.public_key())) | {"kid": kid, "use": "sig", "alg": "RS256"}
+            for kid, key in self.keys.items()
+        ]
+        return {"keys": found}
+
+    def token(self, kid: str = "one", **changed: Any) -> str:
+        """Return a token; ``exp`` and ``nbf`` are in seconds from now."""
+        claims = {
+            "iss": self.url,
+            "aud": "sluice",
+            "sub": "ann",
+            "exp": 60,
+            "scope": "openid sluice:read ingest everything",
+        }
+        given = {name: value for name, value in (claims | changed).items() if value is not None}
+        given |= {name: time.time() + given[name] for name in ("exp", "nbf") if name in given}
+        return jwt.encode(given, self.keys[kid], algorithm="RS256", headers={"kid": kid})
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    issuer = Issuer()
+    yield issuer
+    issuer.close()
+
+
+def test_a_token_says_who_and_what(issuer: Issuer) -> None:
+    verifier, token = TokenVerifier(issuer.url, "sluice"), issuer.token()
+    assert verifier.known(token) is None
+    principal = verifier.verify(token)
+    assert principal is not None
+    assert (principal.name, principal.scopes) == ("ann", {"read", "ingest"})
+    assert verifier.known(token) == principal
+    assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"exp": -60},
+        {"exp": None},
+        {"aud": "another"},
+        {"aud": None},
+        {"iss": "https://another.example"},
+        {"sub": None},
+        {"nbf": 600},
+    ],
+    ids=["expired", "without end", "for another", "for nobody", "of another", "of nobody", "not yet"],
+)
+def test_a_token_that_is_not_good_is_refused(issuer: Issuer, changed: dict[str, Any]) -> None:
+    assert TokenVerifier(issuer.url, "sluice").verify(issuer.token(**changed)) is None
+
+
+def _encoded(part: dict[str, Any]) -> str:
+    return jwt.utils.base64url_encode(json.dumps(part).encode()).decode()
+
+
+def test_a_forged_token_is_refused(issuer: Issuer) -> None:
+    verifier = TokenVerifier(issuer.url, "sluice")
+    header, body, signature = issuer.token().split(".")
+    forged_body = jwt.utils.base64url_encode(
+        jwt.utils.base64url_decode(body).replace(b"ann", b"bob")
+    ).decode()
+    public = RSAAlgorithm.to_jwk(issuer.keys["one"].public_key())
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    unsigned = jwt.encode(claims, None, algorithm="none", headers={"kid": "one"})
+    # As if the published key were a secret that both know.
+    start = ".".join(_encoded(part) for part in ({"alg": "HS256", "kid": "one"}, claims))
+    seal = hmac.new(public.encode(), start.encode(), "sha256").digest()
+    symmetric = f"{start}.{jwt.utils.base64url_encode(seal).decode()}"
+    for token in (f"{header}.{forged_body}.{signature}", unsigned, symmetric, "a.b.c", "", "é" * 9):
+        assert verifier.verify(token) is None, token
+
+
+def test_a_new_key_of_the_issuer_is_found(issuer: Issuer) -> None:
+    verifier = TokenVerifier(issuer.url, "sluice")
+    assert verifier.verify(issuer.token()) is not None
+    verifier._keys.cooldown_duration = 0  # else unknown keys have it asked every 30 s
+    issuer.keys["two"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert verifier.verify(issuer.token("two")) is not None
+
+
+def test_a_remembered_token_ends_with_its_time(issuer: Issuer) -> None:
+    now = [time.time()]
+    verifier = TokenVerifier(issuer.url, "sluice", clock_s=lambda: now[0])
+    token = issuer.token(exp=20)
+    assert verifier.verify(token) is not None
+    now[0] += 19
+    assert verifier.known(token) is not None
+    now[0] += 2
+    assert verifier.known(token) is None
+
+
+def test_an_issuer_that_is_away_or_another_is_said(issuer: Issuer) -> None:
+    issuer.named = "https://another.example"
+    with pytest.raises(IssuerDown, match=r'calls itself "https://another\.example"'):
+        TokenVerifier(issuer.url, "sluice").verify(issuer.token())
+    token = issuer.token()
+    issuer.close()
+    with pytest.raises(IssuerDown, match="cannot be asked"):
+        TokenVerifier(issuer.url, "sluice").verify(token)
