@@ -3,6 +3,8 @@
 Streams are aligned by event time, so that one does not fill its state far ahead of the other: pieces are
 taken in the order of their newest event time, a merge of all streams, up to the batch's rows. A stream with
 an explicit ``max_files_per_batch`` advances by that many files instead and takes nothing from the others.
+Partitions of a topic are lanes of their own, aligned like streams; a piece that may have been seen before
+older ones of other partitions (`Piece.is_fresh`) waits for the next batch.
 
     A  |--0--|--1--|--2--|      order: A0 B0 A1 B1 A2; whoever is behind goes first
     B    |---0---|---1---|
@@ -15,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from catalog.values.stream import FilesSource, Stream
+from catalog.values.stream import FilesSource
 from service.inputs.inputs import Inputs
-from service.inputs.partitions import Piece
+from service.inputs.partitions import Lane, Piece
 
 #: Pieces asked for at once; it doubles, so that thousands of one-event requests cost few look-ups.
 _FIRST_PAGE: Final = 32
@@ -29,75 +31,85 @@ class Admission:
     """Input of the next batch.
 
     Attributes:
-        positions: Every stream's position after it, by stream id; the old one where nothing is admitted.
-        rows: Rows of aligned streams in it.
+        positions: Every lane's position after it, by key; the old one where nothing is admitted.
+        rows: Rows of aligned lanes in it.
         full: Whether more of them wait that did not fit.
     """
 
-    positions: dict[int, int]
+    positions: dict[str, int]
     rows: int
     full: bool
 
 
 def admit(
-    streams: Sequence[Stream],
-    positions: Mapping[int, int],
+    lanes: Sequence[Lane],
+    positions: Mapping[str, int],
     inputs: Inputs,
     *,
     max_rows: int,
 ) -> Admission:
-    """Return how far every stream advances in the next batch.
+    """Return how far every lane advances in the next batch.
 
     Args:
-        streams: Streams that take part.
-        positions: Where each stands, by stream id; absent is its initial position.
+        lanes: Lanes that take part.
+        positions: Where each stands, by key; absent is where it begins.
         inputs: What is available.
-        max_rows: Rows of the batch, over all aligned streams; exceeded only by a batch of one piece.
+        max_rows: Rows of the batch, over all aligned lanes; exceeded only by a batch of one piece.
 
     Returns:
-        The batch. If any stream has something to read, at least one advances.
+        The batch. If any lane has something to read, at least one advances.
     """
-    admitted = {stream.id: positions.get(stream.id, stream.initial_position) for stream in streams}
-    aligned: list[Stream] = []
-    for stream in streams:
-        files = _files_per_batch(stream)
+    admitted = {lane.key: positions.get(lane.key, lane.begin) for lane in lanes}
+    aligned: list[Lane] = []
+    for lane in lanes:
+        files = _files_per_batch(lane)
         if files is None:
-            aligned.append(stream)
-        elif pieces := inputs.pending(stream, admitted[stream.id], files):
-            admitted[stream.id] = pieces[-1].end
+            aligned.append(lane)
+        elif pieces := inputs.pending(lane, admitted[lane.key], files):
+            admitted[lane.key] = pieces[-1].end
 
-    upcoming = [pieces_from(stream, admitted[stream.id], inputs) for stream in aligned]
+    upcoming = [pieces_from(lane, admitted[lane.key], inputs) for lane in aligned]
     heap: list[tuple[int, int, int, Piece]] = []
-    for index, stream_pieces in enumerate(upcoming):
-        _push(heap, index, stream_pieces)
+    for index, lane_pieces in enumerate(upcoming):
+        _push(heap, index, lane_pieces)
     rows, full = 0, False
     while heap:
         *_, index, piece = heapq.heappop(heap)
-        if rows and rows + piece.rows > max_rows:
+        if piece.is_fresh and not any(_is_settled(other, piece.stream_id) for *_, other in heap):
+            continue  # its lane ends here for this batch
+        if rows and (rows + piece.rows > max_rows or piece.lost):
             full = True
             break
         rows += piece.rows
-        admitted[piece.stream_id] = piece.end
+        admitted[aligned[index].key] = piece.end
+        if piece.lost:
+            full = bool(heap)
+            break
         _push(heap, index, upcoming[index])
     return Admission(admitted, rows, full)
 
 
-def _files_per_batch(stream: Stream) -> int | None:
-    return stream.source.max_files_per_batch if isinstance(stream.source, FilesSource) else None
+def _files_per_batch(lane: Lane) -> int | None:
+    source = lane.stream.source
+    return source.max_files_per_batch if isinstance(source, FilesSource) else None
 
 
 def _push(heap: list[tuple[int, int, int, Piece]], index: int, pieces: Iterator[Piece]) -> None:
     piece = next(pieces, None)
     if piece is not None:
-        # Nothing to align in a piece without event times: it goes first. The stream id breaks ties.
+        # Nothing to align in a piece without event times: it goes first. The order of lanes breaks ties.
         order = (0, 0) if piece.t_max_us is None else (1, piece.t_max_us)
         heapq.heappush(heap, (*order, index, piece))
 
 
-def pieces_from(stream: Stream, position: int, inputs: Inputs) -> Iterator[Piece]:
-    """Yield all pieces of a stream from a position on, in order."""
+def _is_settled(piece: Piece, stream_id: int) -> bool:
+    return piece.stream_id == stream_id and not piece.is_fresh
+
+
+def pieces_from(lane: Lane, position: int, inputs: Inputs) -> Iterator[Piece]:
+    """Yield all pieces of a lane from a position on, in order."""
     page = _FIRST_PAGE
-    while pieces := inputs.pending(stream, position, page):
+    while pieces := inputs.pending(lane, position, page):
         yield from pieces
         position = pieces[-1].end
         page = min(page * 2, _LAST_PAGE)

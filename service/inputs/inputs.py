@@ -11,13 +11,16 @@ Measured over many-keys with batches of four million rows, two cores: 8.5 s in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
-from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
+from catalog.values.source_file import SourceFile
+from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, KafkaSource, Stream
+from operators.storage.folder import Folder
 from service.inputs.partitions import (
     ROW_BITS,
     ROWS_PER_PARTITION,
@@ -26,21 +29,26 @@ from service.inputs.partitions import (
     FileRows,
     FilesPartition,
     InputPartition,
+    Lane,
     Piece,
+    TopicPartition,
+    TopicRange,
 )
 from service.inputs.sources.generator import chunks_available, generator_pieces
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.topics import Topics
 
 if TYPE_CHECKING:
-    from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
+    # Not at run time: readers must not load SQLAlchemy.
+    from catalog.store.store import Store
+    from service.inputs.sources.http_log import EventLog
 
 #: A Parquet file of more rows is read by several tasks; pyarrow's row groups have at most so many.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
 
-#: A stream and its positions [start, end).
-Range = tuple[Stream, int, int]
+#: A lane and its positions [start, end).
+Range = tuple[Lane, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,20 @@ class _Run:
         return self.file.rows
 
 
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """Messages of a partition, of unknown event times; of offsets that there are, few have none."""
+
+    range: TopicRange
+    t_max_us: None = None
+
+    @property
+    def rows(self) -> int:
+        return self.range.end - self.range.start
+
+
 #: What is not cut any further.
-_Unit = _Run | Piece
+_Unit = _Run | Piece | _Messages
 
 
 class Inputs:
@@ -70,6 +90,8 @@ class Inputs:
             ``ROWS_PER_PARTITION`` where that is more.
         tasks: Tasks that run at a time.
         rows_per_file_partition: Rows above which a Parquet file is cut.
+        dead_letters: Folder for messages that are no events; None keeps none.
+        bounded: Whether topics end with the messages that there are at the first look.
     """
 
     def __init__(
@@ -81,6 +103,8 @@ class Inputs:
         rows_per_partition: int | None = None,
         tasks: int = 1,
         rows_per_file_partition: int = ROWS_PER_FILE_PARTITION,
+        dead_letters: Folder | None = None,
+        bounded: bool = False,
     ) -> None:
         self._store = store
         self._events = events
@@ -88,17 +112,57 @@ class Inputs:
         self._rows_per_partition = rows_per_partition
         self._tasks = tasks
         self._rows_per_file_partition = rows_per_file_partition
+        self._dead_letters = dead_letters
+        self._bounded = bounded
+        self._topics = Topics()
+
+    def close(self) -> None:
+        """Let go of connections to brokers."""
+        self._topics.close()
+
+    def lanes(self, stream: Stream, offset: Mapping[str, int]) -> list[Lane]:
+        """Return the lanes of a stream, and look for messages of its topic behind an offset.
+
+        Raises:
+            KafkaDown: The brokers do not answer.
+            MessagesLost: The topic ends before a position.
+        """
+        if not isinstance(stream.source, KafkaSource):
+            return [Lane(stream)]
+        if self._bounded:
+            self._topics.hold(stream)
+        return self._topics.look(stream, offset)
+
+    def is_read(self, stream: Stream, offset: Mapping[str, int]) -> bool:
+        """Return whether nothing of a stream waits behind an offset.
+
+        Raises:
+            KafkaDown: The brokers do not answer.
+        """
+        if isinstance(stream.source, KafkaSource):
+            ends = self._topics.ends(stream)
+            lanes = {partition: Lane(stream, partition) for partition in ends}
+            return all(
+                following <= max(offset.get(lanes[p].key, lanes[p].begin), oldest)
+                for p, (oldest, following) in ends.items()
+            )
+        return self.end(stream) <= offset.get(str(stream.id), stream.initial_position)
 
     def end(self, stream: Stream) -> int:
-        """Return the position after everything that is available now."""
+        """Return the position after everything that is available now, of a stream that is one lane."""
         if isinstance(stream.source, FilesSource):
             return self._store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
             return self._log(stream).end(stream.id)
-        return chunks_available(stream.source, self._clock_us())
+        if isinstance(stream.source, GeneratorSource):
+            return chunks_available(stream.source, self._clock_us())
+        raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
-    def pending(self, stream: Stream, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order."""
+    def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
+        """Return up to ``limit`` pieces from a position on, in order; of a topic those that `lanes` saw."""
+        stream = lane.stream
+        if isinstance(stream.source, KafkaSource):
+            return self._topics.pending(lane, position, limit)
         if isinstance(stream.source, HttpSource):
             return self._log(stream).pieces(stream.id, position, limit)
         if isinstance(stream.source, GeneratorSource):
@@ -106,26 +170,38 @@ class Inputs:
             return generator_pieces(stream, stream.source, position, end)
         return tuple(
             Piece(stream.id, f.position, f.rows, f.t_min_us, f.t_max_us)
-            for f in self._store.source_files.page(stream.id, position, limit)
+            for f in self._listed(stream, position, limit)
         )
 
     def partitions(self, ranges: Sequence[Range]) -> list[tuple[InputPartition, ...]]:
         """Return what reader tasks read of each stream's positions [start, end); none of an empty range.
 
-        Files set aside are left out.
+        Args:
+            ranges: Those of a stream follow each other.
+
+        Returns:
+            Partitions by stream, in the order of the ranges. Files set aside are left out.
         """
-        found = [
-            list(self._runs(stream, stream.source, start, end))
-            if isinstance(stream.source, FilesSource)
-            else list(self._pieces(stream, start, end))
-            for stream, start, end in ranges
-        ]
+        streams = [(s, list(of)) for s, of in groupby(ranges, key=lambda found: found[0].stream)]
+        found = [list(self._units(stream, of)) for stream, of in streams]
         rows = sum(unit.rows for units in found for unit in units)
         share = rows / self._tasks if self._rows_per_partition is None else 0.0
         return [
             tuple(self._partition(stream, group) for group in self._groups(units, share))
-            for (stream, _, _), units in zip(ranges, found, strict=True)
+            for (stream, _), units in zip(streams, found, strict=True)
         ]
+
+    def _units(self, stream: Stream, ranges: Sequence[Range]) -> Iterator[_Unit]:
+        for lane, start, end in ranges:
+            if isinstance(stream.source, FilesSource):
+                yield from self._runs(stream, stream.source, start, end)
+            elif isinstance(stream.source, KafkaSource):
+                step = self._rows_per_partition or ROWS_PER_PARTITION
+                for first in range(start, end, step):
+                    last = min(first + step, end)
+                    yield _Messages(TopicRange(lane.partition or 0, first, last, start == lane.begin))
+            else:
+                yield from self._pieces(stream, start, end)
 
     def _groups(self, units: Sequence[_Unit], share: float) -> Iterator[Sequence[_Unit]]:
         """Put a stream's units together, so that groups have about as many rows as a task's share, if any."""
@@ -153,22 +229,21 @@ class Inputs:
         if files:
             first_pos = (files[0].position << ROW_BITS) + files[0].first_row
             return FilesPartition(stream.id, first_pos, newest, rows, files)
+        ranges = _joined([unit.range for unit in group if isinstance(unit, _Messages)])
+        if ranges:
+            return TopicPartition(stream.id, ranges[0].start, None, rows, ranges, self._dead_letters)
         pieces = [unit for unit in group if isinstance(unit, Piece)]
         start, end = pieces[0].position, pieces[-1].end
         if isinstance(stream.source, GeneratorSource):
             return ChunksPartition(stream.id, start << ROW_BITS, newest, rows, start, end)
-        return EventsPartition(stream.id, start, newest, rows, self._log(stream).path, start, end)
+        return EventsPartition(stream.id, start, newest, rows, self._log(stream).url, start, end)
 
     def _runs(self, stream: Stream, source: FilesSource, start: int, end: int) -> Iterator[_Run]:
         position = start
         while position < end:
-            listed = self._store.source_files.page(stream.id, position, min(_PAGE, end - position))
+            listed = self._listed(stream, position, min(_PAGE, end - position))
             if not listed:
-                raise InternalError(
-                    f'file {position} of stream "{stream.name}" was never listed',
-                    detail=f"The batch asks for positions {start} to {end}.",
-                    hint="Restore the data directory as a whole: its parts belong together.",
-                )
+                raise _not_listed(stream, position)
             for f in listed:
                 if f.verdict != "ok":
                     continue
@@ -178,6 +253,13 @@ class Inputs:
                     rows = min(step, f.rows - first)
                     yield _Run(FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows), f.t_max_us)
             position = listed[-1].position + 1
+
+    def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
+        """Return listed files from a position on, which is there or the end."""
+        listed = self._store.source_files.page(stream.id, position, limit)
+        if listed and listed[0].position != position:
+            raise _not_listed(stream, position)
+        return listed
 
     def _pieces(self, stream: Stream, start: int, end: int) -> Iterator[Piece]:
         position = start
@@ -208,3 +290,21 @@ class Inputs:
         if self._events is None:
             raise InternalError(f'stream "{stream.name}" takes events, but no event log is open')
         return self._events
+
+
+def _joined(ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
+    """Put ranges of one partition that follow each other together: a reader takes each partition once."""
+    joined: list[TopicRange] = []
+    for each in ranges:
+        if joined and joined[-1].partition == each.partition:
+            each = replace(joined.pop(), end=each.end)
+        joined.append(each)
+    return tuple(joined)
+
+
+def _not_listed(stream: Stream, position: int) -> InternalError:
+    return InternalError(
+        f'file {position} of stream "{stream.name}" is not in the listing',
+        detail="It was never listed, or forgotten since no batch can read it again.",
+        hint="Restore the data directory as a whole: its parts belong together.",
+    )

@@ -1,12 +1,16 @@
-"""Pieces, the units of admission, and partitions, what one reader task reads.
+"""Lanes, which have positions in Spark's offsets, pieces, the units of admission, and partitions of tasks.
 
 All are plain values: partitions are pickled into Spark tasks and must give the same rows whenever read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from catalog.values.stream import KafkaSource, Stream
+from operators.storage.folder import Folder
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
@@ -15,8 +19,50 @@ ROWS_PER_PARTITION: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """Input that is read in the order of its positions: a stream, or one partition of a stream's topic.
+
+    >>> from catalog.values.stream import KafkaCluster
+    >>> clicks = Stream(7, "clicks", (), "ts", 0, KafkaSource(KafkaCluster("broker:9092"), "clicks"))
+    >>> Lane(clicks, 3).key
+    '7/3'
+
+    Attributes:
+        stream: The stream.
+        partition: The partition; None for a stream that is read as a whole.
+    """
+
+    stream: Stream
+    partition: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Key of its position in Spark's offsets."""
+        return str(self.stream.id) if self.partition is None else f"{self.stream.id}/{self.partition}"
+
+    @property
+    def begin(self) -> int:
+        """Position that an offset without it stands for."""
+        if isinstance(self.stream.source, KafkaSource):
+            return dict(self.stream.source.begins).get(self.partition or 0, 0)
+        return self.stream.initial_position
+
+
+def lanes_named(streams: Iterable[Stream], offset: Mapping[str, int]) -> list[Lane]:
+    """Return the lanes of streams that a Spark offset can tell: of topics the partitions that it names."""
+    found: list[Lane] = []
+    for stream in streams:
+        if isinstance(stream.source, KafkaSource):
+            named = sorted(int(key.partition("/")[2]) for key in offset if key.startswith(f"{stream.id}/"))
+            found += [Lane(stream, partition) for partition in named]
+        else:
+            found.append(Lane(stream))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
-    """The unit of admission: a file, a request's events or a generator chunk.
+    """The unit of admission: a file, a request's events, a generator chunk or a run of messages.
 
     Attributes:
         stream_id: Its stream.
@@ -25,6 +71,9 @@ class Piece:
         t_min_us: Lower bound of its event times, or None if there is none.
         t_max_us: Upper bound of its event times, or None if there is none.
         count: Positions it covers.
+        lost: Whether its rows are gone: a batch that has it has no other rows, and fails until it is skipped.
+        is_fresh: Whether older rows of other lanes may have been written before it without being seen: it
+            is admitted only before a piece of its stream that is newer and not fresh.
     """
 
     stream_id: int
@@ -33,6 +82,8 @@ class Piece:
     t_min_us: int | None
     t_max_us: int | None
     count: int = 1
+    lost: bool = False
+    is_fresh: bool = False
 
     @property
     def end(self) -> int:
@@ -71,7 +122,7 @@ class FilesPartition:
         t_max_us: Upper bound of its event times, or None.
         rows: Rows in it.
         files: What to read, in order.
-        kind: Tells the three kinds apart.
+        kind: Tells the kinds apart.
     """
 
     stream_id: int
@@ -84,13 +135,13 @@ class FilesPartition:
 
 @dataclass(frozen=True, slots=True)
 class EventsPartition:
-    """Offsets [start, end) of an ``http`` stream in the event log at ``path``; else as `FilesPartition`."""
+    """Offsets [start, end) of an ``http`` stream in the event log at ``url``; else as `FilesPartition`."""
 
     stream_id: int
     first_pos: int
     t_max_us: int | None
     rows: int
-    path: str
+    url: str
     start: int
     end: int
     kind: Literal["http"] = "http"
@@ -109,4 +160,40 @@ class ChunksPartition:
     kind: Literal["generator"] = "generator"
 
 
-InputPartition = FilesPartition | EventsPartition | ChunksPartition
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """Messages of one partition of a topic, offsets [start, end).
+
+    Attributes:
+        partition: The partition.
+        start: First offset.
+        end: Offset after the last.
+        begins: Whether nothing of the partition was read before, so that it may begin with a later message.
+    """
+
+    partition: int
+    start: int
+    end: int
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    """Messages of a ``kafka`` stream, in order of partition and offset; else as `FilesPartition`.
+
+    Attributes:
+        ranges: What to read.
+        dead_letters: Folder for messages that are no events, where the stream keeps them apart; None
+            leaves them out.
+    """
+
+    stream_id: int
+    first_pos: int
+    t_max_us: int | None
+    rows: int
+    ranges: tuple[TopicRange, ...]
+    dead_letters: Folder | None
+    kind: Literal["kafka"] = "kafka"
+
+
+InputPartition = FilesPartition | EventsPartition | ChunksPartition | TopicPartition

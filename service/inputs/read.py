@@ -17,9 +17,18 @@ from service.inputs.formats.csv import read_csv
 from service.inputs.formats.facts import read_columns
 from service.inputs.formats.jsonl import read_jsonl
 from service.inputs.formats.parquet import read_parquet
-from service.inputs.partitions import ROW_BITS, EventsPartition, FileRows, FilesPartition, InputPartition
+from service.inputs.partitions import (
+    ROW_BITS,
+    EventsPartition,
+    FileRows,
+    FilesPartition,
+    InputPartition,
+    TopicPartition,
+)
+from service.inputs.sources.event_reader import read_events
 from service.inputs.sources.generator import generate
-from service.inputs.sources.http_log import read_events
+from service.inputs.sources.opened_file import opened_file
+from service.inputs.sources.topic_reader import read_topic
 
 
 class _ReadRows(Protocol):
@@ -48,12 +57,17 @@ def read_partition(
         InputChanged: A file is not what was listed.
         CorruptInput: A file's body cannot be read; it names the position to set aside.
         EventLogDown: The event log cannot be read.
+        MessagesLost: A topic does not have the messages any more.
+        MessageRejected: A message is no event, and the stream refuses such.
+        KafkaDown: Brokers do not answer.
     """
     names = read_columns(stream, columns)
     if isinstance(partition, EventsPartition):
-        return read_events(partition.path, stream, partition.start, partition.end, names)
+        return read_events(partition.url, stream, partition.start, partition.end, names)
     if isinstance(partition, FilesPartition):
         return _read_files(stream, partition, names)
+    if isinstance(partition, TopicPartition):
+        return read_topic(stream, partition, names)
     assert isinstance(stream.source, GeneratorSource)
     return generate(stream, stream.source, partition.start, partition.end, names)
 
@@ -71,7 +85,8 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
     assert isinstance(stream.source, FilesSource)
     _check_unchanged(stream, file)
     try:
-        table = _READ[stream.source.format](stream, file.path, names, file.first_row, file.rows)
+        with opened_file(stream.source, file.path) as path:
+            table = _READ[stream.source.format](stream, path, names, file.first_row, file.rows)
     except FileNotFoundError as error:
         raise _changed(stream, file, "it is gone") from error
     except UnusableFile as error:

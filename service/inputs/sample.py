@@ -2,6 +2,7 @@
 
     catalog     listed files, posted events and generators of a service or a run
     workload    files as they lie, and generators, where there is no catalog
+    topics      their newest messages, in either case
 
 A sample costs the same however much there is: at most ``SAMPLE_ROWS`` rows are decoded, from at most
 ``MAX_RUNS`` places. Files that cannot be read are left out: whether a stream has sound files is not judged
@@ -23,15 +24,18 @@ import pyarrow.compute as pc
 
 from catalog.clock import wall_clock_us
 from catalog.values.source_file import SourceFile
-from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Stream
+from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, KafkaSource, Stream
 from service.config.log import fields
-from service.errors import CorruptInput, InputChanged
+from service.errors import CorruptInput, InputChanged, KafkaDown, MessagesLost, SecretMissing, SourceNotFound
 from service.inputs.formats.facts import read_columns
-from service.inputs.partitions import FileRows, FilesPartition
+from service.inputs.formats.messages import messages_to_table
+from service.inputs.partitions import FileRows, FilesPartition, TopicRange
 from service.inputs.read import read_partition
 from service.inputs.sources.files import candidates, judged_files
 from service.inputs.sources.generator import chunks_available, generate, generator_pieces
 from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.topic_reader import read_messages
+from service.inputs.sources.topics import Topics
 
 if TYPE_CHECKING:
     from catalog.store.store import Store
@@ -47,6 +51,10 @@ MAX_RUNS: Final = 256
 EDGE_FILES: Final = 256
 #: CSV and JSON lines have to be parsed from the start: no sample parses more bytes, 1-2 s.
 MAX_TEXT_BYTES: Final = 64 << 20
+#: Messages come over the network, and all of each is parsed.
+MAX_MESSAGES: Final = 20_000
+#: A plan is made without a sample rather than late.
+_BROKERS_WAIT_S: Final = 5.0
 #: Chunks of a slow generator; at more than 200 rows each they are not needed.
 _MAX_CHUNKS: Final = 1024
 
@@ -98,7 +106,7 @@ class CatalogRows:
             return self.store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
             return 0 if self.events is None else self.events.end(stream.id)
-        return 1  # every chunk is like the others
+        return 1  # every chunk is like the others, and topics are not asked each time
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
         """See `SampleSource`."""
@@ -106,6 +114,8 @@ class CatalogRows:
             return _of_files(stream, self._edges(stream), columns, limit)
         if isinstance(stream.source, HttpSource):
             return None if self.events is None else _of_events(self.events, stream, columns, limit)
+        if isinstance(stream.source, KafkaSource):
+            return _of_topic(stream, stream.source, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
 
     def _edges(self, stream: Stream) -> list[Sequence[SourceFile]]:
@@ -136,6 +146,8 @@ class WorkloadRows:
             return _of_files(stream, _unlisted_edges(stream, stream.source), columns, limit)
         if isinstance(stream.source, HttpSource):
             return None  # events are posted to a service
+        if isinstance(stream.source, KafkaSource):
+            return _of_topic(stream, stream.source, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
 
 
@@ -234,11 +246,34 @@ def _listed_rate(edges: Sequence[Sequence[SourceFile]]) -> tuple[float | None, f
 def _of_events(events: EventLog, stream: Stream, columns: Sequence[str], limit: int) -> RowSample | None:
     """Read the newest events."""
     end = events.end(stream.id)
-    if not end:
+    if events.begin(stream.id) == end:
         return None
-    found = events.read(stream, max(end - limit, 0), end, read_columns(stream, columns))
+    first = max(end - limit, events.begin(stream.id))
+    found = events.read(stream, first, end, read_columns(stream, columns))
     table = _timed(stream, found)
     return RowSample(table, _rate(stream, table))
+
+
+def _of_topic(stream: Stream, source: KafkaSource, columns: Sequence[str], limit: int) -> RowSample | None:
+    """Read the newest messages of each partition, as many offsets of each."""
+    topics = Topics(wait_s=_BROKERS_WAIT_S)
+    try:
+        ends = topics.ends(stream)
+        share = -(-min(limit, MAX_MESSAGES) // max(len(ends), 1))
+        ranges = [
+            TopicRange(p, max(oldest, following - share), following, begins=True)
+            for p, (oldest, following) in sorted(ends.items())
+            if oldest < following
+        ]
+        messages = read_messages(stream, ranges, wait_s=_BROKERS_WAIT_S)
+    except (KafkaDown, MessagesLost, SourceNotFound, SecretMissing) as error:
+        log.info("topic not sampled", extra=fields(stream=stream.name, reason=error.primary))
+        return None
+    finally:
+        topics.close()
+    table, *_ = messages_to_table(stream, source, messages)
+    table = table.select(list(read_columns(stream, columns)))
+    return RowSample(table, _rate(stream, table)) if table.num_rows else None
 
 
 def _of_generator(

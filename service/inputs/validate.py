@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 import math
 import os
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,12 +14,20 @@ from typing import Final
 import pyarrow as pa
 
 from catalog.durations import MAX_TIME_US, MIN_TIME_US
-from catalog.values.stream import Column, FilesSource, GeneratedColumn, GeneratorSource, Stream
+from catalog.values.stream import (
+    Column,
+    FilesSource,
+    GeneratedColumn,
+    GeneratorSource,
+    KafkaSource,
+    Stream,
+)
 from catalog.wording import did_you_mean, nearest
-from service.errors import InvalidGenerator, SourceNotFound
+from service.errors import InvalidGenerator, SourceNotAllowed, SourceNotFound
 from service.inputs.formats.values import UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
 from service.inputs.sources.files import is_of_kernel
+from service.inputs.sources.topics import Topics
 
 #: Faster than this, a chunk of the shortest length would not fit comfortably in memory.
 MAX_RATE_PER_S: Final = 1e9
@@ -34,7 +44,7 @@ _LIMITS: Final = {
 
 
 def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
-    """Return the stream as it is registered: its path absolute, its generator with a start.
+    """Return the stream as it is registered: its path absolute, its generator or topic with a start.
 
     Args:
         stream: As it was written.
@@ -42,14 +52,23 @@ def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
         now_us: Moment of registration, µs UTC.
 
     Raises:
-        SourceNotFound: The path cannot be made absolute.
+        SourceNotFound: The path cannot be made absolute, or there is no such topic.
+        KafkaDown: Brokers do not answer.
     """
     source = stream.source
     if isinstance(source, FilesSource):
         return replace(stream, source=replace(source, path=os.path.normpath(base / _expanded(stream))))
     if isinstance(source, GeneratorSource) and source.start_us is None:
         return replace(stream, source=replace(source, start_us=now_us))
+    if isinstance(source, KafkaSource) and stream.start == "latest":
+        return replace(stream, source=replace(source, begins=_newest(stream)))
     return stream
+
+
+def _newest(stream: Stream) -> tuple[tuple[int, int], ...]:
+    """Return where each partition of a stream's topic ends."""
+    with closing(Topics()) as topics:
+        return tuple((partition, end) for partition, (_, end) in sorted(topics.ends(stream).items()))
 
 
 def _expanded(stream: Stream) -> Path:
@@ -75,11 +94,40 @@ def validate_source(stream: Stream) -> None:
     Raises:
         SourceNotFound: The path, or the directory of the glob, does not exist or may not be read.
         InvalidGenerator: A setting is out of range or does not fit its column.
+        KafkaDown: Brokers do not answer.
+        KafkaUnsupported: The client library is not installed.
+        SecretMissing: The variable of a secret is not set.
     """
     if isinstance(stream.source, FilesSource):
         _validate_path(stream.name, stream.source.path)
     elif isinstance(stream.source, GeneratorSource):
         _validate_generator(stream, stream.source)
+    elif isinstance(stream.source, KafkaSource):
+        with closing(Topics()) as topics:
+            topics.partitions(stream)
+
+
+def check_servers(stream: Stream, allowed: Sequence[str]) -> None:
+    """Refuse a topic at brokers that the operator does not name.
+
+    Who may register a stream must not reach through the service what only the service can.
+
+    Args:
+        stream: The stream.
+        allowed: Brokers, ``host:port``; ``*`` for any.
+
+    Raises:
+        SourceNotAllowed: One of its brokers is not among them.
+    """
+    if not isinstance(stream.source, KafkaSource) or "*" in allowed:
+        return
+    for server in stream.source.cluster.servers:
+        if server not in allowed:
+            raise SourceNotAllowed(
+                f'stream "{stream.name}" may not be read from broker "{server}"',
+                hint="Have the operator name it in SLUICE_SERVERS.",
+                path=("source", "bootstrap"),
+            )
 
 
 def _validate_path(stream: str, path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from catalog.errors import SluiceError
 from catalog.store.codec import decode, encode
-from catalog.values.stream import Stream
+from catalog.values.stream import KafkaSource, Stream
+from operators.storage.folder import Folder, directory_here, publish
 from service.inputs.partitions import InputPartition
 from service.inputs.read import read_partition
 
@@ -74,12 +75,12 @@ def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> Void
 
 
 def write_dead_letters(
-    directory: Path, voided: VoidedBatch, stream: Stream, partitions: Sequence[InputPartition]
+    folder: Folder, voided: VoidedBatch, stream: Stream, partitions: Sequence[InputPartition]
 ) -> Path:
     """Write the rows that are left out, and why; what cannot be read is told instead.
 
     Args:
-        directory: Directory of dead letters, made if it is missing.
+        folder: Folder of dead letters, made if it is missing.
         voided: The decision.
         stream: The stream.
         partitions: Its input in the batch.
@@ -87,7 +88,10 @@ def write_dead_letters(
     Returns:
         The file that says why; the rows are beside it.
     """
+    directory = directory_here(folder)
     directory.mkdir(parents=True, exist_ok=True)
+    if isinstance(stream.source, KafkaSource):  # one message that it refuses must not keep the others out
+        stream = replace(stream, source=replace(stream.source, on_bad="dead-letter"))
     name = f"batch-{voided.batch:09d}-{stream.name}"
     tables, unread = [], []
     for partition in partitions:
@@ -109,4 +113,5 @@ def write_dead_letters(
     }
     told = directory / f"{name}.json"
     told.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    publish(folder, [told.name, *([f"{name}.parquet"] if tables else [])])
     return told

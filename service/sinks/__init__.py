@@ -1,4 +1,4 @@
-"""Sinks: results of committed batches delivered to files and webhooks, in order.
+"""Sinks: results of committed batches delivered to files, webhooks, tables and topics, in order.
 
-Doors: deliverer, delivery, sink_changes.
+Doors: deliverer, delivery, sink_changes, webhook_targets.
 """

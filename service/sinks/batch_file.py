@@ -1,24 +1,26 @@
-"""A batch of results as one file, whole or not at all.
+"""A file of results, whole or not at all.
 
-The name carries the batch and the query, so nothing else ever has it, and the rows of a committed batch
-never change: writing it a second time puts the same bytes in its place. Until it is whole it has a hidden
-name, which readers of directories leave out; then it is renamed. File and directory are on disk before the
-call returns.
+The name carries batches and query, so nothing else ever has it, and the rows of a committed batch never
+change: writing it a second time puts the same bytes in its place. Until it is whole it has a hidden name,
+which readers of directories leave out; then it is renamed.
 
     alerts/batch-000000042-q17.ndjson
+    alerts/_lost-q17.json               only where results were lost: how many, up to which batch
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.values.sink import FilesSink, SinkFormat
+from catalog.values.sink import FilesSink, SinkFormat, SinkRecord
 from service.errors import SinkFailed
 from service.results.result_formats import csv_text, ndjson
 
@@ -26,26 +28,16 @@ from service.results.result_formats import csv_text, ndjson
 ROWS_AT_A_TIME = {"parquet": 122_880, "ndjson": 10_000, "csv": 10_000}
 
 
-def batch_file_name(batch: int, query_id: int, form: SinkFormat) -> str:
-    """Return the name of a batch's file.
+def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[pa.RecordBatch]) -> Path:
+    """Write results into the directory of a sink.
 
-    >>> batch_file_name(42, 17, "ndjson")
-    'batch-000000042-q17.ndjson'
-    """
-    return f"batch-{batch:09}-q{query_id}.{form}"
-
-
-def write_batch_file(
-    exports: Path, sink: FilesSink, batch: int, query_id: int, parts: Iterator[pa.RecordBatch]
-) -> Path:
-    """Write the results of a batch into the directory of a sink.
+    The file is on disk when the call returns, its name is after ``sync_directory``.
 
     Args:
         exports: Directory of all exports.
         sink: The sink.
-        batch: The batch.
-        query_id: The query.
-        parts: Its results in that batch, one part at least.
+        name: Name of the file.
+        parts: The results, one part at least.
 
     Returns:
         The file.
@@ -54,15 +46,48 @@ def write_batch_file(
         OSError: It cannot be written.
         SinkFailed: Somebody has put a link to elsewhere into the path.
     """
+    return _write(_directory(exports, sink), name, lambda file: _WRITERS[sink.format](file, parts))
+
+
+def write_lost_file(exports: Path, sink: FilesSink, record: SinkRecord) -> None:
+    """Say in the directory of a sink what is not there, unless it says so already.
+
+    Raises:
+        OSError: It cannot be written.
+        SinkFailed: Somebody has put a link to elsewhere into the path.
+    """
+    directory, name = _directory(exports, sink), f"_lost-q{record.series}.json"
+    facts = {"query": record.query, "batches": record.lost, "rows": record.lost_rows}
+    text = json.dumps(facts | {"last_batch": record.lost_batch}).encode() + b"\n"
+    file = directory / name
+    if not file.exists() or file.read_bytes() != text:
+        _write(directory, name, lambda partial: partial.write(text))
+
+
+def sync_directory(directory: Path) -> None:
+    """Put a directory's entries on disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _directory(exports: Path, sink: FilesSink) -> Path:
+    """Return the directory of a sink, which is made if it is not there."""
     directory = exports / sink.path
     if not directory.resolve().is_relative_to(exports.resolve()):
         raise SinkFailed(f'path "{sink.path}" leads out of the directory of exports')
     _make(directory)
-    final = directory / batch_file_name(batch, query_id, sink.format)
-    partial = directory / f".{final.name}.tmp"
+    return directory
+
+
+def _write(directory: Path, name: str, write: Callable[[IO[bytes]], object]) -> Path:
+    final = directory / name
+    partial = directory / f".{name}.tmp"
     try:
         with partial.open("wb") as file:
-            _WRITERS[sink.format](file, parts)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(final)
@@ -70,16 +95,28 @@ def write_batch_file(
         # A disk that is full should not stay so for a file that nobody can use.
         partial.unlink(missing_ok=True)
         raise
-    _sync(directory)
     return final
 
 
 def _write_parquet(file: IO[bytes], parts: Iterator[pa.RecordBatch]) -> None:
     first = next(parts)
     with pq.ParquetWriter(file, first.schema) as writer:
-        writer.write_batch(first)
-        for part in parts:
-            writer.write_batch(part)
+        for group in _row_groups(chain((first,), parts)):
+            writer.write_table(group)
+
+
+def _row_groups(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put parts together to row groups whose size does not depend on that of the parts."""
+    size = ROWS_AT_A_TIME["parquet"]
+    held: list[pa.RecordBatch] = []
+    for part in parts:
+        held.append(part)
+        while sum(each.num_rows for each in held) >= size:
+            table = pa.Table.from_batches(held)
+            yield table.slice(0, size)
+            held = table.slice(size).to_batches()
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _write_ndjson(file: IO[bytes], parts: Iterator[pa.RecordBatch]) -> None:
@@ -104,13 +141,4 @@ def _make(directory: Path) -> None:
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:
-        _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    """Put a directory's entries on disk."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_directory(path.parent)

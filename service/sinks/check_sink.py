@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from catalog.values.sink import FilesSink, Sink, WebhookSink
+from catalog.durations import format_duration
+from catalog.values.sink import FilesSink, Sink, TableSink, TopicSink, WebhookSink
 from service.errors import InvalidSink
+from service.sinks.signature import signing_key
+from service.sinks.webhook_targets import WebhookTargets
 
 #: One name of a path: no hidden directory, and nothing that a shell, a URL or another system reads otherwise.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
@@ -14,19 +19,72 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 _MAX_PATH = 512
 _MAX_NAME = 128
 _MAX_URL = 2000
+#: Far below what results are kept for, and longer than anybody who follows files would wait.
+_MAX_DELAY_US = 3_600_000_000
 
 
-def check_sink(sink: Sink) -> None:
+def check_sink(sink: Sink, targets: WebhookTargets) -> None:
     """Refuse an invalid sink.
 
     Raises:
-        InvalidSink: Its path leaves the directory of exports or has strange characters, or its URL is none of
-            http or https; ``path`` says where.
+        InvalidSink: Its path leaves the directory of exports or has strange characters, or its files wait for
+            batches that they cannot have, or too long, or its URL is none of
+            http or https, or one of this machine or a private network, or its secret cannot sign, or its
+            server is none that the operator names; ``path`` says where.
     """
     if isinstance(sink, FilesSink):
         _check_path(sink)
+        _check_delay(sink)
+    elif isinstance(sink, TableSink):
+        _check_servers((sink.server,), targets, "server")
+    elif isinstance(sink, TopicSink):
+        _check_servers(sink.cluster.servers, targets, "bootstrap")
     else:
         _check_url(sink)
+        _check_target(sink, targets)
+        _check_secret(sink)
+
+
+def _check_servers(servers: Sequence[str], targets: WebhookTargets, field: str) -> None:
+    """Refuse a broker or database that the operator does not name."""
+    for server in servers:
+        if server not in targets.servers and "*" not in targets.servers:
+            raise InvalidSink(
+                f'"{server}" is no server that sinks may be on',
+                hint="Have the operator name it in SLUICE_SERVERS.",
+                path=(field,),
+            )
+
+
+def _check_target(sink: WebhookSink, targets: WebhookTargets) -> None:
+    """Refuse an address that is not allowed; a name is resolved, and checked, with each delivery."""
+    host = urlsplit(sink.url).hostname or ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return
+    if not targets.allows(host, address):
+        raise InvalidSink(
+            f'"{host}" is an address of this machine or of a private network',
+            hint="Post to a public address, or have the operator name it in SLUICE_WEBHOOK_HOSTS.",
+            path=("url",),
+        )
+
+
+def _check_secret(sink: WebhookSink) -> None:
+    """Refuse a secret that is none, without repeating it."""
+    if sink.secret is None:
+        return
+    try:
+        length = len(signing_key(sink.secret))
+    except ValueError:
+        length = 0
+    if not 24 <= length <= 64:
+        raise InvalidSink(
+            "the secret is not whsec_ and 24 to 64 bytes in base64",
+            hint='Make one with: echo "whsec_$(openssl rand -base64 32)"',
+            path=("secret",),
+        )
 
 
 def _check_path(sink: FilesSink) -> None:
@@ -46,6 +104,21 @@ def _check_path(sink: FilesSink) -> None:
         hint="Write names with / between them, each of letters, digits, _ . = and -, such as alerts/gusts.",
         path=("path",),
     )
+
+
+def _check_delay(sink: FilesSink) -> None:
+    if sink.max_delay_us and sink.batches_per_file == 1:
+        raise InvalidSink(
+            "a file of one batch cannot wait for more",
+            hint='Give "batches_per_file", too, or leave "max_delay" out.',
+            path=("max_delay",),
+        )
+    if sink.max_delay_us > _MAX_DELAY_US:
+        raise InvalidSink(
+            f"max_delay {format_duration(sink.max_delay_us)} is longer than an hour",
+            hint="Write a length of time up to 1h.",
+            path=("max_delay",),
+        )
 
 
 def _check_url(sink: WebhookSink) -> None:

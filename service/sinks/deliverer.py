@@ -1,12 +1,15 @@
 """The deliverer: follows the committed batches of a running service and keeps its sinks up to date.
 
-    thread "sinks" ── looks for what waits ──> lane of files      1 thread
-                                          └──> lane of webhooks   WEBHOOKS_AT_ONCE threads
+    thread "sinks" ── looks for what waits ──> lane of files      FILES_AT_ONCE threads
+                                          └──> lane of others     WEBHOOKS_AT_ONCE threads
 
 It asks the catalog for the last batch now and then, which costs a tenth of a millisecond, and for more only
 if there is a new one, or if a sink has more to get or is to be tried again. A sink is in one thread at a
 time, so its batches keep their order. One that fails is tried again after a growing delay, while the others
 go on. Nothing here can hold up the engine: it reads what is committed, and a sink that lags has more to read.
+
+Results are kept for a sink that lacks them, but not without end: those that have waited for longer than
+``kept_us`` are lost to it, counted and told, and it goes on behind them.
 """
 
 from __future__ import annotations
@@ -14,20 +17,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from catalog.clock import wall_clock_us
+from catalog.clock import is_due, wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
-from catalog.values.sink import SinkRecord, WebhookSink
+from catalog.values.sink import LAGGING_AFTER_S, FilesSink, SinkRecord
 from service.sinks.delivery import Delivery, turns
 
 log = logging.getLogger(__name__)
 
 #: How often the last batch is looked at: well below a micro-batch.
 INTERVAL_S = 0.25
+#: Sinks whose files are written at one time: while one waits for the disk another reads.
+FILES_AT_ONCE = 4
 #: Requests under way at one time, each with a part of at most ``delivery.PART_ROWS`` rows in memory. A
 #: receiver that does not answer holds a thread for ten seconds; then it is left alone for a while.
 WEBHOOKS_AT_ONCE = 16
@@ -36,6 +41,9 @@ BATCHES_PER_TURN = 16
 #: So long a sink that fails is tried after it was taken away or its query removed: results are kept for it,
 #: and nobody could make it stop otherwise.
 GIVE_UP_S = 24 * 3600.0
+#: Most time between two looks for results that a sink loses; a hundredth of ``kept_us`` if that is less.
+#: After a start a sink has so long to take what waits, however old it is.
+LOSING_INTERVAL_S = 3600.0
 #: Delays before a sink that failed is tried again: 1, 2, 4 ... seconds, as long as it takes nothing.
 FIRST_DELAY_S = 1.0
 MAX_DELAY_S = 60.0
@@ -43,11 +51,11 @@ MAX_DELAY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Delay:
-    """A sink that failed is left alone until then.
+    """Delay before a sink that failed is tried again.
 
     Attributes:
-        until_s: Monotonic clock.
-        length_s: How long the delay is.
+        until_s: Monotonic clock of the next try, s.
+        length_s: Length of the delay, s.
     """
 
     until_s: float
@@ -61,12 +69,15 @@ class Deliverer:
     Attributes:
         store: Catalog.
         delivery: What they do.
+        kept_us: How long results that a sink lacks are kept for it after their commit, wall clock µs; None
+            keeps them until it has them.
         clock_s: Monotonic clock.
         now_us: Wall clock, µs UTC.
     """
 
     store: Store
     delivery: Delivery
+    kept_us: int | None = None
     clock_s: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = wall_clock_us
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -78,9 +89,12 @@ class Deliverer:
     _busy: set[int] = field(default_factory=set)
     _passed_over: set[int] = field(default_factory=set)
     _delays: dict[int, _Delay] = field(default_factory=dict)
+    _file_due_us: int | None = None
+    _looked_us: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._files = ThreadPoolExecutor(1, thread_name_prefix="sink-files")
+        self._looked_us = self.now_us()
+        self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="sink-files")
         self._hooks = ThreadPoolExecutor(WEBHOOKS_AT_ONCE, thread_name_prefix="sink-webhook")
 
     def start(self) -> None:
@@ -109,13 +123,16 @@ class Deliverer:
             busy = set(self._busy)
         self.store.sinks.resolve()
         waiting = self.store.sinks.pending()
+        if self._lose_old(waiting, busy):
+            waiting = self.store.sinks.pending()
+        self._file_due_us = _next_file_us(waiting, self.now_us())
         self._forget({record.id for record in waiting})
         ready, held = turns(waiting)
         for record in ready:
             if self._gives_up(record) and record.id not in busy:
                 self._give_up(record, last)
             elif self._take(record, busy):
-                lane = self._hooks if isinstance(record.sink, WebhookSink) else self._files
+                lane = self._files if isinstance(record.sink, FilesSink) else self._hooks
                 lane.submit(self._deliver, record, last).add_done_callback(_tell)
         for former in held.values():
             self._look_again_after(former)
@@ -138,7 +155,9 @@ class Deliverer:
             self._wake.wait(INTERVAL_S)
 
     def _is_due(self) -> bool:
-        """Tell whether a sink that failed may be tried again."""
+        """Tell whether a sink that failed may be tried again, or a file does not wait for more batches."""
+        if self._file_due_us is not None and self.now_us() >= self._file_due_us:
+            return True
         now_s = self.clock_s()
         with self._lock:
             return any(
@@ -152,9 +171,35 @@ class Deliverer:
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
 
     def _give_up(self, record: SinkRecord, last: int) -> None:
-        if self.store.sinks.give_up(record, last):
-            facts = {"query": record.query, "sink": record.id, "batches": record.pending}
+        # A file that was begun has committed batches alone.
+        if lost := self.store.sinks.lose(record, last + 1):
+            facts = {"query": record.query, "sink": record.id, "batches": lost.batches, "rows": lost.rows}
             log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
+
+    def _lose_old(self, waiting: Sequence[SinkRecord], busy: set[int]) -> bool:
+        """Let sinks go on without what was kept for them too long; return whether any did."""
+        now_us = self.now_us()
+        interval_s = LOSING_INTERVAL_S if self.kept_us is None else min(LOSING_INTERVAL_S, self.kept_us / 1e8)
+        if not is_due(self._looked_us, now_us, interval_s):
+            return False
+        self._looked_us = now_us
+        found = False
+        for record in waiting:
+            lag_s = record.lag_s(now_us)
+            facts = {"query": record.query, "sink": record.id, "lag_s": round(lag_s)}
+            if self.kept_us is not None and lag_s * 1e6 > self.kept_us and record.id not in busy:
+                lost = self.store.sinks.lose(record, self.store.retention.horizon(now_us - self.kept_us))
+                if lost:
+                    found = True
+                    facts |= {"batches": lost.batches, "rows": lost.rows, "last_batch": lost.last or 0}
+                    log.error(
+                        "results lost that a sink did not take in time: %s", _reason(record), extra=facts
+                    )
+                    continue
+            if lag_s > LAGGING_AFTER_S:
+                facts["batches"] = record.pending
+                log.warning("results wait for a sink that lags: %s", _reason(record), extra=facts)
+        return found
 
     def _take(self, record: SinkRecord, busy: set[int]) -> bool:
         """Take a sink for a thread, unless one had it or it is left alone for now."""
@@ -189,7 +234,7 @@ class Deliverer:
         more = False
         try:
             delivered = self.delivery.deliver(record, last, BATCHES_PER_TURN, stopping=self._stop.is_set)
-            more = delivered == BATCHES_PER_TURN
+            more = delivered >= BATCHES_PER_TURN or (delivered > 0 and _fills_files(record))
             with self._lock:
                 self._delays.pop(record.id, None)
         except Exception as error:
@@ -225,6 +270,26 @@ class Deliverer:
         now = (record.next_batch, record.next_row)
         kept = self.store.sinks.of_series(record.series)
         return any(r.id == record.id and (r.next_batch, r.next_row) != now for r in kept)
+
+
+def _next_file_us(waiting: Sequence[SinkRecord], now_us: int) -> int | None:
+    """Return when the next file is due that may wait for more batches, wall clock µs, or None."""
+    due = (
+        record.waiting_since_us + record.sink.max_delay_us
+        for record in waiting
+        if isinstance(record.sink, FilesSink) and record.waiting_since_us is not None
+    )
+    return min((due_us for due_us in due if due_us > now_us), default=None)
+
+
+def _reason(record: SinkRecord) -> str:
+    """Return why results wait for a sink."""
+    return record.error or "unknown" if record.failing else "it takes less than there is"
+
+
+def _fills_files(record: SinkRecord) -> bool:
+    """Tell whether a sink gets several batches in a file: a turn leaves what may have to wait to the next."""
+    return isinstance(record.sink, FilesSink) and record.sink.batches_per_file > 1
 
 
 def _in_words(error: Exception) -> str:

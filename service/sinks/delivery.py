@@ -1,26 +1,35 @@
 """Delivery: results of committed batches go to a sink, in order, and how far it is goes to the catalog.
 
-    read a batch ── give it to the sink ──x── write down that it has it
-                                          a crash here repeats the batch
+    read batches ── give them to the sink ──x── write down that it has them
+                                            a crash here repeats the batches
 
-A file is put in place of itself then, so files are exactly once. A receiver of requests gets a part a second
-time, under the same key, so these are at least once.
+A file is put in place of itself then, so files are exactly once. A table or topic knows itself which batches
+it has, so these are exactly once, too. A receiver of requests gets a part a second time, under the same key,
+so these are at least once. Small batches of a file sink are read together and written down together, since
+both cost as much for one as for many.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
-from catalog.values.sink import FilesSink, SinkRecord, WebhookSink
+from catalog.values.sink import FilesSink, SinkRecord, TableSink, TopicSink, WebhookSink
 from service.config.failpoints import reached
+from service.errors import SinkFailed
 from service.results.results import MAX_PAGE_ROWS, ResultReader, format_cursor
-from service.sinks.batch_file import ROWS_AT_A_TIME, write_batch_file
+from service.sinks.batch_file import ROWS_AT_A_TIME, sync_directory, write_batch_file, write_lost_file
+from service.sinks.file_cuts import FileCut, file_cuts, read_together
+from service.sinks.topic import send_batch
+from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 if TYPE_CHECKING:
     from service.sinks.webhook import Webhooks
@@ -62,6 +71,9 @@ class Delivery:
         exports: Directory of sinks that are files.
         engine_lock: Path of the lock file, for failpoints.
         part_rows: Rows of one request at most.
+        targets: Where webhooks may go.
+        now_us: Wall clock, µs UTC.
+        catalog_id: Identity of the catalog, by which a table knows its batches from those of others.
     """
 
     store: Store
@@ -69,14 +81,15 @@ class Delivery:
     exports: Path
     engine_lock: str
     part_rows: int = PART_ROWS
+    targets: WebhookTargets = PUBLIC_TARGETS
+    now_us: Callable[[], int] = wall_clock_us
+    catalog_id: str = ""
     _webhooks: Webhooks | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
-        """Let go of memory and connections; nothing must be delivered any more."""
+        """Let go of memory; nothing must be delivered any more."""
         self.results.close()
-        if self._webhooks is not None:
-            self._webhooks.close()
 
     def deliver(
         self, record: SinkRecord, last: int, batches: int, *, stopping: Callable[[], bool] = lambda: False
@@ -87,8 +100,8 @@ class Delivery:
             record: The sink, as it was found after ``last`` was the last committed batch.
             last: Last batch to be delivered. Which sink gets a batch is known once it is committed, so a
                 batch after ``record`` was read must wait.
-            batches: At most so many batches with results.
-            stopping: Whether to stop after the batch, or part, in hand.
+            batches: At most so many batches with results; more to fill a file that has several.
+            stopping: Whether to stop after the file, or part, in hand.
 
         Returns:
             Batches delivered whole.
@@ -100,26 +113,91 @@ class Delivery:
         if record.from_batch is None:
             return 0
         end = last + 1 if record.until_batch is None else min(last + 1, record.until_batch)
-        delivered = 0
         first = max(record.next_batch, record.from_batch)
-        waiting = self.store.queries.series_batches(record.series, first, batches)
-        for batch, query_id, rows in waiting:
-            if batch >= end or stopping():
+        if isinstance(record.sink, FilesSink):
+            per_file = record.sink.batches_per_file
+            found = self._waiting(record, first, -(-batches // per_file) * per_file, end)
+            return self._files(record, record.sink, found, stopping)
+        delivered = 0
+        for batch, query_id, rows in self._waiting(record, first, batches, end):
+            if stopping():
                 break
-            if isinstance(record.sink, FilesSink):
-                record = self._file(record, record.sink, batch, query_id, rows)
-            elif isinstance(record.sink, WebhookSink):
+            if isinstance(record.sink, WebhookSink):
                 record = self._requests(record, record.sink, batch, rows, stopping)
             else:
-                raise InvariantBroken(f"sink {record.id} is none, and nothing can wait for it")
+                record = self._transaction(record, batch, query_id, rows)
             delivered += record.next_batch > batch
         return delivered
 
-    def _file(self, record: SinkRecord, sink: FilesSink, batch: int, query_id: int, rows: int) -> SinkRecord:
-        parts = self.results.whole_batch(query_id, batch, rows, at_a_time=ROWS_AT_A_TIME[sink.format])
-        write_batch_file(self.exports, sink, batch, query_id, parts)
-        reached("after-sink-file", batch, self.engine_lock)
-        return self._delivered(record, batch, rows, rows)
+    def _waiting(self, record: SinkRecord, first: int, batches: int, end: int) -> list[tuple[int, int, int]]:
+        """Return (batch, id of the query, results) of what waits before a batch."""
+        found = self.store.counts.of_series(record.series, first, batches)
+        return [each for each in found if each[0] < end]
+
+    def _files(
+        self,
+        record: SinkRecord,
+        sink: FilesSink,
+        waiting: Sequence[tuple[int, int, int]],
+        stopping: Callable[[], bool],
+    ) -> int:
+        cuts = file_cuts(waiting, sink.batches_per_file, record.file_end)
+        if cuts and len(cuts[-1].batches) < sink.batches_per_file and not self._is_due(record, sink, cuts):
+            cuts.pop()
+        delivered = 0
+        if cuts and record.lost:
+            write_lost_file(self.exports, sink, record)
+        # After a failure each file is read by itself, so that those before damaged results are delivered.
+        alone = sink.batches_per_file > 1 or record.failing
+        for group in read_together(cuts, 0 if alone else ROWS_AT_A_TIME[sink.format]):
+            if stopping():
+                break
+            if sink.batches_per_file > 1 and record.file_end is None:
+                self.store.sinks.begin_file(record, group[0].last)
+            written: list[FileCut] = []
+            try:
+                self._write(sink, group, written, stopping)
+            finally:
+                if written:
+                    record = self._have(record, sink, written)
+                    delivered += sum(len(cut.batches) for cut in written)
+        return delivered
+
+    def _is_due(self, record: SinkRecord, sink: FilesSink, cuts: Sequence[FileCut]) -> bool:
+        """Tell whether the last file, which is not full, is written now."""
+        if len(cuts) > 1:
+            return False  # More may wait than was looked up: the next turn begins with it.
+        if record.file_end is not None or record.ended_at_us is not None or record.waiting_since_us is None:
+            return True
+        return self.now_us() - record.waiting_since_us >= sink.max_delay_us
+
+    def _write(
+        self,
+        sink: FilesSink,
+        group: Sequence[FileCut],
+        written: list[FileCut],
+        stopping: Callable[[], bool],
+    ) -> None:
+        """Write the files of a group, which one read serves, and append each to ``written``."""
+        batches = [batch for cut in group for batch in cut.batches]
+        of_batch = {batch: number for number, cut in enumerate(group) for batch, _ in cut.batches}
+        parts = self.results.whole_batches(group[0].query_id, batches, at_a_time=ROWS_AT_A_TIME[sink.format])
+        with closing(parts):
+            for number, of_file in groupby(parts, lambda part: of_batch[part[0]]):
+                cut = group[number]
+                write_batch_file(self.exports, sink, cut.name(sink), (rows for _, rows in of_file))
+                reached("after-sink-file", cut.first, self.engine_lock)
+                written.append(cut)
+                if stopping():
+                    break
+
+    def _have(self, record: SinkRecord, sink: FilesSink, written: Sequence[FileCut]) -> SinkRecord:
+        """Write down that a sink has files; return the sink as it is then."""
+        sync_directory(self.exports / sink.path)
+        rows, batches = sum(cut.rows for cut in written), sum(len(cut.batches) for cut in written)
+        last = written[-1].last
+        self.store.sinks.delivered(record, last, rows, whole=True, batches=batches)
+        return replace(record, next_batch=last + 1, next_row=0, file_end=None)
 
     def _requests(
         self,
@@ -139,12 +217,29 @@ class Delivery:
             record = self._delivered(record, batch, limit, rows)
         return record
 
+    def _transaction(self, record: SinkRecord, batch: int, query_id: int, rows: int) -> SinkRecord:
+        """Give a batch to a sink that takes it whole or not at all."""
+        with closing(self.results.whole_batches(query_id, [(batch, rows)], at_a_time=PART_ROWS)) as parts:
+            given = (part for _, part in parts)
+            if isinstance(record.sink, TableSink):
+                try:
+                    from service.sinks.table import write_batch
+                except ImportError as error:
+                    raise SinkFailed('PostgreSQL needs the extra "postgres" of the package') from error
+                write_batch(self.catalog_id, record, record.sink, batch, given)
+            elif isinstance(record.sink, TopicSink):
+                send_batch(self.store, self.catalog_id, record, record.sink, batch, given)
+            else:
+                raise InvariantBroken(f"sink {record.id} is none, and nothing can wait for it")
+        reached("after-sink-transaction", batch, self.engine_lock)
+        return self._delivered(record, batch, rows, rows)
+
     def _sender(self) -> Webhooks:
         with self._lock:
             if self._webhooks is None:
                 from service.sinks.webhook import Webhooks  # httpx takes 0.1 s to load, which few need
 
-                self._webhooks = Webhooks()
+                self._webhooks = Webhooks(self.targets)
             return self._webhooks
 
     def _delivered(self, record: SinkRecord, batch: int, now: int, rows: int) -> SinkRecord:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.store.store import Store
-from catalog.values.sink import FilesSink, SetSink, Sink
+from catalog.values.sink import FilesSink, SetSink, Sink, WebhookSink
 from service.errors import SinkInUse
 from service.sinks.check_sink import check_sink
+from service.sinks.webhook_targets import WebhookTargets
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +32,17 @@ class SinkMove:
     leaves: bool = False
 
 
-def sink_to_set(store: Store, series: int | None, wanted: SetSink | None) -> SetSink | None:
-    """Return the sink that a query gets, or that it gets none; None if it is so already.
+def sink_to_set(
+    store: Store, series: int | None, wanted: SetSink | None, targets: WebhookTargets
+) -> SetSink | None:
+    """Return the change of a query's sink that a request asks for; None if there is nothing to change.
 
     Args:
         store: The catalog.
-        series: Series of the query; None if it is to come.
-        wanted: What is asked for; None for nothing.
+        series: Series of the query; None for a new query.
+        wanted: The sink asked for, or its removal; None leaves it as it is. A webhook with the URL of the
+            present one keeps its secret if none is given, since no client can read the one it has.
+        targets: Where webhooks may go.
 
     Raises:
         InvalidSink: The sink is invalid.
@@ -45,9 +50,12 @@ def sink_to_set(store: Store, series: int | None, wanted: SetSink | None) -> Set
     if wanted is None:
         return None
     if wanted.sink is not None:
-        check_sink(wanted.sink)
+        check_sink(wanted.sink, targets)
     kept = () if series is None else store.sinks.of_series(series)
     now = kept[-1].sink if kept else None
+    if isinstance(wanted.sink, WebhookSink) and isinstance(now, WebhookSink):
+        kept_secret = now.secret if now.url == wanted.sink.url else None
+        wanted = SetSink(replace(wanted.sink, secret=wanted.sink.secret or kept_secret))
     return None if wanted.sink == now else wanted
 
 

@@ -6,38 +6,63 @@
     Sluice-Batch: 42
     Sluice-Cursor: 42.250             the cursor after the last row, as GET /queries/gusts/results gives it
     Idempotency-Key: sluice-17-42.0   series, batch and first row: the same part has the same rows and key
+    Sluice-Lost-Rows: 340             only where results were lost to the sink: how many so far
 
-Any 2xx takes a part. After any other answer, or none, it is sent again later; so a part can come twice, but
-never out of order, and none is left out.
+Those of a sink with a secret are signed (``signature``). Any 2xx takes a part. After any other answer, or
+none, it is sent again later; so a part can come twice, but never out of order, and none is left out.
+
+An attempt takes ten seconds in all, from the resolution of the name to the end of the answer, and reads 64 kB
+at most. It has a connection of its own, to an address that was checked (``webhook_targets``): resolving the
+name again, in the connection pool or in a proxy, could give another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+import httpcore
 import httpx
 
 from catalog.values.sink import SinkRecord, WebhookSink
 from service.errors import SinkFailed
 from service.results.result_formats import ndjson
 from service.results.results import ResultPage
+from service.sinks.signature import signature_headers
+from service.sinks.webhook_targets import WebhookTargets
 
 #: A receiver that takes longer is better off answering first and working afterwards.
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3.0
+#: Of an answer, headers included; only its status counts.
+MAX_ANSWER_BYTES = 64 * 1024
+
+_FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
 
 
 class Webhooks:
-    """Posts parts of results; safe to use from many threads."""
+    """Posts parts of results; safe to use from many threads.
 
-    def __init__(self) -> None:
-        timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        # Redirects are not followed: results go where the query says, and nowhere else.
-        self._http = httpx.Client(timeout=timeout, follow_redirects=False)
+    Args:
+        targets: Where they may go.
+        timeout_s: Seconds for an attempt.
+        clock_s: Wall clock, seconds since 1970.
+    """
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
+    def __init__(
+        self,
+        targets: WebhookTargets,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._targets = targets
+        self._timeout_s = timeout_s
+        self._clock_s = clock_s
+        self._ssl = httpx.create_ssl_context()
 
     def post(self, record: SinkRecord, sink: WebhookSink, page: ResultPage) -> None:
         """Post a page that has results of one batch.
@@ -45,23 +70,154 @@ class Webhooks:
         Raises:
             SinkFailed: The receiver did not take it.
         """
-        headers = part_headers(record, page)
+        body = ndjson(page.table)
+        headers = dict(part_headers(record, page))
+        if sink.secret is not None:
+            key = headers["Idempotency-Key"]
+            headers |= signature_headers(sink.secret, key, int(self._clock_s()), body)
+        budget = _Budget(time.monotonic() + self._timeout_s, self._timeout_s)
         try:
-            response = self._http.post(sink.url, content=ndjson(page.table), headers=headers)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            status, reason = self._sent(sink.url, headers, body, budget)
+        except _FAILURES as error:
             raise SinkFailed(
                 f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             ) from error
-        if not response.is_success:
-            raise SinkFailed(
-                f"the receiver answered {response.status_code} {response.reason_phrase}".rstrip()
-            )
+        except httpx.InvalidURL as error:
+            raise SinkFailed(f"InvalidURL: {error}") from error
+        # Redirects are not followed: results go where the query says, and nowhere else.
+        if not 200 <= status < 300:
+            raise SinkFailed(f"the receiver answered {status} {reason}".rstrip())
+
+    def _sent(self, url: str, headers: Mapping[str, str], body: bytes, budget: _Budget) -> tuple[int, str]:
+        """Send a request; return status and reason phrase of the answer."""
+        parsed = httpx.URL(url)
+        target = httpcore.URL(
+            scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
+        )
+        sent = [("Host", parsed.netloc.decode("ascii")), *headers.items()]
+        backend = _CheckedBackend(self._targets, budget)
+        with (
+            httpcore.ConnectionPool(self._ssl, max_connections=1, network_backend=backend) as pool,
+            pool.stream("POST", target, headers=sent, content=body) as response,
+        ):
+            for _ in response.iter_stream():
+                if budget.bytes_left <= 0:
+                    break
+            reason: bytes = response.extensions.get("reason_phrase", b"")
+            return response.status, reason.decode("ascii", "replace")
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Time and bytes that an attempt has left.
+
+    Attributes:
+        until_s: Its end, monotonic clock.
+        timeout_s: Its length, for the error.
+        bytes_left: Bytes that are still read.
+    """
+
+    until_s: float
+    timeout_s: float
+    bytes_left: int = MAX_ANSWER_BYTES
+
+    def left_s(self) -> float:
+        """Return the seconds that are left, more than 0.
+
+        Raises:
+            httpcore.TimeoutException: There are none.
+        """
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise httpcore.TimeoutException(f"not done within {self.timeout_s:g} s")
+        return left_s
+
+
+class _CheckedBackend(httpcore.NetworkBackend):
+    """Connects to addresses that were checked, and to nothing else."""
+
+    def __init__(self, targets: WebhookTargets, budget: _Budget) -> None:
+        self._targets = targets
+        self._budget = budget
+        self._network = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address of a host that answers; arguments of the base class."""
+        *others, last = self._targets.addresses(host, port, self._budget.left_s())
+        for address in others:
+            try:
+                return self._connected(address, port, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue  # another one may answer, and the last one's error is told
+        return self._connected(last, port, socket_options)
+
+    def _connected(
+        self, address: str, port: int, socket_options: Iterable[httpcore.SOCKET_OPTION] | None
+    ) -> httpcore.NetworkStream:
+        timeout_s = min(CONNECT_TIMEOUT_S, self._budget.left_s())
+        stream = self._network.connect_tcp(address, port, timeout_s, socket_options=socket_options)
+        return _BoundedStream(stream, self._budget)
+
+
+class _BoundedStream(httpcore.NetworkStream):
+    """A connection with an end: each step gets what is left of the attempt's time and bytes."""
+
+    def __init__(self, stream: httpcore.NetworkStream, budget: _Budget) -> None:
+        self._stream = stream
+        self._budget = budget
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read; arguments of the base class."""
+        if self._budget.bytes_left <= 0:
+            raise httpcore.ReadError(f"the headers of the answer are longer than {MAX_ANSWER_BYTES} bytes")
+        data = self._stream.read(min(max_bytes, self._budget.bytes_left), self._budget.left_s())
+        self._budget.bytes_left -= len(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write; arguments of the base class, which has a timeout for each piece that is taken."""
+        connection = self._stream.get_extra_info("socket")
+        rest = memoryview(buffer)
+        while rest:
+            connection.settimeout(self._budget.left_s())
+            try:
+                rest = rest[connection.send(rest) :]
+            except TimeoutError as error:
+                raise httpcore.WriteTimeout(str(error)) from error
+            except OSError as error:
+                raise httpcore.WriteError(str(error)) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        """Go on with TLS, for the name of the URL; arguments of the base class."""
+        stream = self._stream.start_tls(ssl_context, server_hostname, self._budget.left_s())
+        return _BoundedStream(stream, self._budget)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return a fact of the connection."""
+        return self._stream.get_extra_info(info)
 
 
 def part_headers(record: SinkRecord, page: ResultPage) -> Mapping[str, str]:
     """Return the headers of a part."""
     (span,) = page.spans
-    return {
+    lost = {"Sluice-Lost-Rows": str(record.lost_rows)} if record.lost else {}
+    return lost | {
         "Content-Type": "application/x-ndjson",
         "Sluice-Query": record.query,
         "Sluice-Batch": str(span.batch),

@@ -13,6 +13,7 @@ from catalog.arrow_types import arrow_schema, arrow_type
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of, match_columns
+from service.inputs.formats.text_input import text_input
 from service.inputs.formats.values import UnfitValueError, expected, from_text
 
 
@@ -52,7 +53,7 @@ def _parse(stream: Stream, path: str, columns: Sequence[str]) -> pa.Table:
         return "error"
 
     try:
-        with pa.input_stream(path, compression="detect") as source:
+        with text_input(path) as source:
             table = pcsv.read_csv(
                 source,
                 read_options=pcsv.ReadOptions(use_threads=False),
@@ -102,7 +103,7 @@ def _header(path: str) -> list[str]:
     """Column names of the header line."""
     try:
         with (
-            pa.input_stream(path, compression="detect") as source,
+            text_input(path) as source,
             io.TextIOWrapper(source, "utf-8-sig") as text,
         ):
             return next(stdlib_csv.reader(text), [])

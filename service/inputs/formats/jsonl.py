@@ -11,6 +11,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of
+from service.inputs.formats.text_input import text_input
 from service.inputs.formats.values import JsonConstant, UnfitValueError, expected, from_json
 
 
@@ -60,7 +61,7 @@ def _parse(stream: Stream, path: str, columns: Sequence[str]) -> pa.Table:
 def _objects(path: str) -> tuple[list[dict[str, object]], list[int]]:
     """All objects of a file, and the line number of each."""
     try:
-        with pa.input_stream(path, compression="detect") as source:
+        with text_input(path) as source:
             text = source.read().decode("utf-8-sig")
     except FileNotFoundError:
         raise

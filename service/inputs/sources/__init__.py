@@ -1,4 +1,5 @@
 """Sources: listed files, posted events and generated rows.
 
-Doors: distributions, files, generator, http_log.
+Doors: backlog, distributions, event_reader, files, generator, http_log, opened_file, topic_reader,
+topics.
 """

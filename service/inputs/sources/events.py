@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
@@ -50,6 +51,17 @@ def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
     if misfits:
         raise min(misfits, key=lambda misfit: misfit.index)
     return pa.table(arrays, schema=arrow_schema(stream))
+
+
+def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
+    """Part rows from those further ahead of the clock than their stream allows; None where there are none."""
+    if stream.max_ahead_us is None or not table.num_rows:
+        return table, None
+    limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
+    fits = pc.less_equal(table.column(stream.event_time), limit)
+    if pc.all(fits).as_py():
+        return table, None
+    return table.filter(fits), table.filter(pc.invert(fits))
 
 
 def _unfit(column: Column, error: UnfitValueError) -> EventRejected:

@@ -29,6 +29,7 @@ from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.partitions import ROW_BITS
+from service.inputs.sources.opened_file import opened_file
 
 if TYPE_CHECKING:
     from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
@@ -47,7 +48,7 @@ _MADE_UP: Final = ("/proc", "/sys")
 _Inspect = Callable[[str], FileFacts]
 
 
-def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
+def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: set[str] | None = None) -> int:
     """List the new files of a stream, in order of their paths, and record each with its verdict.
 
     Args:
@@ -55,13 +56,16 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
         stream: Stream with a ``files`` source.
         settle_s: A file that looks broken is left for the next listing until it has not changed for so
             long: its writer may be at work. 0 judges at once.
+        known: Paths that are listed already; those listed now are added. None looks them up, which a
+            caller that lists repeatedly avoids.
 
     Returns:
         Number of files listed now, those set aside included.
     """
     if not isinstance(stream.source, FilesSource):
         return 0
-    known = store.source_files.paths(stream.id)
+    if known is None:
+        known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
     listed = 0
     new = sorted(set(candidates(stream.source.path)) - known)
@@ -71,8 +75,11 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0) -> int:
         found.append(entry)
         if len(found) == _FILES_PER_WRITE:
             listed += _append(store, stream, found)
+            known.update(f.path for f in found)
             found = []
-    return listed + _append(store, stream, found)
+    listed += _append(store, stream, found)
+    known.update(f.path for f in found)
+    return listed
 
 
 def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[SourceFile]:
@@ -97,7 +104,7 @@ def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0)
 def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
     """Record files, but none that another thread has listed meanwhile: a new stream is listed by two."""
     with store.transaction():
-        known = store.source_files.paths(stream.id)
+        known = store.source_files.listed(stream.id, [f.path for f in found])
         return len(store.source_files.append(stream.id, [f for f in found if f.path not in known]))
 
 
@@ -155,7 +162,9 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
         if not stat.S_ISREG(before.st_mode):
             return None
         try:
-            facts, reason = inspect(path), None
+            assert isinstance(stream.source, FilesSource)
+            with opened_file(stream.source, path) as opened:
+                facts, reason = inspect(opened), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
             _refuse_future(stream, facts)

@@ -1,56 +1,49 @@
-"""The event log: posted events, durable before they are acknowledged, in one SQLite file.
+"""The event log: posted events, durable before they are acknowledged, in a database.
 
 A request becomes one blob, an Arrow IPC stream of its rows, under the offset of its first event:
 
     stream 7:  [0 .. 2]  [3]  [4 .. 9]   head 10
 
-Invariant: the blobs of a stream cover 0 up to its head without gaps or overlaps, for blob and head are
-written in one transaction, synced to disk before ``append`` returns. So is the receipt of a request that may
-be sent again: it is appended once, also where a crash lost its answer.
+Invariant: the blobs of a stream cover the offsets from its oldest event up to its head without gaps or
+overlaps, for blob and head are written in one transaction, synced to disk before ``append`` returns. So is
+the receipt of a request that may be sent again: it is appended once, also where a crash lost its answer. The
+oldest event is the first one of all until what no batch can read again is dropped (``inputs.retention``).
+
+The database is SQLite's ``events.db`` in the data directory, or PostgreSQL beside the catalog, where workers
+on other machines read it, too.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final
-from urllib.parse import quote
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.arrow_types import arrow_schema
 from catalog.clock import wall_clock_us
-from catalog.errors import IdempotencyKeyReused
+from catalog.errors import CatalogDown, IdempotencyKeyReused, InvariantBroken
+from catalog.store.database import EVENTS_LOCK, Database, copy_tables
 from catalog.values.stream import Stream
 from service.errors import EventLogDown
 from service.inputs.partitions import Piece
-from service.inputs.sources.events import events_to_table
-
-#: How long an append waits for another process's write.
-_BUSY_TIMEOUT_S: Final = 30.0
-
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS heads (stream_id INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS blobs (
-    stream_id INTEGER NOT NULL, first_offset INTEGER NOT NULL, rows INTEGER NOT NULL,
-    t_min_us INTEGER NOT NULL, t_max_us INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (stream_id, first_offset));
-CREATE TABLE IF NOT EXISTS receipts (
-    key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL,
-    first_offset INTEGER NOT NULL, rows INTEGER NOT NULL, at_s INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS identity (id TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS quarantine (
-    id INTEGER PRIMARY KEY, stream_id INTEGER NOT NULL, rows INTEGER NOT NULL, at_us INTEGER NOT NULL,
-    data BLOB);
-"""
+from service.inputs.sources.backlog import Backlog, RunningBacklogs
+from service.inputs.sources.event_reader import decode, encode, log_down, read_events, shown, url_of
+from service.inputs.sources.event_tables import EventTables, event_tables
+from service.inputs.sources.events import events_to_table, parted
 
 #: Requests whose quarantined rows are kept of a stream; older ones are only counted.
 _QUARANTINE_KEPT: Final = 100
+
+#: Requests that one step drops: a few milliseconds, in which no event can be appended.
+_DROPPED_AT_ONCE: Final = 256
 
 #: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
 _RECEIPTS_KEPT_S: Final = 24 * 3600
@@ -70,45 +63,63 @@ class Sending:
 
 
 class EventLog:
-    """The event log of one data directory; threads may share it, processes open one each.
+    """The event log of one service; threads may share it, processes open one each.
 
     Args:
-        path: The SQLite file, created if it is not there.
+        place: SQLite file, made if it is not there, or SQLAlchemy URL.
+
+    Attributes:
+        url: SQLAlchemy URL.
 
     Raises:
-        EventLogDown: The file cannot be opened or is no event log.
+        EventLogDown: The database cannot be opened or is no event log.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = str(path)
+    def __init__(self, place: str | Path) -> None:
+        self.url = url_of(place)
         self._lock = Lock()
-        with _translated(self.path):
-            self._connection = sqlite3.connect(
-                self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
+        with _translated(self.url):
+            self._database = Database(self.url, lock=EVENTS_LOCK)
+            self._tables = event_tables(self._database.file is None)
             try:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
-                self._connection.executescript(_TABLES)
-            except sqlite3.Error:
-                self._connection.close()
+                self._database.use_wal()
+                with self._database.write() as connection:
+                    self._tables.metadata.create_all(connection)
+            except BaseException:
+                self._database.close()
                 raise
+        self._backlogs = RunningBacklogs(self._begin, self._size)
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._connection.close()
+        """Close all connections."""
+        self._database.close()
+
+    @property
+    def file(self) -> Path | None:
+        """SQLite's file, None on PostgreSQL."""
+        return self._database.file
 
     def identity(self) -> str | None:
         """Return the identity of the catalog whose streams these are, None if nobody has set it."""
-        with self._lock, _translated(self.path):
-            row = self._connection.execute("SELECT id FROM identity").fetchone()
-        return None if row is None else str(row[0])
+        with self._read() as connection:
+            found = connection.execute(select(self._tables.identity.c.id)).scalar()
+        return None if found is None else str(found)
 
     def set_identity(self, identity: str) -> None:
         """Say which catalog's streams these are."""
-        with self._lock, _translated(self.path):
-            self._connection.execute("INSERT INTO identity VALUES (?)", (identity,))
+        with self._write() as connection:
+            connection.execute(delete(self._tables.identity))
+            connection.execute(insert(self._tables.identity), {"id": identity})
+
+    def copy_to(self, target: EventLog) -> int:
+        """Replace all that another log has by what this one has, its identity included; return its rows.
+
+        Raises:
+            EventLogDown: One of them cannot be used.
+        """
+        both = zip(self._tables.metadata.sorted_tables, target._tables.metadata.sorted_tables, strict=True)
+        with _translated(target.url):
+            return copy_tables(self._database, target._database, list(both))
 
     def append(
         self, stream: Stream, events: Sequence[object], sending: Sending | None = None
@@ -129,214 +140,264 @@ class EventLog:
             IdempotencyKeyReused: The key is that of another request; nothing is stored.
             EventLogDown: The log cannot be written; nothing is stored.
         """
-        table, ahead = _parted(stream, events_to_table(stream, events), wall_clock_us())
+        table, ahead = parted(stream, events_to_table(stream, events), wall_clock_us())
         if not table.num_rows:
             if ahead is not None:
-                with self._lock, _translated(self.path):
-                    self._quarantine(stream, ahead)
+                with self._write() as connection:
+                    self._quarantine(connection, stream, ahead)
             head = self.end(stream.id)
             return head, head - 1
         extremes = pc.min_max(table.column(stream.event_time))
-        data = _encode(table)
-        with self._lock, _translated(self.path):
-            execute = self._connection.execute
-            execute("BEGIN IMMEDIATE")
-            try:
-                if sending is not None and (known := self._receipt(sending)) is not None:
-                    execute("ROLLBACK")
-                    return known
-                first = self._head(stream.id)
-                if sending is not None:
-                    self._keep_receipt(sending, first, table.num_rows)
-                execute(
-                    "INSERT INTO blobs VALUES (?, ?, ?, ?, ?, ?)",
-                    (
-                        stream.id,
-                        first,
-                        table.num_rows,
-                        extremes["min"].value,
-                        extremes["max"].value,
-                        data,
-                    ),
-                )
-                execute("INSERT OR REPLACE INTO heads VALUES (?, ?)", (stream.id, first + table.num_rows))
-                if ahead is not None:
-                    self._quarantine(stream, ahead)
-                execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
+        data = encode(table)
+        with self._write() as connection:
+            if sending is not None and (known := self._receipt(connection, sending)) is not None:
+                return known
+            first = self._head(connection, stream.id)
+            if sending is not None:
+                self._keep_receipt(connection, sending, first, table.num_rows)
+            connection.execute(
+                insert(self._tables.blobs),
+                {
+                    "stream_id": stream.id,
+                    "first_offset": first,
+                    "rows": table.num_rows,
+                    "t_min_us": extremes["min"].value,
+                    "t_max_us": extremes["max"].value,
+                    "data": data,
+                },
+            )
+            self._move_head(connection, stream.id, first + table.num_rows)
+            if ahead is not None:
+                self._quarantine(connection, stream, ahead)
         return first, first + table.num_rows - 1
 
     def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table]:
         """Return how many rows of a stream were kept out, and the newest of them."""
-        with self._lock, _translated(self.path):
-            execute = self._connection.execute
-            (count,) = execute(
-                "SELECT coalesce(sum(rows), 0) FROM quarantine WHERE stream_id = ?", (stream.id,)
-            ).fetchone()
-            blobs = execute(
-                "SELECT data FROM quarantine WHERE stream_id = ? AND data IS NOT NULL"
-                " ORDER BY id DESC LIMIT ?",
-                (stream.id, limit),
-            ).fetchall()
-        tables = [arrow_schema(stream).empty_table(), *(_decode(data) for (data,) in blobs)]
+        kept = self._tables.quarantine.c
+        with self._read() as connection:
+            count = connection.execute(
+                select(func.coalesce(func.sum(kept.rows), 0)).where(kept.stream_id == stream.id)
+            ).scalar_one()
+            blobs = connection.execute(
+                select(kept.data)
+                .where(kept.stream_id == stream.id, kept.data.is_not(None))
+                .order_by(kept.id.desc())
+                .limit(limit)
+            ).scalars()
+            tables = [arrow_schema(stream).empty_table(), *map(decode, blobs)]
         return int(count), pa.concat_tables(tables).slice(0, limit)
 
-    def _quarantine(self, stream: Stream, rows: pa.Table) -> None:
+    def _quarantine(self, connection: Connection, stream: Stream, rows: pa.Table) -> None:
         """Keep rows apart; of old ones the number alone stays."""
-        execute = self._connection.execute
-        execute(
-            "INSERT INTO quarantine (stream_id, rows, at_us, data) VALUES (?, ?, ?, ?)",
-            (stream.id, rows.num_rows, wall_clock_us(), _encode(rows)),
+        kept = self._tables.quarantine
+        connection.execute(
+            insert(kept),
+            {
+                "stream_id": stream.id,
+                "rows": rows.num_rows,
+                "at_us": wall_clock_us(),
+                "data": encode(rows),
+            },
         )
-        execute(
-            "UPDATE quarantine SET data = NULL WHERE stream_id = ? AND id NOT IN"
-            " (SELECT id FROM quarantine WHERE stream_id = ? ORDER BY id DESC LIMIT ?) AND data IS NOT NULL",
-            (stream.id, stream.id, _QUARANTINE_KEPT),
+        newest = (
+            select(kept.c.id)
+            .where(kept.c.stream_id == stream.id)
+            .order_by(kept.c.id.desc())
+            .limit(_QUARANTINE_KEPT)
+        )
+        connection.execute(
+            update(kept)
+            .where(kept.c.stream_id == stream.id, kept.c.id.not_in(newest), kept.c.data.is_not(None))
+            .values(data=None)
         )
 
     def end(self, stream_id: int) -> int:
         """Return the offset after the last durable event."""
-        with self._lock, _translated(self.path):
-            return self._head(stream_id)
+        with self._read() as connection:
+            return self._head(connection, stream_id)
+
+    def begin(self, stream_id: int) -> int:
+        """Return the offset of the oldest event that is there; the end where there is none."""
+        head = self.end(stream_id)  # looked up first: it only grows
+        first = self._begin(stream_id)
+        return head if first is None else first
+
+    def backlog(self, stream: Stream, position: int) -> Backlog:
+        """Return how many events are behind a position, up to which committed batches have read."""
+        with self._lock:
+            return self._backlogs.at(stream.id, position, self.end(stream.id))
+
+    def receipt(self, sending: Sending) -> tuple[int, int] | None:
+        """Return the offsets of a request's events if they were stored before; raises as ``append``."""
+        with self._read() as connection:
+            return self._receipt(connection, sending)
+
+    def stream_ids(self) -> tuple[int, ...]:
+        """Return the ids of the streams of which events are there."""
+        heads, blobs = self._tables.heads.c, self._tables.blobs.c
+        # As many steps as there are streams: a DISTINCT would walk through all requests.
+        there = select(blobs.stream_id).where(blobs.stream_id == heads.stream_id).exists()
+        with self._read() as connection:
+            return tuple(connection.execute(select(heads.stream_id).where(there)).scalars())
+
+    def drop_before(self, stream_id: int, offset: int, budget_s: float = 0.25) -> int:
+        """Drop events before an offset, whole requests only; return how many.
+
+        The head stays, so offsets go on. Pages of the file that become free are used again.
+
+        Args:
+            stream_id: The stream.
+            offset: First event that stays.
+            budget_s: No further step is begun after so long; between steps others may append.
+        """
+        blobs = self._tables.blobs
+        oldest = (
+            select(blobs.c.first_offset)
+            .where(
+                blobs.c.stream_id == stream_id,
+                blobs.c.first_offset < offset,
+                blobs.c.first_offset + blobs.c.rows <= offset,
+            )
+            .order_by(blobs.c.first_offset)
+            .limit(_DROPPED_AT_ONCE)
+        )
+        gone = (
+            delete(blobs)
+            .where(blobs.c.stream_id == stream_id, blobs.c.first_offset.in_(oldest))
+            .returning(blobs.c.rows)
+        )
+        dropped = 0
+        until_s = time.monotonic() + budget_s
+        while True:
+            with self._write() as connection:
+                rows = list(connection.execute(gone).scalars())
+            dropped += int(sum(rows))
+            if len(rows) < _DROPPED_AT_ONCE or time.monotonic() > until_s:
+                return dropped
 
     def pieces(self, stream_id: int, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` requests' events from an offset on, in order."""
-        with self._lock, _translated(self.path):
-            rows = self._connection.execute(
-                "SELECT first_offset, rows, t_min_us, t_max_us FROM blobs"
-                " WHERE stream_id = ? AND first_offset >= ? ORDER BY first_offset LIMIT ?",
-                (stream_id, _covering(self._connection, stream_id, position), limit),
-            ).fetchall()
-        pieces = []
-        for first, count, t_min_us, t_max_us in rows:
-            begin = max(first, position)  # an offset inside a blob: the rest of it
-            if begin < first + count:
-                left = first + count - begin
-                pieces.append(Piece(stream_id, begin, left, t_min_us, t_max_us, count=left))
-        return tuple(pieces)
+        """Return up to ``limit`` requests' events from an offset on, in order.
+
+        Raises:
+            EventLogDown: The log cannot be read, or has dropped the event at that offset.
+        """
+        blobs = self._tables.blobs.c
+        with self._read() as connection:
+            head = self._head(connection, stream_id)
+            rows = connection.execute(
+                select(blobs.first_offset, blobs.rows, blobs.t_min_us, blobs.t_max_us)
+                .where(
+                    blobs.stream_id == stream_id,
+                    blobs.first_offset >= _covering(connection, self._tables, stream_id, position),
+                )
+                .order_by(blobs.first_offset)
+                .limit(limit)
+            ).all()
+        if position < head and (not rows or rows[0].first_offset > position):
+            raise EventLogDown(
+                f'event log "{shown(self.url)}" lacks event {position} of stream {stream_id}',
+                detail=f"It begins with event {rows[0].first_offset if rows else head}; older ones were "
+                "dropped.",
+                hint="Restore the data directory as a whole: its parts belong together.",
+            )
+        return tuple(_pieces(stream_id, position, rows))
 
     def read(self, stream: Stream, start: int, end: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the events of offsets [start, end) with ``_pos``, their offset; see `read_events`."""
-        return read_events(self.path, stream, start, end, columns)
+        return read_events(self.url, stream, start, end, columns)
 
-    def _receipt(self, sending: Sending) -> tuple[int, int] | None:
+    def _begin(self, stream_id: int) -> int | None:
+        blobs = self._tables.blobs.c
+        with self._read() as connection:
+            found = connection.execute(
+                select(func.min(blobs.first_offset)).where(blobs.stream_id == stream_id)
+            ).scalar()
+        return None if found is None else int(found)
+
+    def _size(self, stream_id: int, start: int, end: int) -> int:
+        blobs = self._tables.blobs.c
+        with self._read() as connection:
+            found = connection.execute(
+                select(func.coalesce(func.sum(func.length(blobs.data)), 0)).where(
+                    blobs.stream_id == stream_id, blobs.first_offset >= start, blobs.first_offset < end
+                )
+            ).scalar_one()
+        return int(found)
+
+    def _receipt(self, connection: Connection, sending: Sending) -> tuple[int, int] | None:
         """Return the offsets that a request got before."""
-        row = self._connection.execute(
-            "SELECT fingerprint, first_offset, rows FROM receipts WHERE key = ?", (sending.key,)
-        ).fetchone()
+        receipts = self._tables.receipts.c
+        row = connection.execute(
+            select(receipts.fingerprint, receipts.first_offset, receipts.rows).where(
+                receipts.key == sending.key
+            )
+        ).first()
         if row is None:
             return None
-        fingerprint, first, rows = row
-        if fingerprint != sending.fingerprint:
+        if row.fingerprint != sending.fingerprint:
             raise IdempotencyKeyReused(
                 f'idempotency key "{sending.key}" was used for another request',
                 hint="Use a new key for every new request.",
             )
-        return int(first), int(first + rows - 1)
+        return int(row.first_offset), int(row.first_offset + row.rows - 1)
 
-    def _keep_receipt(self, sending: Sending, first: int, rows: int) -> None:
+    def _keep_receipt(self, connection: Connection, sending: Sending, first: int, rows: int) -> None:
         now_s = wall_clock_us() // 1_000_000
-        execute = self._connection.execute
-        execute("DELETE FROM receipts WHERE at_s < ?", (now_s - _RECEIPTS_KEPT_S,))
-        execute(
-            "INSERT INTO receipts VALUES (?, ?, ?, ?, ?)",
-            (sending.key, sending.fingerprint, first, rows, now_s),
+        receipts = self._tables.receipts
+        connection.execute(delete(receipts).where(receipts.c.at_s < now_s - _RECEIPTS_KEPT_S))
+        connection.execute(
+            insert(receipts),
+            {
+                "key": sending.key,
+                "fingerprint": sending.fingerprint,
+                "first_offset": first,
+                "rows": rows,
+                "at_s": now_s,
+            },
         )
 
-    def _head(self, stream_id: int) -> int:
-        row = self._connection.execute(
-            "SELECT next_offset FROM heads WHERE stream_id = ?", (stream_id,)
-        ).fetchone()
-        return 0 if row is None else int(row[0])
+    def _head(self, connection: Connection, stream_id: int) -> int:
+        heads = self._tables.heads.c
+        found = connection.execute(select(heads.next_offset).where(heads.stream_id == stream_id)).scalar()
+        return 0 if found is None else int(found)
+
+    def _move_head(self, connection: Connection, stream_id: int, offset: int) -> None:
+        heads = self._tables.heads
+        moved = update(heads).where(heads.c.stream_id == stream_id).values(next_offset=offset)
+        if not connection.execute(moved).rowcount:
+            connection.execute(insert(heads), {"stream_id": stream_id, "next_offset": offset})
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with _translated(self.url), self._database.read() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with _translated(self.url), self._database.write() as connection:
+            yield connection
 
 
-def read_events(
-    path: str, stream: Stream, start: int, end: int, columns: Sequence[str] | None = None
-) -> pa.Table:
-    """Return the events of offsets [start, end) of an event log, for readers in other processes.
-
-    Args:
-        path: The log's file.
-        stream: Stream with an ``http`` source.
-        start: First offset.
-        end: Offset after the last.
-        columns: Columns to return, None for all.
-
-    Returns:
-        The columns in declared order, and ``_pos`` (int64, the offset).
-
-    Raises:
-        EventLogDown: The log cannot be read, or does not hold all of the offsets.
-    """
-    schema = arrow_schema(stream)
-    names = schema.names if columns is None else list(columns)
-    schema = pa.schema([schema.field(name) for name in names])
-    tables = [schema.empty_table()]
-    if start < end:
-        uri = f"file:{quote(path)}?mode=ro"
-        with (
-            _translated(path),
-            closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)) as connection,
-        ):
-            blobs = connection.execute(
-                "SELECT first_offset, rows, data FROM blobs"
-                " WHERE stream_id = ? AND first_offset >= ? AND first_offset < ? ORDER BY first_offset",
-                (stream.id, _covering(connection, stream.id, start), end),
-            )
-            for first, rows, data in blobs:
-                begin, stop = max(start - first, 0), min(end - first, rows)
-                tables.append(_decode(data).select(names).slice(begin, stop - begin))
-    table = pa.concat_tables(tables).combine_chunks()
-    if table.num_rows != max(end - start, 0):
-        raise EventLogDown(
-            f'event log "{path}" lacks events of stream "{stream.name}"',
-            detail=f"Offsets {start} to {end} hold {table.num_rows} events.",
-            hint="Restore the data directory as a whole: its parts belong together.",
-        )
-    return table.append_column(POSITION_COLUMN, pa.array(range(start, max(start, end)), pa.int64()))
-
-
-def _covering(connection: sqlite3.Connection, stream_id: int, offset: int) -> int:
-    """First offset of the blob that holds an offset."""
-    row = connection.execute(
-        "SELECT max(first_offset) FROM blobs WHERE stream_id = ? AND first_offset <= ?", (stream_id, offset)
-    ).fetchone()
-    return offset if row[0] is None else int(row[0])
-
-
-def _parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
-    """Part rows from those further ahead of the clock than their stream allows; None where there are none."""
-    if stream.max_ahead_us is None or not table.num_rows:
-        return table, None
-    limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
-    fits = pc.less_equal(table.column(stream.event_time), limit)
-    if pc.all(fits).as_py():
-        return table, None
-    return table.filter(fits), table.filter(pc.invert(fits))
-
-
-def _encode(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _decode(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+def _covering(connection: Connection, tables: EventTables, stream_id: int, offset: int) -> int:
+    """Return the first offset of the blob that holds an offset."""
+    blobs = tables.blobs.c
+    found = connection.execute(
+        select(func.max(blobs.first_offset)).where(blobs.stream_id == stream_id, blobs.first_offset <= offset)
+    ).scalar()
+    return offset if found is None else int(found)
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translated(url: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
-        raise EventLogDown(
-            f'event log "{path}" cannot be used',
-            detail=f"SQLite says: {error}.",
-            hint="Check the data directory, its owner and the space left on its disk.",
-        ) from error
+    except (CatalogDown, InvariantBroken) as error:
+        raise log_down(url, error.detail, error.hint) from error
+
+
+def _pieces(stream_id: int, position: int, rows: Sequence[Row[Any, Any, Any, Any]]) -> Iterator[Piece]:
+    for first, count, t_min_us, t_max_us in rows:
+        begin = max(first, position)  # an offset inside a blob: the rest of it
+        if begin < first + count:
+            left = first + count - begin
+            yield Piece(stream_id, begin, left, t_min_us, t_max_us, count=left)

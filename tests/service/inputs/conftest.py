@@ -12,6 +12,16 @@ from service.inputs.sources.http_log import EventLog
 
 @pytest.fixture
 def events(tmp_path: Path) -> Iterator[EventLog]:
+    """A log in a file."""
     log = EventLog(tmp_path / "events.db")
+    yield log
+    log.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_events(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
+    """A log in a file, and one on PostgreSQL: the test runs once on either."""
+    postgres = request.param == "postgres"
+    log = EventLog(request.getfixturevalue("postgres_url") if postgres else tmp_path / "events.db")
     yield log
     log.close()

@@ -13,6 +13,7 @@ from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.admission import admit
 from service.inputs.inputs import Inputs
+from service.inputs.partitions import Lane
 from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
 from tests.service.inputs.streams import files_stream, rows_from, stream_of
@@ -32,13 +33,14 @@ def listed(store: Store, name: str, files: Files, *, max_files: int | None = Non
 
 
 def batches(
-    store: Store, streams: Sequence[Stream], max_rows: int, positions: Mapping[int, int] | None = None
+    store: Store, streams: Sequence[Stream], max_rows: int, positions: Mapping[str, int] | None = None
 ) -> list[tuple[int, ...]]:
     """Positions after each batch, up to the end of all input."""
     inputs, found = Inputs(store, None), []
     now = dict(positions or {})
-    while (then := admit(streams, now, inputs, max_rows=max_rows).positions) != now:
-        found.append(tuple(then[s.id] for s in streams))
+    lanes = [Lane(stream) for stream in streams]
+    while (then := admit(lanes, now, inputs, max_rows=max_rows).positions) != now:
+        found.append(tuple(then[lane.key] for lane in lanes))
         now = then
     return found
 
@@ -78,8 +80,8 @@ def test_an_unknown_position_is_the_initial_one(store: Store, events: EventLog) 
     stream = stream_of(GeneratorSource(1000.0, rows=200_000, start_us=0))
     late = Stream(2, "late", stream.columns, "ts", 0, stream.source, initial_position=4)
     inputs = Inputs(store, events)
-    assert admit([stream, late], {}, inputs, max_rows=1).positions == {1: 1, 2: 4}
-    assert admit([late], {}, inputs, max_rows=1).positions == {2: 5}
+    assert admit([Lane(stream), Lane(late)], {}, inputs, max_rows=1).positions == {"1": 1, "2": 4}
+    assert admit([Lane(late)], {}, inputs, max_rows=1).positions == {"2": 5}
 
 
 def test_generators_files_and_events_are_aligned_with_each_other(
@@ -96,11 +98,12 @@ def test_generators_files_and_events_are_aligned_with_each_other(
         events.append(posted, [{"ts": i * 5_000_000}])
     chunks = stream_of(GeneratorSource(1.0, rows=40, start_us=0), stream_id=51)
     inputs = Inputs(store, events)
-    now: dict[int, int] = {}
+    lanes = [Lane(files), Lane(posted), Lane(chunks)]
+    now: dict[str, int] = {}
     frontiers = []
-    while (then := admit([files, posted, chunks], now, inputs, max_rows=12).positions) != now:
+    while (then := admit(lanes, now, inputs, max_rows=12).positions) != now:
         now = then
-        frontiers.append((now[files.id], now[posted.id], now[chunks.id]))
+        frontiers.append(tuple(now[lane.key] for lane in lanes))
     assert frontiers[0] == (1, 2, 0)
     assert frontiers[-1] == (4, 8, 1)
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.store.store import Store
-from catalog.values.stream import GeneratorSource, Stream
+from catalog.values.stream import GeneratorSource
 from service.inputs.inputs import Inputs
-from service.inputs.partitions import ROWS_PER_PARTITION, ChunksPartition
+from service.inputs.partitions import ROWS_PER_PARTITION, ChunksPartition, Lane
 from tests.service.inputs.streams import stream_of
 
 SOURCE = GeneratorSource(100_000.0, start_us=1_356_998_400_000_000)
@@ -23,9 +23,7 @@ STREAMS = tuple(stream_of(SOURCE, stream_id=number, name=f"S{number}") for numbe
 
 def cut(chunks: tuple[int, ...], **options: int) -> list[tuple[ChunksPartition, ...]]:
     """Return the partitions of a batch that has so many chunks of each stream."""
-    ranges: list[tuple[Stream, int, int]] = [
-        (stream, 7, 7 + count) for stream, count in zip(STREAMS, chunks, strict=False)
-    ]
+    ranges = [(Lane(stream), 7, 7 + count) for stream, count in zip(STREAMS, chunks, strict=False)]
     unused_store: Store = None  # type: ignore[assignment]  # generators need no catalog
     return Inputs(unused_store, None, **options).partitions(ranges)  # type: ignore[return-value]  # generated
 

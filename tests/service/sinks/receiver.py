@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from catalog.values.sink import WebhookSink
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -19,12 +21,14 @@ class Received:
         headers: Its headers, names in lower case.
         rows: Objects of its lines.
         status: What it was answered.
+        body: The bytes.
     """
 
     path: str
     headers: Mapping[str, str]
     rows: tuple[Any, ...]
     status: int
+    body: bytes
 
 
 class Receiver:
@@ -93,5 +97,15 @@ class Receiver:
             status = self.status if refuses else 204
             self.refusing = max(0, self.refusing - 1)
             known = {name.lower(): value for name, value in headers.items()}
-            self.requests.append(Received(path, known, rows, status))
+            self.requests.append(Received(path, known, rows, status, body))
         return status
+
+
+def posted(receiver: Receiver, sink: WebhookSink) -> dict[int, list[Any]]:
+    """Rows that a receiver took, by batch, in the order in which they came."""
+    found: dict[int, list[Any]] = {}
+    for request in receiver.taken("/" + sink.url.rpartition("/")[2]):
+        batch = int(request.headers["sluice-batch"])
+        assert batch == max([batch, *found]), "batches come in order"
+        found.setdefault(batch, []).extend(request.rows)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pytest
 
 from catalog.values.sink import FilesSink, SinkFormat
 from service.errors import SinkFailed
-from service.sinks.batch_file import write_batch_file
+from service.sinks.batch_file import ROWS_AT_A_TIME, write_batch_file
 from tests.service.sinks.world import read_file
 
 SCHEMA = pa.schema(
@@ -42,17 +42,17 @@ def parts(*sizes: int) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("form", ["parquet", "ndjson", "csv"])
 def test_a_file_is_written_again_with_the_same_bytes(tmp_path: Path, form: SinkFormat) -> None:
     sink = FilesSink("a/b", form)
-    file = write_batch_file(tmp_path / "exports", sink, 42, 17, parts(2, 1))
-    assert file == tmp_path / "exports" / "a" / "b" / f"batch-000000042-q17.{form}"
+    file = write_batch_file(tmp_path / "exports", sink, f"x.{form}", parts(2, 1))
+    assert file == tmp_path / "exports" / "a" / "b" / f"x.{form}"
     before = file.read_bytes()
-    assert write_batch_file(tmp_path / "exports", sink, 42, 17, parts(2, 1)) == file
+    assert write_batch_file(tmp_path / "exports", sink, f"x.{form}", parts(2, 1)) == file
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_every_format_has_the_rows_in_order(tmp_path: Path) -> None:
     files = {
-        form: write_batch_file(tmp_path, FilesSink("x", form), 1, 2, parts(1, 2))
+        form: write_batch_file(tmp_path, FilesSink("x", form), f"x.{form}", parts(1, 2))
         for form in ("parquet", "ndjson", "csv")
     }
     rows = read_file(files["ndjson"])
@@ -66,6 +66,19 @@ def test_every_format_has_the_rows_in_order(tmp_path: Path) -> None:
     assert found[3][1] == 'x,"y"\n'
 
 
+def test_row_groups_of_parquet_do_not_depend_on_how_rows_are_read(tmp_path: Path) -> None:
+    size = ROWS_AT_A_TIME["parquet"]
+    rows = pa.record_batch([pa.array(range(2 * size + 3), pa.int64())], ["n"])
+    sink, written = FilesSink("x"), set()
+    for cuts in ((), (size,), (1, 2, 3), (size - 1, 2 * size + 1), (size, 2 * size)):
+        parts = [rows.slice(a, b - a) for a, b in pairwise((0, *cuts, rows.num_rows))]
+        file = write_batch_file(tmp_path, sink, "x.parquet", iter(parts))
+        written.add(file.read_bytes())
+        metadata = pq.read_metadata(file)
+        assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [size, size, 3]
+    assert len(written) == 1
+
+
 def test_a_file_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from chain(parts(2))
@@ -73,7 +86,7 @@ def test_a_file_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
 
     for form in ("parquet", "ndjson", "csv"):
         with pytest.raises(OSError, match="No space left"):
-            write_batch_file(tmp_path, FilesSink("x", form), 1, 2, broken())
+            write_batch_file(tmp_path, FilesSink("x", form), f"x.{form}", broken())
         assert list((tmp_path / "x").iterdir()) == []
 
 
@@ -83,9 +96,9 @@ def test_a_link_does_not_lead_out_of_the_directory_of_exports(tmp_path: Path) ->
     outside.mkdir()
     (exports / "link").symlink_to(outside)
     with pytest.raises(SinkFailed, match='path "link/x" leads out of the directory of exports'):
-        write_batch_file(exports, FilesSink("link/x"), 1, 2, parts(1))
+        write_batch_file(exports, FilesSink("link/x"), "x.parquet", parts(1))
     assert list(outside.iterdir()) == []
     # A link of the whole directory is the operator's.
     (tmp_path / "also").symlink_to(exports)
-    write_batch_file(tmp_path / "also", FilesSink("y"), 1, 2, parts(1))
-    assert (exports / "y" / "batch-000000001-q2.parquet").exists()
+    write_batch_file(tmp_path / "also", FilesSink("y"), "x.parquet", parts(1))
+    assert (exports / "y" / "x.parquet").exists()

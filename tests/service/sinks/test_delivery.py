@@ -1,47 +1,21 @@
-"""What sinks are given is what REST has, each batch at one sink, whatever changes and crashes in between."""
+"""Each batch of results goes to one sink, as REST shows it; any sequence of steps: `test_delivery_steps`."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
+import json
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
-from catalog.values.sink import FilesSink, Sink, WebhookSink
+from catalog.values.sink import FilesSink, WebhookSink
 from service.errors import CorruptResults, SinkFailed
-from tests.catalog.examples import undone
-from tests.service.sinks.receiver import Receiver
-from tests.service.sinks.world import OTHER_OUTPUTS, OUTPUTS, World
+from tests.catalog.examples import dying, undone
+from tests.service.sinks.receiver import Receiver, posted
+from tests.service.sinks.world import OTHER_OUTPUTS, World
 
+SECOND_US = 1_000_000
 FILES = FilesSink("alerts", "ndjson")
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with World(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as started:
-        yield started
-
-
-def posted(receiver: Receiver, sink: WebhookSink) -> dict[int, list[Any]]:
-    """Rows that a receiver took, by batch, in the order in which they came."""
-    found: dict[int, list[Any]] = {}
-    for request in receiver.taken("/" + sink.url.rpartition("/")[2]):
-        batch = int(request.headers["sluice-batch"])
-        assert batch == max([batch, *found]), "batches come in order"
-        found.setdefault(batch, []).extend(request.rows)
-    return found
 
 
 def test_a_file_per_batch_with_results(world: World) -> None:
@@ -127,6 +101,29 @@ def test_results_that_are_not_whole_are_not_delivered(world: World) -> None:
     assert world.deliver() == 1
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_what_comes_before_results_that_are_not_whole_is_delivered_and_nothing_after(
+    world: World, left: int
+) -> None:
+    world.set_sink(FILES)
+    for _ in range(4):
+        world.commit(2)
+    file = sorted((world.directory / "results").iterdir())[1]
+    whole = file.read_bytes()
+    pq.write_table(pq.read_table(file).slice(0, left), file)
+    with pytest.raises(CorruptResults, match="are not whole"):
+        world.deliver()
+    assert 1 not in world.files(FILES)
+    world.store.sinks.failed(world.present().id, "are not whole")
+    with suppress(CorruptResults):  # those before it may be read by themselves now
+        world.deliver()
+    assert list(world.files(FILES)) == [0]
+    assert (world.present().next_batch, world.present().rows, world.present().batches) == (1, 2, 1)
+    file.write_bytes(whole)
+    assert world.deliver() == 3
+    assert world.files(FILES) == world.by_batch()
+
+
 def test_parts_of_a_batch_are_posted_in_order_with_key_and_cursor(world: World, receiver: Receiver) -> None:
     sink = WebhookSink(f"{receiver.url}/parts")
     world.set_sink(sink)
@@ -190,85 +187,79 @@ def test_nobody_listening_is_a_failure_in_words(world: World) -> None:
     assert world.present().pending == 1
 
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("commit"), st.integers(0, 7), st.integers(0, 2)),
-        st.tuples(st.just("sink"), st.integers(0, 4), st.booleans()),
-        st.tuples(st.just("update"), st.booleans()),
-        st.tuples(st.just("deliver"), st.integers(1, 3)),
-        st.tuples(st.just("crash"), st.integers(1, 3)),
-        st.tuples(st.just("refuse"), st.integers(1, 2)),
-        st.tuples(st.just("restart")),
-        st.tuples(st.just("drop")),
-    ),
-    min_size=3,
-    max_size=25,
-)
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS)
-@example(  # a webhook that replaces one of the same URL
-    steps=[
-        ("sink", 3, False),
-        ("commit", 1, 0),
-        ("commit", 1, 0),
-        ("sink", 3, False),
-        ("commit", 1, 0),
-        ("deliver", 1),
+def test_a_file_of_several_batches(world: World) -> None:
+    sink = FilesSink("alerts", "ndjson", batches_per_file=3)
+    world.set_sink(sink)
+    for rows in (2, 1, 0, 3, 1, 2):
+        world.commit(rows)
+    world.update(*OTHER_OUTPUTS)
+    for rows in (1, 2):
+        world.commit(rows)
+    assert [world.deliver() for _ in range(4)] == [5, 2, 0, 0]
+    names = sorted(path.name for path in (world.exports / "alerts").iterdir())
+    assert names == [
+        "batch-000000000-000000003-q1.ndjson",
+        "batch-000000004-000000005-q1.ndjson",
+        f"batch-000000006-000000007-q{world.query.id}.ndjson",
     ]
-)
-def test_sinks_together_get_what_rest_has(steps: list[tuple[Any, ...]], receiver: Receiver) -> None:
-    """Any sequence of batches, sinks, texts, crashes and refusals."""
-    receiver.requests.clear()
-    receiver.refusing = 0
-    kinds: list[Sink | None] = [
-        None,
-        FilesSink("a", "ndjson"),
-        FilesSink("b/c", "parquet"),
-        WebhookSink(f"{receiver.url}/x"),
-        WebhookSink(f"{receiver.url}/y"),
-    ]
-    with tempfile.TemporaryDirectory() as directory, World(Path(directory)) as world:
-        present: Sink | None = None
-        expected: dict[int, Sink | None] = {}
+    assert world.all_rows(sink) == [row for rows in world.by_batch().values() for row in rows]
+    record = world.present()
+    assert (record.batches, record.rows, record.last_batch, record.file_end) == (7, 12, 7, None)
 
-        def deliver(batches: int = 1000) -> None:
-            with suppress(SinkFailed):  # it was refused
-                world.deliver(batches)
 
-        for step in steps:
-            match step:
-                case ("commit", rows, others):
-                    expected[world.commit(rows, others)] = present
-                case ("sink", number, with_text):
-                    present = kinds[number]
-                    world.set_sink(present, world.update() if with_text else None)
-                case ("update", other):
-                    world.update(*(OTHER_OUTPUTS if other else OUTPUTS))
-                case ("deliver", batches):
-                    deliver(batches)
-                case ("crash", batches):
-                    with undone(world.store):
-                        deliver(batches)
-                case ("refuse", times):
-                    receiver.refusing = times
-                case ("restart",):
-                    world.delivery.close()
-                    world.delivery = world.new_delivery()
-                case ("drop",):
-                    world.store.sinks.drop_spent()
-        receiver.refusing = 0
-        expected[world.commit(1)] = present  # every version is in force now
+def test_a_file_waits_for_more_batches_as_long_as_it_may(world: World) -> None:
+    world.batches.spacing_us = SECOND_US
+    sink = FilesSink("alerts", "ndjson", batches_per_file=3, max_delay_us=10 * SECOND_US)
+    world.set_sink(sink)
+    now_us = 0
+    world.delivery.now_us = lambda: now_us
+    for _ in range(4):
+        world.commit(1)
+    assert [world.deliver(), world.deliver()] == [3, 0], "a full one does not wait"
+    now_us = 13 * SECOND_US - 1
+    assert world.deliver() == 0
+    now_us = 13 * SECOND_US  # ten seconds after batch 3
+    assert world.deliver() == 1
+    world.commit(1)
+    assert world.deliver() == 0
+    world.set_sink(None)
+    assert world.deliver() == 1, "nothing more comes"
+    assert world.all_rows(sink) == [row for rows in world.by_batch().values() for row in rows]
+
+
+def test_a_begun_file_stays_as_it_was_begun(world: World) -> None:
+    sink = FilesSink("alerts", "ndjson", batches_per_file=4)
+    world.set_sink(sink)
+    world.commit(1)
+    world.commit(2)
+    with dying(world.store, writes=1):  # the file is there, and the catalog does not know
         world.deliver()
-        assert world.store.sinks.pending() == ()
-        assert world.store.sinks.oldest_needed_batch() is None
-        world.store.sinks.drop_spent()
-        assert len(world.store.sinks.all()) <= 1
-        rest = world.by_batch()
-        for sink in kinds:
-            mine = {batch: rest[batch] for batch, of in expected.items() if of == sink and batch in rest}
-            if isinstance(sink, FilesSink):
-                assert world.files(sink) == mine
-            elif isinstance(sink, WebhookSink):
-                assert posted(receiver, sink) == mine
+    (file,) = (world.exports / "alerts").iterdir()
+    before = file.read_bytes()
+    assert world.present().file_end == 1
+    for _ in range(3):
+        world.commit(1)
+    assert [world.deliver(), world.deliver()] == [2, 3]
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in file.parent.iterdir()) == [
+        "batch-000000000-000000001-q1.ndjson",
+        "batch-000000002-000000004-q1.ndjson",
+    ]
+
+
+def test_a_consumer_is_told_what_was_lost(world: World, receiver: Receiver) -> None:
+    hook = WebhookSink(f"{receiver.url}/lossy")
+    for sink in (FILES, hook):
+        world.set_sink(sink)
+        for rows in (2, 3, 1):
+            world.commit(rows)
+        (record,) = world.store.sinks.pending()
+        assert world.store.sinks.lose(record, world.batches.next - 1).rows == 5
+        assert world.present().losing
+        world.deliver()
+        assert not world.present().losing
+    lost = (world.exports / "alerts" / f"_lost-q{world.series}.json").read_text()
+    assert json.loads(lost) == {"query": "q", "batches": 2, "rows": 5, "last_batch": 1}
+    assert list(world.files(FILES)) == [2]
+    (request,) = receiver.taken("/lossy")
+    assert (request.headers["sluice-batch"], request.headers["sluice-lost-rows"]) == ("5", "5")

@@ -18,10 +18,15 @@ from service.results.result_formats import rows_for_json
 from service.results.results import ResultReader, parse_cursor
 from service.sinks.deliverer import Deliverer
 from service.sinks.delivery import Delivery, turns
+from service.sinks.webhook_targets import WebhookTargets
 from tests.service.pairs import Batches, add_query, open_store
 
 OUTPUTS = (Output("k", 'a."k"', "bigint"), Output("w", 'b."v"', "double"))
 OTHER_OUTPUTS = (Output("w", 'b."v"', "double"), Output("t", "a.\"k\" || 'x'", "string"))
+
+
+#: Receivers of tests are on this machine.
+HERE = WebhookTargets.of(["127.0.0.1"])
 
 
 class World:
@@ -46,7 +51,9 @@ class World:
     def new_delivery(self, part_rows: int = 3) -> Delivery:
         """Return what a service that has just started delivers with."""
         results = ResultReader(self.store, self.directory / "results", spill_dir=self.directory / "spill")
-        return Delivery(self.store, results, self.exports, str(self.directory / "engine.lock"), part_rows)
+        return Delivery(
+            self.store, results, self.exports, str(self.directory / "engine.lock"), part_rows, HERE
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +128,11 @@ class World:
             assert batch not in found, "a batch has two files"
             found[batch] = read_file(path)
         return found
+
+    def all_rows(self, sink: FilesSink) -> list[Any]:
+        """What the files of a sink hold, in the order of their names."""
+        files = sorted((self.exports / sink.path).glob(f"batch-*.{sink.format}"))
+        return [row for path in files for row in read_file(path)]
 
     @property
     def _route(self) -> int:

@@ -26,8 +26,10 @@ from service.errors import CorruptInput, InputChanged, UnusableFile, find_corrup
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
+from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
 from service.inputs.sources.files import list_files
+from tests.empty_catalog import prepared
 from tests.service.inputs.streams import EVERY_TYPE, TS_K_V, files_stream, rows_from
 
 
@@ -40,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def read_all(store: Store, stream: Stream, columns: list[str] | None = None) -> pa.Table:
     inputs = Inputs(store, None)
-    (parts,) = inputs.partitions([(stream, 0, inputs.end(stream))])
+    (parts,) = inputs.partitions([(Lane(stream), 0, inputs.end(stream))])
     return pa.concat_tables([read_partition(stream, p, columns) for p in parts])
 
 
@@ -334,7 +336,7 @@ def test_any_cut_of_the_positions_and_any_partition_size_give_the_same_rows(
     sizes: list[int], group: int, run: int, shared: int, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sizes)), max_size=3)))
-    with tempfile.TemporaryDirectory() as name, Store.open(f"sqlite:///{name}/catalog.db") as store:
+    with tempfile.TemporaryDirectory() as name, Store.open(prepared(f"sqlite:///{name}/catalog.db")) as store:
         folder = Path(name) / "in"
         folder.mkdir()
         stream = store.streams.add(files_stream(folder))
@@ -345,7 +347,7 @@ def test_any_cut_of_the_positions_and_any_partition_size_give_the_same_rows(
         bounds = [0, *cuts, len(sizes)]
         found: list[tuple[int, int]] = []
         for start, end in itertools.pairwise(bounds):
-            for partition in inputs.partitions([(stream, start, end)])[0]:
+            for partition in inputs.partitions([(Lane(stream), start, end)])[0]:
                 table = read_partition(stream, pickle.loads(pickle.dumps(partition)))
                 assert table.num_rows == partition.rows > 0
                 assert table.column("_pos")[0].as_py() == partition.first_pos
@@ -451,4 +453,4 @@ def test_a_text_file_without_rows_is_sound(store: Store, folder: Path, file_form
     (folder / "x").write_text(text)
     list_files(store, stream)
     assert reasons(store, stream) == {}
-    assert Inputs(store, None).partitions([(stream, 0, 1)]) == [()]
+    assert Inputs(store, None).partitions([(Lane(stream), 0, 1)]) == [()]

@@ -17,6 +17,7 @@ from catalog.arrow_types import arrow_type
 from catalog.store.store import Store
 from catalog.values.stream import Column, GeneratedColumn, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
+from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
 from service.inputs.sources.generator import chunk_us, chunks_available, generator_pieces
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
@@ -29,7 +30,7 @@ def generated(source: GeneratorSource, columns: tuple[Column, ...] = EVERY_TYPE)
 
 
 def read_chunks(store: Store, stream: Stream, start: int, end: int, **options: int) -> pa.Table:
-    (parts,) = Inputs(store, None, **options).partitions([(stream, start, end)])
+    (parts,) = Inputs(store, None, **options).partitions([(Lane(stream), start, end)])
     return pa.concat_tables([read_partition(stream, pickle.loads(pickle.dumps(p))) for p in parts])
 
 
@@ -84,7 +85,7 @@ def test_any_split_of_the_chunks_gives_the_same_rows(
 def test_a_column_does_not_depend_on_the_others_nor_on_what_is_read(store: Store) -> None:
     source = GeneratorSource(1000.0, 3, ALL_SPECS, rows=5000, start_us=START_US)
     stream = generated(source)
-    ((partition,),) = Inputs(store, None).partitions([(stream, 0, 1)])
+    ((partition,),) = Inputs(store, None).partitions([(Lane(stream), 0, 1)])
     whole = read_partition(stream, partition)
     assert read_partition(stream, partition, ["s"]).equals(whole.select(["ts", "s", "_pos"]))
     fewer = replace(stream, columns=tuple(c for c in EVERY_TYPE if c.name in ("ts", "s")))
@@ -121,10 +122,10 @@ def test_a_bounded_stream_has_about_its_rows_and_ends(rate: float, store: Store)
     stream = generated(source)
     inputs = Inputs(store, None, clock_us=lambda: 0)  # the clock does not matter to it
     end = inputs.end(stream)
-    pieces = inputs.pending(stream, 0, end + 100)
+    pieces = inputs.pending(Lane(stream), 0, end + 100)
     assert pieces[-1].end == end
     assert abs(sum(p.rows for p in pieces) - 40_000) < 5 * math.sqrt(40_000)
-    assert inputs.pending(stream, end, 10) == ()
+    assert inputs.pending(Lane(stream), end, 10) == ()
     newest = max(p.t_max_us for p in pieces if p.t_max_us is not None)
     assert newest - START_US <= 40_000 / rate * 1e6 + 1
 
@@ -139,10 +140,10 @@ def test_an_endless_stream_keeps_in_step_with_the_clock(store: Store) -> None:
     inputs = Inputs(store, None, clock_us=lambda: now[0])
     assert inputs.end(stream) == 0
     now[0] = START_US + 3_999_999
-    assert [p.position for p in inputs.pending(stream, 1, 10)] == [1, 2]
-    (partitions,) = inputs.partitions([(stream, 0, 3)])
+    assert [p.position for p in inputs.pending(Lane(stream), 1, 10)] == [1, 2]
+    (partitions,) = inputs.partitions([(Lane(stream), 0, 3)])
     now[0] = START_US  # a replay does not ask the clock
-    assert inputs.partitions([(stream, 0, 3)]) == [partitions]
+    assert inputs.partitions([(Lane(stream), 0, 3)]) == [partitions]
 
 
 @pytest.mark.parametrize("column", EVERY_TYPE[1:], ids=lambda c: c.type)

@@ -19,8 +19,10 @@ from catalog.errors import IdempotencyKeyReused
 from catalog.store.store import Store
 from service.errors import EventLogDown, EventRejected
 from service.inputs.inputs import Inputs
+from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
-from service.inputs.sources.http_log import EventLog, Sending, read_events
+from service.inputs.sources.event_reader import read_events
+from service.inputs.sources.http_log import EventLog, Sending
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
 
 STREAM = stream_of()
@@ -30,34 +32,34 @@ def numbered(first: int, count: int) -> list[object]:
     return [{"ts": n, "k": n} for n in range(first, first + count)]
 
 
-def test_events_get_offsets_and_come_back(events: EventLog) -> None:
-    assert events.append(STREAM, numbered(0, 3)) == (0, 2)
-    assert events.append(STREAM, numbered(3, 1)) == (3, 3)
-    assert events.append(STREAM, []) == (4, 3)
-    assert events.append(stream_of(stream_id=2), numbered(0, 1)) == (0, 0)
-    assert events.end(STREAM.id) == 4
-    table = events.read(STREAM, 1, 4)
+def test_events_get_offsets_and_come_back(either_events: EventLog) -> None:
+    assert either_events.append(STREAM, numbered(0, 3)) == (0, 2)
+    assert either_events.append(STREAM, numbered(3, 1)) == (3, 3)
+    assert either_events.append(STREAM, []) == (4, 3)
+    assert either_events.append(stream_of(stream_id=2), numbered(0, 1)) == (0, 0)
+    assert either_events.end(STREAM.id) == 4
+    table = either_events.read(STREAM, 1, 4)
     assert table.schema.names == ["ts", "k", "v", "_pos"]
     assert table.column("k").to_pylist() == table.column("_pos").to_pylist() == [1, 2, 3]
-    assert events.read(STREAM, 4, 4).num_rows == 0
+    assert either_events.read(STREAM, 4, 4).num_rows == 0
 
 
-def test_a_request_that_is_sent_again_is_stored_once(events: EventLog) -> None:
+def test_a_request_that_is_sent_again_is_stored_once(either_events: EventLog) -> None:
     first, second = Sending("k1", "print"), Sending("k2", "print")
-    assert events.append(STREAM, numbered(0, 3), first) == (0, 2)
-    assert events.append(STREAM, numbered(3, 2), second) == (3, 4)
+    assert either_events.append(STREAM, numbered(0, 3), first) == (0, 2)
+    assert either_events.append(STREAM, numbered(3, 2), second) == (3, 4)
     for _ in range(2):
-        assert events.append(STREAM, numbered(0, 3), first) == (0, 2)
+        assert either_events.append(STREAM, numbered(0, 3), first) == (0, 2)
     with pytest.raises(IdempotencyKeyReused, match='idempotency key "k1" was used for another request'):
-        events.append(STREAM, numbered(0, 3), Sending("k1", "other"))
-    assert events.append(STREAM, numbered(5, 1)) == (5, 5)
-    assert events.read(STREAM, 0, 6).column("k").to_pylist() == list(range(6))
+        either_events.append(STREAM, numbered(0, 3), Sending("k1", "other"))
+    assert either_events.append(STREAM, numbered(5, 1)) == (5, 5)
+    assert either_events.read(STREAM, 0, 6).column("k").to_pylist() == list(range(6))
 
 
-def test_every_type_comes_back_as_it_was_posted(events: EventLog) -> None:
+def test_every_type_comes_back_as_it_was_posted(either_events: EventLog) -> None:
     stream = stream_of(columns=EVERY_TYPE)
     moment = dt.datetime(2013, 1, 1, 5, 15)
-    events.append(
+    either_events.append(
         stream,
         [
             {
@@ -75,7 +77,7 @@ def test_every_type_comes_back_as_it_was_posted(events: EventLog) -> None:
         ],
     )
     nothing = dict.fromkeys(("b", "i", "l", "s", "d"))
-    assert events.read(stream, 0, 3).to_pylist() == [
+    assert either_events.read(stream, 0, 3).to_pylist() == [
         {
             "ts": moment,
             "b": True,
@@ -123,42 +125,44 @@ MISFITS = [
 
 @pytest.mark.parametrize(("field", "value"), MISFITS, ids=lambda case: repr(case)[:20])
 def test_a_value_that_does_not_fit_refuses_the_whole_request(
-    events: EventLog, field: str, value: object
+    either_events: EventLog, field: str, value: object
 ) -> None:
     stream = stream_of(columns=EVERY_TYPE)
     good = {"ts": 5, "x": 0.5, "m": "1.5"}
     with pytest.raises(EventRejected) as caught:
-        events.append(stream, [good, good, {**good, field: value}, {**good, field: value}, good])
+        either_events.append(stream, [good, good, {**good, field: value}, {**good, field: value}, good])
     assert (caught.value.index, caught.value.field) == (2, field)
     assert caught.value.path == ("events", 2, field)
-    assert events.end(stream.id) == 0
+    assert either_events.end(stream.id) == 0
 
 
-def test_a_rejected_event_is_told_with_what_to_write(events: EventLog) -> None:
+def test_a_rejected_event_is_told_with_what_to_write(either_events: EventLog) -> None:
     with pytest.raises(EventRejected) as caught:
-        events.append(STREAM, [{"ts": 1}, {"ts": 2, "k": "seven"}])
+        either_events.append(STREAM, [{"ts": 1}, {"ts": 2, "k": "seven"}])
     assert str(caught.value) == (
         'event 1, field "k": "seven" is no bigint\n  detail: Expected an integer of 64 bits.'
     )
     with pytest.raises(EventRejected) as caught:
-        events.append(STREAM, [{"ts": 1, "K": 7}])
+        either_events.append(STREAM, [{"ts": 1, "K": 7}])
     assert str(caught.value) == (
         'event 0 has a field "K" that is not a column of stream "S"\n'
         "  detail: Expected only the fields ts, k, v.\n"
         '  hint: Did you mean "k"?'
     )
     with pytest.raises(EventRejected, match="event 2, field"):  # the first event, not the first column
-        events.append(STREAM, [{"ts": 1}, {"ts": 1}, {"ts": 1, "v": "x"}, {"ts": "x", "k": "y"}, {"z": 1}, 5])
+        either_events.append(
+            STREAM, [{"ts": 1}, {"ts": 1}, {"ts": 1, "v": "x"}, {"ts": "x", "k": "y"}, {"z": 1}, 5]
+        )
     with pytest.raises(EventRejected, match="event 1 is not an object but 5"):
-        events.append(STREAM, [{"ts": 1}, 5])
+        either_events.append(STREAM, [{"ts": 1}, 5])
     with pytest.raises(EventRejected, match='event 0 has no event time in field "ts"'):
-        events.append(STREAM, [{"k": 1}])
+        either_events.append(STREAM, [{"k": 1}])
 
 
-def test_concurrent_appends_leave_no_gaps_and_keep_each_request_together(events: EventLog) -> None:
+def test_concurrent_appends_leave_no_gaps_and_keep_each_request_together(either_events: EventLog) -> None:
     def post(client: int) -> list[tuple[int, int, int]]:
         sizes = [1 + (client + turn) % 4 for turn in range(12)]
-        return [(client, *events.append(STREAM, [{"ts": 1, "k": client}] * size)) for size in sizes]
+        return [(client, *either_events.append(STREAM, [{"ts": 1, "k": client}] * size)) for size in sizes]
 
     with ThreadPoolExecutor(6) as pool:
         receipts = sorted((r for found in pool.map(post, range(6)) for r in found), key=lambda r: r[1])
@@ -166,8 +170,8 @@ def test_concurrent_appends_leave_no_gaps_and_keep_each_request_together(events:
     for _, first, last in receipts:
         assert first == expected
         expected = last + 1
-    assert events.end(STREAM.id) == expected
-    keys = events.read(STREAM, 0, expected).column("k").to_pylist()
+    assert either_events.end(STREAM.id) == expected
+    keys = either_events.read(STREAM, 0, expected).column("k").to_pylist()
     assert all(keys[first : last + 1] == [client] * (last + 1 - first) for client, first, last in receipts)
 
 
@@ -224,10 +228,10 @@ def test_any_cut_of_the_offsets_gives_the_same_rows(
     bounds = sorted({0, total, *(c for c in cuts if c < total)})
     found: list[int] = []
     for start, end in itertools.pairwise(bounds):
-        pieces = inputs.pending(STREAM, start, 100)
+        pieces = inputs.pending(Lane(STREAM), start, 100)
         assert [p.position for p in pieces[1:]] == [p.end for p in pieces[:-1]]
         assert (pieces[0].position, pieces[-1].end) == (start, total)
-        for partition in inputs.partitions([(STREAM, start, end)])[0]:
+        for partition in inputs.partitions([(Lane(STREAM), start, end)])[0]:
             table = read_partition(STREAM, pickle.loads(pickle.dumps(partition)), ["k"])
             assert table.schema.names == ["ts", "k", "_pos"]
             assert table.num_rows == partition.rows
@@ -238,10 +242,10 @@ def test_any_cut_of_the_offsets_gives_the_same_rows(
     log.close()
 
 
-def test_a_log_that_lacks_events_says_so(events: EventLog) -> None:
-    events.append(STREAM, numbered(0, 3))
+def test_a_log_that_lacks_events_says_so(either_events: EventLog) -> None:
+    either_events.append(STREAM, numbered(0, 3))
     with pytest.raises(EventLogDown, match="lacks events"):
-        events.read(STREAM, 0, 5)
+        either_events.read(STREAM, 0, 5)
 
 
 def test_a_file_that_is_no_log_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
@@ -254,9 +258,9 @@ def test_a_file_that_is_no_log_is_refused_and_stays_as_it_is(tmp_path: Path) -> 
 
 def test_an_append_that_cannot_be_written_stores_nothing(events: EventLog) -> None:
     events.append(STREAM, numbered(0, 1))
-    with sqlite3.connect(events.path) as other:
+    with sqlite3.connect(str(events.file)) as other:
         other.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON heads BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+            "CREATE TRIGGER full BEFORE UPDATE ON heads BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         )
     other.close()
     with pytest.raises(EventLogDown, match="cannot be used"):

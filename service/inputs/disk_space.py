@@ -1,0 +1,97 @@
+"""Free space of the data directory's file system, and when input has to wait for more of it.
+
+    free   |xxxxxxxxxxx|-----------|----------------------------->
+           0      least / 2      least
+              no batch      posted events     everything goes on
+              takes input   are refused
+
+The space between both limits is for the batches that read what was taken already: their state, results and
+catalog. Below half of the least no batch takes input, so that none runs out of space in its middle; what
+needs little space or gives some back (results, removals, retention) goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+#: Space that is kept free unless the settings say otherwise. A batch of four million rows of ten columns
+#: writes as much: 0.7 GB of segments, beside its results.
+LEAST_FREE_BYTES: Final = 1 << 30
+#: On a small file system so much of it, %: batches there are smaller, too.
+LEAST_FREE_PERCENT: Final = 5
+#: Time between two looks.
+LOOK_S: Final = 1.0
+
+
+class DiskSpace:
+    """Free space of one file system, looked at once a second at most; threads may share it.
+
+    Args:
+        directory: Any directory of the file system.
+        least_mb: Space that is to be free, MB; None: a gigabyte, or 5% of a smaller file system; 0: none.
+        clock_s: Monotonic clock.
+    """
+
+    def __init__(
+        self, directory: Path, least_mb: int | None, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.directory = directory
+        self._least_mb = least_mb
+        self._clock_s = clock_s
+        self._looked: tuple[float, int, int] | None = None
+
+    @property
+    def free_bytes(self) -> int:
+        """Space that may be written, bytes."""
+        return self._look()[1]
+
+    @property
+    def least_bytes(self) -> int:
+        """Space below which posted events are refused, bytes."""
+        if self._least_mb is not None:
+            return self._least_mb << 20
+        return min(LEAST_FREE_BYTES, self._look()[2] * LEAST_FREE_PERCENT // 100)
+
+    @property
+    def held_below_bytes(self) -> int:
+        """Space below which batches take no input, bytes."""
+        return self.least_bytes // 2
+
+    @property
+    def is_low(self) -> bool:
+        """Tell whether posted events are refused."""
+        return self.free_bytes < self.least_bytes
+
+    @property
+    def is_out(self) -> bool:
+        """Tell whether batches take no input."""
+        return self.free_bytes < self.held_below_bytes
+
+    def told(self, needed_bytes: int) -> str:
+        """Return the facts in a sentence, beside the space that something needs."""
+        free, needed = shown_bytes(self.free_bytes), shown_bytes(needed_bytes)
+        return f'The file system of "{self.directory}" has {free} free, and should have {needed}.'
+
+    def _look(self) -> tuple[float, int, int]:
+        """Return the moment of the last look, free bytes, and bytes of the file system."""
+        now_s = self._clock_s()
+        if self._looked is None or now_s - self._looked[0] >= LOOK_S:
+            found = os.statvfs(self.directory)
+            self._looked = (now_s, found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        return self._looked
+
+
+def shown_bytes(count: int) -> str:
+    """Return a number of bytes as people read it.
+
+    >>> shown_bytes(1 << 30), shown_bytes(3_400_000), shown_bytes(12)
+    ('1.1 GB', '3.4 MB', '12 bytes')
+    """
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,220 @@
+"""Messages of a topic as events: a JSON object a message, columns from its key and headers beside.
+
+A message without a value, a tombstone, says that its key is deleted: it is no event and is passed over. One
+that does not fit the stream is told with the reason, whatever columns are asked for: the same messages are
+events each time they are read. A missing field is NULL, other fields are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from catalog.arrow_types import arrow_schema
+from catalog.durations import format_duration
+from catalog.values.stream import KafkaSource, Stream
+from service.inputs.formats.values import UnfitValueError, expected, from_json, from_text
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message  # an extra of the package
+
+#: Characters of an unfit value that a reason repeats.
+_SHOWN_CHARACTERS: Final = 60
+
+_decode_json = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A message that is no event.
+
+    Attributes:
+        index: 0-based index among the messages.
+        reason: Why.
+    """
+
+    index: int
+    reason: str
+
+
+def messages_to_table(
+    stream: Stream, source: KafkaSource, messages: Sequence[Message]
+) -> tuple[pa.Table, list[int], list[Unfit]]:
+    """Return messages as a table of the stream's columns.
+
+    Args:
+        stream: Stream with a ``kafka`` source.
+        source: Its source.
+        messages: The messages.
+
+    Returns:
+        The table; the index of each row's message, ascending; the messages that are no events, in order.
+    """
+    unfit: dict[int, str] = {}
+    objects: dict[int, Mapping[str, object]] = {}
+    for index, message in enumerate(messages):
+        value = message.value()
+        if value is None:
+            continue
+        try:
+            found = _decode_json(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            unfit[index] = f"its value is not JSON: {error}"
+            continue
+        if isinstance(found, dict):
+            objects[index] = found
+        else:
+            unfit[index] = f"its value is not a JSON object but {_shown(found)}"
+    # All columns are read whatever is asked for; those that do not fit leave, and what is left fits.
+    columns: dict[str, pa.Array] = {}
+    indexes = list(objects)
+    for column in stream.columns:
+        array, misfits = _column(stream, source, column.name, column.type, messages, objects, indexes)
+        columns[column.name] = array
+        for index, reason in misfits.items():
+            unfit.setdefault(index, reason)
+    _too_far_ahead(stream, messages, indexes, columns[stream.event_time], unfit)
+    table = pa.table([columns[c.name] for c in stream.columns], schema=arrow_schema(stream))
+    if any(index in unfit for index in indexes):
+        kept = [place for place, index in enumerate(indexes) if index not in unfit]
+        table = table.take(pa.array(kept, pa.int64()))
+        indexes = [indexes[place] for place in kept]
+    return table, indexes, [Unfit(index, unfit[index]) for index in sorted(unfit)]
+
+
+def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Message]) -> list[int | None]:
+    """Return the event time of each message, µs UTC; None where it has none that counts.
+
+    Only the event time is looked at, so a message that is no event for another reason has a time as well.
+    """
+    if stream.event_time in _from_elsewhere(source):
+        objects: dict[int, Mapping[str, object]] = {
+            index: {} for index, message in enumerate(messages) if message.value() is not None
+        }
+    else:
+        decode = _event_time_decoder(stream.event_time)
+        objects = {}
+        for index, message in enumerate(messages):
+            value = message.value()
+            if value is not None:
+                try:
+                    objects[index] = {stream.event_time: decode(value).found}
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    continue
+    indexes = list(objects)
+    array, unfit = _column(stream, source, stream.event_time, "timestamp", messages, objects, indexes)
+    _too_far_ahead(stream, messages, indexes, array, unfit)
+    times: list[int | None] = [None] * len(messages)
+    for index, time_us in zip(indexes, array.cast(pa.int64()).to_pylist(), strict=True):
+        if index not in unfit:
+            times[index] = time_us
+    return times
+
+
+@lru_cache(maxsize=64)
+def _event_time_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class made for the field
+    """Return a decoder that looks at one field and passes over the others."""
+    one_field = msgspec.defstruct("OneField", [("found", Any, None)], rename={"found": name})
+    return msgspec.json.Decoder(one_field).decode
+
+
+def _from_elsewhere(source: KafkaSource) -> dict[str, str | None]:
+    """Return the header that fills a column, None for the key, by column."""
+    columns: dict[str, str | None] = dict(source.headers)
+    return columns if source.key is None else columns | {source.key: None}
+
+
+def _column(
+    stream: Stream,
+    source: KafkaSource,
+    name: str,
+    column_type: str,
+    messages: Sequence[Message],
+    objects: Mapping[int, Mapping[str, object]],
+    indexes: Sequence[int],
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return a column of the messages at some indexes, and which of them do not fit, whose value is NULL."""
+    unfit: dict[int, str] = {}
+    elsewhere = _from_elsewhere(source)
+    place = f'column "{name}"'
+    convert: Callable[[Sequence[Any]], pa.Array]
+    if name in elsewhere:
+        header = elsewhere[name]
+        place += " from its key" if header is None else f' from header "{header}"'
+        values: list[Any] = []
+        for index in indexes:
+            try:
+                values.append(_text(messages[index], header))
+            except UnicodeDecodeError:
+                unfit[index] = f"{place}: it is not UTF-8 text"
+                values.append(None)
+
+        def convert(texts: Sequence[Any]) -> pa.Array:
+            return from_text(pa.array(texts, pa.string()), column_type)
+    else:
+        values = [objects[index].get(name) for index in indexes]
+
+        def convert(found: Sequence[Any]) -> pa.Array:
+            return from_json(found, column_type)
+
+    try:
+        array = convert(values)
+    except UnfitValueError:
+        for at, value in enumerate(values):
+            try:
+                convert([value])
+            except UnfitValueError:
+                unfit[indexes[at]] = f"{place}: {_shown(value)} is not {expected(column_type)}"
+                values[at] = None
+        array = convert(values)
+    if name == stream.event_time and array.null_count:
+        for at, is_null in enumerate(array.is_null().to_pylist()):
+            if is_null:
+                unfit.setdefault(indexes[at], f"{place}: the event time is missing")
+    return array, unfit
+
+
+def _text(message: Message, header: str | None) -> str | None:
+    """Return the text of a header, the last one of its name, or of the key; None where there is none."""
+    if header is None:
+        found = message.key()
+    else:
+        found = next((value for name, value in reversed(headers_of(message)) if name == header), None)
+    return None if found is None else bytes(found).decode("utf-8")
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a message."""
+    found: Any = message.headers()  # the library also types what producers may give
+    return list(found or [])
+
+
+def _too_far_ahead(
+    stream: Stream,
+    messages: Sequence[Message],
+    indexes: Sequence[int],
+    times: pa.Array,
+    unfit: dict[int, str],
+) -> None:
+    """Add the messages whose event time is further ahead of their timestamp than the stream allows.
+
+    The clock when they are read would give another answer whenever a batch is repeated.
+    """
+    if stream.max_ahead_us is None:
+        return
+    ahead = f"is more than {format_duration(stream.max_ahead_us)} ahead of the message's timestamp"
+    for index, time_us in zip(indexes, times.cast(pa.int64()).to_pylist(), strict=True):
+        kind, stamp_ms = messages[index].timestamp()
+        if time_us is not None and kind and time_us > stamp_ms * 1000 + stream.max_ahead_us:
+            unfit.setdefault(index, f'event time {time_us} µs in column "{stream.event_time}" {ahead}')
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=repr, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -1,0 +1,130 @@
+"""Retention of input: what no batch can read again goes.
+
+    posted events   0 x x x x x x x x | a b c d e f g h i j | k ..        x: dropped
+                                      |<- batches that may replay ->|
+
+Of posted events those before the oldest batch that may replay go, but for the newest ``SAMPLE_ROWS``, which
+the planner looks at. A stream that no query has used yet keeps all: its first query begins with the oldest.
+
+A listed file has to be known for as long as it may be found again, or it would be read twice. So its row goes
+once no batch can read it and the file has been gone for a day, while others are there: a file system that is
+away shows none. A file that comes later under the name of a forgotten one is a new file.
+
+Of a stream that was removed everything goes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from catalog.clock import is_due
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest
+from catalog.values.stream import FilesSource, Stream
+from service.inputs.sample import SAMPLE_ROWS
+from service.inputs.sources.files import candidates
+from service.inputs.sources.http_log import EventLog
+
+log = logging.getLogger(__name__)
+
+#: Least time between two looks.
+INTERVAL_S = 5.0
+#: A look for files that are gone lists directories, so it is made less often.
+FILES_INTERVAL_S = 3600.0
+#: How long a file has to be gone before it is forgotten.
+GONE_S = 24 * 3600.0
+
+
+@dataclass(slots=True)
+class InputRetention:
+    """Drops old input of a running service.
+
+    Attributes:
+        store: Catalog.
+        events: Event log.
+        known: Paths of listed files by stream id, as the lister keeps them; forgotten ones are removed.
+        interval_s: Least time between two looks.
+        files_interval_s: Least time between two looks for files that are gone.
+        gone_s: How long a file has to be gone before it is forgotten.
+        sample_rows: Newest events of a stream that stay for samples.
+    """
+
+    store: Store
+    events: EventLog
+    known: dict[int, set[str]]
+    interval_s: float = INTERVAL_S
+    files_interval_s: float = FILES_INTERVAL_S
+    gone_s: float = GONE_S
+    sample_rows: int = SAMPLE_ROWS
+    _looked_us: int | None = field(default=None, init=False)
+    _files_looked_us: int | None = field(default=None, init=False)
+    #: Wall clock at which a listed file was first seen to be gone, by stream id and path.
+    _gone_since_us: dict[int, dict[str, int]] = field(default_factory=dict, init=False)
+    #: The newest batch when a stream with input was first seen to be removed.
+    _removed_at: dict[int, int] = field(default_factory=dict, init=False)
+
+    def run_once(self, now_us: int) -> tuple[int, int]:
+        """Drop what it is time for; return how many events and how many listed files went."""
+        if not is_due(self._looked_us, now_us, self.interval_s):
+            return 0, 0
+        self._looked_us = now_us
+        oldest = self.store.pruning.oldest_replayed()
+        if oldest is None or not oldest.input_end:
+            return 0, 0
+        positions = {int(key): end for key, end in oldest.input_end if key.isdigit()}
+        live = {stream.id: stream for stream in self.store.streams.all()}
+        events = self._drop_events(oldest, positions, live)
+        files = self._forget_removed(oldest)
+        if is_due(self._files_looked_us, now_us, self.files_interval_s):
+            self._files_looked_us = now_us
+            files += sum(
+                self._forget_gone(stream, stream.source, positions[stream.id], now_us)
+                for stream in live.values()
+                if isinstance(stream.source, FilesSource) and stream.id in positions
+            )
+        if events or files:
+            log.debug("input dropped", extra={"events": events, "files": files})
+        return events, files
+
+    def _drop_events(self, oldest: BatchManifest, positions: dict[int, int], live: dict[int, Stream]) -> int:
+        dropped = 0
+        for stream_id in self.events.stream_ids():
+            if stream_id not in live:
+                if self._is_over(stream_id, oldest):
+                    dropped += self.events.drop_before(stream_id, self.events.end(stream_id))
+            elif stream_id in positions:
+                sampled = self.events.end(stream_id) - self.sample_rows
+                dropped += self.events.drop_before(stream_id, min(positions[stream_id], sampled))
+        return dropped
+
+    def _forget_removed(self, oldest: BatchManifest) -> int:
+        forgotten = 0
+        for stream_id in self.store.source_files.removed_stream_ids():
+            if self._is_over(stream_id, oldest):
+                forgotten += self.store.source_files.forget_all(stream_id)
+                self.known.pop(stream_id, None)
+        return forgotten
+
+    def _is_over(self, stream_id: int, oldest: BatchManifest) -> bool:
+        """Tell whether a removed stream is in no plan that a batch may still follow."""
+        seen = self._removed_at.setdefault(stream_id, self.store.batches.last() or 0)
+        if oldest.batch < seen:
+            return False
+        plan = self.store.control_log.plan(oldest.plan_version) if oldest.plan_version else None
+        return plan is None or all(stream.id != stream_id for stream in plan.streams)
+
+    def _forget_gone(self, stream: Stream, source: FilesSource, position: int, now_us: int) -> int:
+        """Forget the files of a stream that have been gone long enough."""
+        there = set(candidates(source.path))
+        if not there:
+            return 0
+        known = self.known.setdefault(stream.id, self.store.source_files.paths(stream.id))
+        before = self._gone_since_us.get(stream.id, {})
+        gone = {path: before.get(path, now_us) for path in known - there}
+        due = {path for path, since_us in gone.items() if now_us - since_us >= self.gone_s * 1e6}
+        forgotten = self.store.source_files.forget(stream.id, position, due) if due else 0
+        if forgotten:
+            known -= due - self.store.source_files.paths(stream.id)
+        self._gone_since_us[stream.id] = {path: since for path, since in gone.items() if path in known}
+        return forgotten

@@ -1,0 +1,106 @@
+"""Source roots: the directories that streams registered with the service may read files from.
+
+A stream keeps the root that it was registered under, with its source (``Confinement``): so whoever lists,
+samples or reads its files, in whatever process, holds to it. A path is compared without links each time a
+file is opened, and not only at registration, since a link can be put in the place of a directory later.
+
+    registration   path without links in a root?            else the stream is refused
+    listing        each new file without links in it?       else the file is set aside
+    reading        the file that was opened, in it?         else the file is set aside, or the batch fails
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from catalog.values.stream import Confinement, FilesSource, Stream
+from operators.storage.folder import directory_here
+from service.config.data_dir import DataDir
+from service.errors import InvalidSetting, SourceNotAllowed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRoots:
+    """Source roots of a service.
+
+    Attributes:
+        roots: The directories, absolute; the first one is where relative paths start.
+        data_dir: The service's own directory, none of whose files is ever read as a source, but those of a
+            root inside of it.
+    """
+
+    roots: tuple[Path, ...]
+    data_dir: Path
+
+    @classmethod
+    def of(cls, roots: tuple[Path, ...], data_dir: DataDir) -> SourceRoots:
+        """Return the roots that settings name, or the one that is there without any, which is made.
+
+        Raises:
+            InvalidSetting: A root is among the service's own files.
+        """
+        if not roots:
+            data_dir.sources.mkdir(exist_ok=True)
+            return cls((data_dir.sources,), data_dir.root)
+        stored = (data_dir.results, data_dir.late, data_dir.dead_letters)
+        own = (data_dir.checkpoint, data_dir.spill, *map(directory_here, stored))
+        for root in roots:
+            real = root.absolute().resolve()
+            if real == data_dir.root.resolve() or any(real.is_relative_to(d.resolve()) for d in own):
+                raise InvalidSetting(
+                    f'source root "{root}" is the data directory, or of the service\'s own part of it',
+                    hint="Name directories of input files in SLUICE_SOURCE_ROOTS.",
+                )
+        return cls(tuple(root.absolute() for root in roots), data_dir.root)
+
+    def confined(self, stream: Stream) -> Stream:
+        """Return a stream as it may be registered: its files must stay in the root that its path is in.
+
+        The error is the same whether there is something at the path or not.
+
+        Raises:
+            SourceNotAllowed: Its path is in no root.
+        """
+        source = stream.source
+        if not isinstance(source, FilesSource):
+            return stream
+        real = os.path.realpath(_fixed_part(source.path))
+        for root in self.roots:
+            confinement = Confinement(os.path.realpath(root), os.path.realpath(self.data_dir))
+            if confinement.allows(real):
+                return replace(stream, source=replace(source, confinement=confinement))
+        raise SourceNotAllowed(
+            f'path "{source.path}" of stream "{stream.name}" is in no directory that sources may be in',
+            detail=f"They may be in {', '.join(str(root) for root in self.roots)}, links resolved, and not "
+            "among the service's own files.",
+            hint="Put the files there, or have the operator name their directory in SLUICE_SOURCE_ROOTS.",
+            path=("source", "path"),
+        )
+
+    def tell_outsiders(self, streams: Iterable[Stream]) -> None:
+        """Log the streams whose files are not confined to a root; they are read on, as they always were.
+
+        They were registered before there were roots, by whoever the operator let register streams.
+        """
+        for stream in streams:
+            source = stream.source
+            if isinstance(source, FilesSource) and source.confinement is None:
+                log.warning(
+                    "files of a stream may lie anywhere: it was registered before there were source roots; "
+                    "remove and register it to confine them",
+                    extra={"stream": stream.name, "path": source.path},
+                )
+
+
+def _fixed_part(path: str) -> str:
+    """Return the part of a path before the first component with a wildcard."""
+    while glob.has_magic(path):
+        path = os.path.dirname(path)
+    return path

@@ -1,0 +1,69 @@
+"""The backlog of an event log: posted events that no committed batch has read.
+
+    stream 7   read x x x x | [3 rows, 900 bytes] [1, 620] [6, 1100] | head
+                        position          backlog: 10 rows, 2620 bytes
+
+The log is looked through once per stream, when a process first asks for it, and from then on only where the
+position or the head has moved. Other processes append and drop events, too: where what was known begins
+before the oldest event that is there, it is looked through again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Posted events of a stream that no committed batch has read.
+
+    Attributes:
+        rows: How many.
+        bytes: What they take in the event log.
+    """
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Events between two offsets, and what they take."""
+
+    position: int
+    head: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class RunningBacklogs:
+    """Backlogs of all streams of one event log. The caller must hold its lock.
+
+    Attributes:
+        begin: Looks up the oldest event that is there of a stream, None for none.
+        size: Looks up the bytes of a stream's requests that begin between two offsets.
+    """
+
+    begin: Callable[[int], int | None]
+    size: Callable[[int, int, int], int]
+    _known: dict[int, _Known] = field(default_factory=dict, init=False)
+
+    def at(self, stream_id: int, position: int, head: int) -> Backlog:
+        """Return what is behind a position; one before that of the last call counts as that one."""
+        before = self._known.get(stream_id)
+        if before is None or self._begin(stream_id, head) > before.position:
+            size = self._bytes(stream_id, position, head)
+        else:
+            position = max(position, before.position)
+            size = before.bytes - self._bytes(stream_id, before.position, position)
+            size += self._bytes(stream_id, before.head, head)
+        self._known[stream_id] = _Known(position, head, size)
+        return Backlog(head - position, size)
+
+    def _begin(self, stream_id: int, head: int) -> int:
+        first = self.begin(stream_id)
+        return head if first is None else first
+
+    def _bytes(self, stream_id: int, start: int, end: int) -> int:
+        return self.size(stream_id, start, end) if start < end else 0

@@ -1,0 +1,278 @@
+"""Reading of topics, in a worker: the messages of fixed ranges, the same each time, or an error.
+
+Messages that a stream refuses stop the batch; those that it keeps apart go to a file named after the range,
+in place of itself where the batch is repeated:
+
+    dead_letters/A-3-000000000120.jsonl     messages of partition 3 from offset 120 on that are no events of A
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.arrow_types import POSITION_COLUMN
+from catalog.values.stream import KafkaCluster, KafkaSource, Stream
+from operators.storage.folder import Folder, directory_here, publish
+from service.config.kafka_client import REFUSALS, new_consumer
+from service.errors import KafkaDown, MessageRejected, MessagesLost
+from service.inputs.formats.messages import Unfit, headers_of, messages_to_table
+from service.inputs.partitions import TopicPartition, TopicRange
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+log = logging.getLogger(__name__)
+
+#: ``_pos`` of a message is ``partition << OFFSET_BITS | offset``.
+OFFSET_BITS: Final = 48
+#: How long a reader waits for the next message, whatever brokers come and go meanwhile.
+WAIT_S: Final = 60.0
+
+_MESSAGES_AT_ONCE: Final = 10_000
+#: The library's own error codes (rdkafka.h), so that it need not be loaded for their names.
+PARTITION_EOF: Final = -191
+OFFSET_LOST: Final = -140
+#: Errors that no patience mends: authentication, TLS, authorization of topic, group and cluster.
+FATAL: Final = REFUSALS | {29, 30, 31, 58}
+
+
+def read_topic(
+    stream: Stream, partition: TopicPartition, names: Sequence[str], *, wait_s: float = WAIT_S
+) -> pa.Table:
+    """Return the events of a partition, with ``_pos``.
+
+    Args:
+        stream: Stream with a ``kafka`` source.
+        partition: What to read.
+        names: Columns to return.
+        wait_s: How long to wait for the next message.
+
+    Raises:
+        MessagesLost: The topic does not have the messages any more.
+        MessageRejected: A message is no event, and the stream refuses such.
+        KafkaDown: The brokers do not answer.
+    """
+    source = stream.source
+    assert isinstance(source, KafkaSource)
+    messages = read_messages(stream, partition.ranges, wait_s=wait_s)
+    table, indexes, unfit = messages_to_table(stream, source, messages)
+    if unfit and source.on_bad == "reject":
+        raise _rejected(stream, source, messages, unfit)
+    if unfit and partition.dead_letters is not None:
+        _write_dead_letters(partition.dead_letters, stream, source, partition.ranges, messages, unfit)
+    places = [(int(m.partition() or 0) << OFFSET_BITS) + int(m.offset() or 0) for m in messages]
+    positions = np.array(places, np.int64)[np.array(indexes, np.int64)]
+    return table.select(list(names)).append_column(POSITION_COLUMN, pa.array(positions))
+
+
+def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float = WAIT_S) -> list[Message]:
+    """Return the messages of ranges, each of another partition, in their order; raises as `read_topic`."""
+    from confluent_kafka import TopicPartition as Assigned  # an extra of the package
+
+    source = stream.source
+    assert isinstance(source, KafkaSource)
+    consumer = _consumer(source.cluster)
+    starts = {r.partition: _start(consumer, stream, source, r, wait_s) for r in ranges}
+    left = {r.partition: r.end for r in ranges if starts[r.partition] < r.end}
+    found: dict[int, list[Message]] = {partition: [] for partition in left}
+    consumer.assign([Assigned(source.topic, p, starts[p]) for p in left])
+    try:
+        until_s, said = time.monotonic() + wait_s, "nothing"
+        while left:
+            taken = consumer.consume(_wanted(found, starts, left), 0.1)
+            for message in taken:
+                _take(consumer, stream, source, message, found, left, starts)
+                said = said if message.error() is None else str(message.error())
+            if any(message.error() is None for message in taken):
+                until_s = time.monotonic() + wait_s
+            elif left and time.monotonic() > until_s:
+                raise KafkaDown(
+                    f'messages of stream "{stream.name}" cannot be read from topic "{source.topic}"',
+                    detail=f"Partitions {', '.join(map(str, sorted(left)))} gave none within {wait_s:g} s. "
+                    f"The client says: {said}.",
+                    hint=f"Look at the brokers, {source.cluster.bootstrap}; the batch is repeated.",
+                    stream_id=stream.id,
+                )
+    except BaseException:
+        _consumer.cache_clear()  # the next attempt begins with new connections
+        raise
+    finally:
+        consumer.unassign()
+    return [message for partition in sorted(found) for message in found[partition]]
+
+
+@lru_cache(maxsize=8)
+def _consumer(cluster: KafkaCluster) -> Consumer:
+    """Return this process's consumer: to connect anew for each task would take longer than to read."""
+    return new_consumer(cluster, {"queued.max.messages.kbytes": 65536, "fetch.wait.max.ms": 10})
+
+
+def _start(consumer: Consumer, stream: Stream, source: KafkaSource, what: TopicRange, wait_s: float) -> int:
+    """Return the first offset to read: of a partition that nothing was read of, its oldest."""
+    if not what.begins:
+        return what.start
+    oldest, _ = watermarks(consumer, stream, source, what.partition, wait_s)
+    return max(what.start, oldest)
+
+
+def watermarks(
+    consumer: Consumer, stream: Stream, source: KafkaSource, partition: int, wait_s: float
+) -> tuple[int, int]:
+    """Return the offset of a partition's oldest message, and that of the next one.
+
+    Raises:
+        KafkaDown: The brokers do not answer.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka import TopicPartition as Assigned
+
+    try:
+        found = consumer.get_watermark_offsets(Assigned(source.topic, partition), timeout=wait_s)
+    except KafkaException as error:
+        raise kafka_down(stream, source, f"partition {partition}: {error.args[0]}") from error
+    if found is None:
+        raise kafka_down(stream, source, f"partition {partition}: no answer within {wait_s:g} s")
+    return found
+
+
+def kafka_down(stream: Stream, source: KafkaSource, detail: str) -> KafkaDown:
+    """Return the error that the topic of a stream cannot be used."""
+    return KafkaDown(
+        f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
+        detail=f"The client says: {detail}.",
+        hint=f"Look at the brokers, {source.cluster.bootstrap}, and at what they let us do.",
+        stream_id=stream.id,
+    )
+
+
+def _wanted(found: dict[int, list[Message]], starts: dict[int, int], left: dict[int, int]) -> int:
+    """Return how many messages to wait for: more may never come."""
+    ahead = sum(
+        end - ((found[p][-1].offset() or 0) + 1 if found[p] else starts[p]) for p, end in left.items()
+    )
+    return min(max(ahead, 1), _MESSAGES_AT_ONCE)
+
+
+def _take(
+    consumer: Consumer,
+    stream: Stream,
+    source: KafkaSource,
+    message: Message,
+    found: dict[int, list[Message]],
+    left: dict[int, int],
+    starts: dict[int, int],
+) -> None:
+    """Put a message where it belongs, and take its partition off the list once it is read."""
+    partition, offset = message.partition() or 0, message.offset() or 0
+    error = message.error()
+    if error is None:
+        if partition in left:
+            if offset < left[partition]:
+                found[partition].append(message)
+            if offset + 1 >= left[partition]:
+                del left[partition]
+    elif error.code() == PARTITION_EOF:
+        # Behind the last message there can be offsets without one: markers of transactions.
+        if partition in left and offset >= left[partition]:
+            del left[partition]
+    elif error.code() == OFFSET_LOST:
+        raise messages_lost(consumer, stream, source, partition, starts[partition], left.get(partition))
+    elif error.code() in FATAL:
+        raise kafka_down(stream, source, error.str())
+    else:
+        log.debug("reading goes on after an error: %s", error, extra={"topic": source.topic})
+
+
+def messages_lost(
+    consumer: Consumer, stream: Stream, source: KafkaSource, partition: int, start: int, end: int | None
+) -> MessagesLost:
+    """Return the error that names messages that are gone."""
+    oldest, following = watermarks(consumer, stream, source, partition, 10.0)
+    last = (oldest if end is None else min(end, oldest)) - 1
+    there = f"It has the messages {oldest} to {following - 1}" if oldest < following else "It has no messages"
+    if following < start:
+        return MessagesLost(
+            f'partition {partition} of topic "{source.topic}" ends before message {start}, '
+            f'which stream "{stream.name}" was to read',
+            detail=f"{there}, so the topic was made anew.",
+            hint="Remove the stream and register it again under another name.",
+        )
+    return MessagesLost(
+        f"messages {start} to {max(last, start)} of partition {partition} "
+        f'of topic "{source.topic}" are gone before stream "{stream.name}" had read them',
+        detail=f"{there}: the topic's retention passed the others.",
+        hint="Skip the batch to go on with the oldest message, and let the topic keep messages for longer.",
+    )
+
+
+def _rejected(
+    stream: Stream, source: KafkaSource, messages: Sequence[Message], unfit: Sequence[Unfit]
+) -> MessageRejected:
+    first = messages[unfit[0].index]
+    return MessageRejected(
+        f"message {first.offset()} of partition {first.partition()} "
+        f'of topic "{source.topic}" is no event of stream "{stream.name}": {unfit[0].reason}',
+        detail=f"So are {len(unfit) - 1} more of the {len(messages)} messages of its task."
+        if len(unfit) > 1
+        else None,
+        hint='Skip the batch, or register the stream with "on_bad": "dead-letter", which keeps such apart.',
+    )
+
+
+def _write_dead_letters(
+    folder: Folder,
+    stream: Stream,
+    source: KafkaSource,
+    ranges: Sequence[TopicRange],
+    messages: Sequence[Message],
+    unfit: Sequence[Unfit],
+) -> None:
+    directory = directory_here(folder)
+    directory.mkdir(parents=True, exist_ok=True)
+    starts = {r.partition: r.start for r in ranges}
+    for partition, of_partition in groupby(unfit, lambda found: messages[found.index].partition() or 0):
+        path = directory / f"{stream.name}-{partition}-{starts[partition]:012d}.jsonl"
+        part = path.with_suffix(f".{os.getpid()}.part")
+        letters = [_letter(source, messages[found.index], found.reason) for found in of_partition]
+        part.write_text("".join(json.dumps(letter) + "\n" for letter in letters), encoding="utf-8")
+        part.replace(path)
+        publish(folder, [path.name])
+        log.warning(
+            "messages kept apart: they are no events",
+            extra={"stream": stream.name, "partition": partition, "rows": len(letters), "path": str(path)},
+        )
+
+
+def _letter(source: KafkaSource, message: Message, reason: str) -> dict[str, Any]:
+    kind, stamp_ms = message.timestamp()
+    return {
+        "topic": source.topic,
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": stamp_ms if kind else None,
+        "reason": reason,
+        "key": _bytes(message.key()),
+        "headers": [[name, _bytes(value)] for name, value in headers_of(message)],
+        "value": _bytes(message.value()),
+    }
+
+
+def _bytes(value: bytes | str | None) -> str | dict[str, str] | None:
+    """Return bytes as text, and as base64 where they are none."""
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}

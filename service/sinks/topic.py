@@ -1,0 +1,196 @@
+"""Results in a topic of Apache Kafka, exactly once: the results of a batch are one transaction.
+
+    mark in the catalog   where the topic ended      before a batch is sent for the first time
+    transaction           a message a result         all or none are seen by readers of committed messages
+    catalog               the batch is delivered     afterwards; a crash in between repeats the batch
+
+Before a batch that has a mark is sent again the topic is read from there: messages with its headers are there
+if, and only if, its transaction was committed. The transactional id is that of the series, so the producer of
+a service that was replaced is fenced by its epoch and cannot commit behind our back.
+
+Headers of a message: ``sluice-id`` (catalog, series, batch and number in it, of no other message of ours),
+``sluice-query`` and ``sluice-batch``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from catalog.store.store import Store
+from catalog.values.sink import SinkRecord, TopicSink
+from service.config.kafka_client import new_consumer, new_producer
+from service.errors import SinkFailed
+from service.results.result_formats import json_line, rows_for_json
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+#: How long an answer of the brokers may take.
+WAIT_S: Final = 10.0
+#: How long all messages of a batch may take.
+TRANSACTION_S: Final = 300
+_PARTITION_EOF: Final = -191
+_SETTING: Final = "topic_marks"
+#: Marks are of sinks in use; those of sinks that are gone leave with time.
+_KEPT: Final = 1000
+
+
+def send_batch(
+    store: Store,
+    catalog_id: str,
+    record: SinkRecord,
+    sink: TopicSink,
+    batch: int,
+    parts: Iterator[pa.RecordBatch],
+) -> None:
+    """Give a topic the results of a batch, if it does not have them.
+
+    Args:
+        store: Catalog, which keeps the mark.
+        catalog_id: Identity of the catalog.
+        record: The sink, and what it is of.
+        sink: The sink.
+        batch: Number of the batch.
+        parts: Its results, one part at least.
+
+    Raises:
+        SinkFailed: The brokers did not take them, and no reader of committed messages sees any.
+    """
+    from confluent_kafka import KafkaException  # an extra of the package
+
+    name = f"{catalog_id}-{record.series}"
+    options: dict[str, str | int | bool] = {
+        "transactional.id": f"sluice-{name}",
+        "transaction.timeout.ms": TRANSACTION_S * 1000,
+    }
+    try:
+        producer = new_producer(sink.cluster, options | {"linger.ms": 5})
+        # First of all: it ends a transaction that was left, so that what is looked for is there or never is.
+        producer.init_transactions(WAIT_S)
+        if not _is_there(store, record, sink, batch, f"{name}-{batch}-".encode()):
+            _transaction(producer, name, record, sink, batch, parts)
+    except KafkaException as error:
+        raise SinkFailed(f"Kafka: {error.args[0].str()}") from error
+
+
+def _transaction(
+    producer: Producer,
+    name: str,
+    record: SinkRecord,
+    sink: TopicSink,
+    batch: int,
+    parts: Iterator[pa.RecordBatch],
+) -> None:
+    producer.begin_transaction()
+    try:
+        sent = 0
+        for part in parts:
+            for row in rows_for_json(pa.Table.from_batches([part])):
+                headers: list[tuple[str, str | bytes | None]] = [
+                    ("sluice-id", f"{name}-{batch}-{sent}"),
+                    ("sluice-query", record.query),
+                    ("sluice-batch", str(batch)),
+                ]
+                _produce(producer, sink.topic, json_line(row).encode(), _key(sink, row), headers)
+                sent += 1
+        producer.commit_transaction(TRANSACTION_S)
+    except BaseException:
+        # Also where the results cannot be read to their end: what was sent of them is never seen.
+        producer.abort_transaction(WAIT_S)
+        raise
+
+
+def _produce(producer: Any, topic: str, value: bytes, key: bytes | None, headers: Any) -> None:
+    """Send a message; wait while the library's queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key, headers=headers)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
+    if sink.key is None:
+        return None
+    if sink.key not in row:
+        raise SinkFailed(f'the results have no column "{sink.key}" for the key of messages')
+    value = row[sink.key]
+    return None if value is None else (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+def _is_there(store: Store, record: SinkRecord, sink: TopicSink, batch: int, prefix: bytes) -> bool:
+    """Tell whether the topic has a batch; for one that was never begun set the mark."""
+    mark, ends = _marks(store).get(str(record.id)), _ends(sink)
+    if mark is not None and mark["batch"] == batch:
+        return _found(sink, {int(p): int(offset) for p, offset in mark["ends"].items()}, ends, prefix)
+    with store.transaction():
+        marks = _marks(store)
+        marks.pop(str(record.id), None)
+        marks[str(record.id)] = {"batch": batch, "ends": {str(p): end for p, (_, end) in ends.items()}}
+        store.settings.set(_SETTING, dict(list(marks.items())[-_KEPT:]))
+    return False
+
+
+def _marks(store: Store) -> dict[str, Any]:
+    known = store.settings.get(_SETTING)
+    return dict(known) if isinstance(known, dict) else {}
+
+
+def _ends(sink: TopicSink) -> dict[int, tuple[int, int]]:
+    """Return the offsets of the oldest and of the next message, by partition, open transactions included."""
+    from confluent_kafka import TopicPartition
+
+    consumer = new_consumer(sink.cluster, {"isolation.level": "read_uncommitted"})
+    try:
+        topic = consumer.list_topics(sink.topic, timeout=WAIT_S).topics[sink.topic]
+        if topic.error is not None:
+            raise SinkFailed(f'topic "{sink.topic}": {topic.error.str()}')
+        found = {}
+        for partition in topic.partitions:
+            ends = consumer.get_watermark_offsets(TopicPartition(sink.topic, partition), timeout=WAIT_S)
+            if ends is None:
+                raise SinkFailed(f'partition {partition} of topic "{sink.topic}" did not answer')
+            found[partition] = ends
+        return found
+    finally:
+        consumer.close()
+
+
+def _found(
+    sink: TopicSink, mark: Mapping[int, int], ends: Mapping[int, tuple[int, int]], prefix: bytes
+) -> bool:
+    """Tell whether a committed message with an id of a batch lies between a mark and the end.
+
+    A transaction of somebody else that is open hides what lies behind its beginning: that is waited for.
+    """
+    from confluent_kafka import TopicPartition
+
+    left = {p: end for p, (_, end) in ends.items() if mark.get(p, 0) < end}
+    starts = [TopicPartition(sink.topic, p, max(ends[p][0], mark.get(p, 0))) for p in left]
+    consumer = new_consumer(sink.cluster, {})
+    try:
+        consumer.assign(starts)
+        until_s = time.monotonic() + WAIT_S
+        while left:
+            for message in consumer.consume(1000, 0.1):
+                partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
+                if error is None:
+                    until_s = time.monotonic() + WAIT_S
+                    headers: Any = message.headers() or []  # the library also types what producers may give
+                    if any(header == "sluice-id" and value.startswith(prefix) for header, value in headers):
+                        return True
+                elif error.code() == _PARTITION_EOF and offset >= left.get(partition, 0):
+                    left.pop(partition, None)
+            if time.monotonic() > until_s:
+                raise SinkFailed(f'topic "{sink.topic}" cannot be read to see whether it has the batch')
+        return False
+    finally:
+        consumer.close()

@@ -1,0 +1,123 @@
+"""Where results may go: webhooks to public addresses, and all sinks to what the operator names.
+
+Who may add a query must not reach through the service what only the service can: its own machine, the
+network it is in, the metadata address of a cloud.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import queue
+import socket
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from service.errors import InvalidSetting, SinkFailed
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: Translators (RFC 6052, 8215) send what is posted to these on to the IPv4 address in the last four bytes.
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTargets:
+    """Targets that are allowed beside public ones.
+
+    Attributes:
+        names: Host names, in lower case; whatever they resolve to.
+        networks: Networks.
+        servers: Brokers and databases that sinks may be on, ``host:port``; ``*`` for any.
+    """
+
+    names: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+    servers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, hosts: Iterable[str], servers: Iterable[str] = ()) -> WebhookTargets:
+        """Read names, addresses and networks.
+
+        Raises:
+            InvalidSetting: One looks like a network and is none.
+        """
+        names, networks = set(), []
+        for host in hosts:
+            try:
+                networks.append(ipaddress.ip_network(host.strip("[]")))
+            except ValueError as error:
+                if not host.replace(".", "").replace("-", "").replace("_", "").isalnum():
+                    raise InvalidSetting(
+                        f'setting "webhook_hosts" cannot have "{host}"',
+                        detail=f"It is no network: {error}.",
+                        hint="Write names, addresses or networks with commas between them: "
+                        "hooks.internal,10.1.0.0/16.",
+                    ) from error
+                names.add(host.lower())
+        return cls(frozenset(names), tuple(networks), tuple(servers))
+
+    def allows(self, host: str, address: Address) -> bool:
+        """Tell whether a host may be posted to at an address.
+
+        >>> private = ipaddress.ip_address("::ffff:10.0.0.1")
+        >>> WebhookTargets().allows("hooks", private), WebhookTargets.of(["10.0.0.0/8"]).allows("h", private)
+        (False, True)
+        """
+        if host.lower().rstrip(".") in self.names:
+            return True
+        reached = _reached(address)
+        if any(reached in network for network in self.networks):
+            return True
+        return reached.is_global and not reached.is_multicast
+
+    def addresses(self, host: str, port: int, timeout_s: float) -> list[str]:
+        """Resolve a host, once, and return its addresses that are allowed.
+
+        Raises:
+            SinkFailed: There is none, or none is allowed.
+        """
+        found = _resolved(host, port, timeout_s)
+        allowed = [text for text in found if self.allows(host, ipaddress.ip_address(text.partition("%")[0]))]
+        if not allowed:
+            # Which address it is, is nobody's business.
+            raise SinkFailed(
+                f'"{host}" is on this machine or in a private network',
+                detail="The operator can allow it in SLUICE_WEBHOOK_HOSTS.",
+            )
+        return allowed
+
+
+#: Public addresses, and nothing else.
+PUBLIC_TARGETS = WebhookTargets()
+
+
+def _reached(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 one stands for, or leads to, if it does."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if any(address in network for network in _NAT64):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _resolved(host: str, port: int, timeout_s: float) -> list[str]:
+    """Ask the system's resolver, which knows no time limit, in a thread that is left behind if it is slow."""
+    answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers.put(list(dict.fromkeys(str(entry[4][0]) for entry in found)))
+        except (OSError, UnicodeError) as error:  # the latter of names that cannot be of a host
+            answers.put(error)
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(timeout_s, 0))
+    except queue.Empty as error:
+        raise SinkFailed(f'"{host}" was not resolved in time') from error
+    if isinstance(answer, Exception):
+        raise SinkFailed(f'"{host}" cannot be resolved: {answer}') from answer
+    return answer
