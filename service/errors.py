@@ -1,12 +1,14 @@
 """Errors of the service.
 
 InvalidInput
+* BackupRefused         a backup cannot be made of, or restored to, what was named
 * ChangedTwice          two changes of a list are of one query
 * DataDirUnusable       the data directory cannot be made or written
 * EventRejected         an event does not fit its stream's schema
 * InvalidChanges        several changes of a list cannot be made, so none was
 * InvalidCursor         a cursor was not given out by this service for this query
 * InvalidGenerator      a generator's settings do not fit its stream
+* InvalidKey            a key with this name, these scopes or this limit cannot be made
 * InvalidMigration      a migration says nothing, or several things that exclude each other
 * InvalidName           a name of a stream or query does not fit the pattern
 * InvalidSetting        a ``SLUICE_`` variable or option has an invalid value
@@ -15,12 +17,16 @@ InvalidInput
 * InvalidStream         the parts of a stream's document do not fit together
 * InvalidWorkload       a workload file says something invalid
 * InvalidYaml           a file cannot be read as YAML
+* MoveRefused           a data directory cannot be moved as it stands, or not to the place that was named
+* KafkaUnsupported      a stream or sink is on Kafka, and its client is not installed
 * NoDataDir             a directory is no data directory
 * NotAnHttpStream       events were posted to a stream whose rows come from elsewhere
 * OtherWorkload         the output directory belongs to another workload
 * PlanRefused           the plan that a change leads to cannot run
 * RequestRefused        the service refused a request; the text is the service's own
+* SourceNotAllowed      a source's path is in no directory that sources may be in
 * SourceNotFound        a source's path does not exist
+* TokensUnsupported     an issuer is named, and what verifies its tokens is not installed
 * UnknownPlanVersion    a migration is to lead back to a plan version that the history does not have
 * UnknownQuery          a request names a query that does not run
 * UnreadableInput       a file or text given to a command cannot be read
@@ -29,44 +35,77 @@ InvalidInput
 NotFound
 * ResultsExpired        results that follow the cursor are not kept any more
 Conflict
+* BackupNotMade         the data directory changed too fast, or another backup of it runs
 * BucketsFixed          the number of buckets was fixed by the checkpoint's first batch
 * CatalogInUse          another engine holds the lease of the catalog
 * DataDirInUse          another engine holds the data directory
 * NotRepairable         what is left of a data directory is not enough to make it whole
 * NothingToSkip         no batch has failed so often that it may be voided
 * SinkInUse             another query writes to the same place
+Overloaded
+* IngestFull            no more events are taken until some were read, or the disk has space
 Unavailable
+* BackupDamaged         a file of a backup is not what was written
 * CatalogMissing        there is no catalog, but there is what one has described
 * CheckpointAhead       the checkpoint has batches that the catalog does not have
 * CheckpointDamaged     an entry of Spark's logs is not whole
 * CheckpointLost        batches of the catalog are not in the checkpoint, and it cannot repeat them
 * ClassArchiveNotMade   the JVM could not make an archive of its classes
 * CorruptInput          a listed file turned out to be unreadable
+* DataDirMoved          a data directory was moved elsewhere, or a move to it is not complete
 * DemoDataMissing       the package with the demo's data is not installed
+* DiskFailed            a file cannot be written: the disk is full, read-only or damaged
 * DemoFailed            the engine under the demo did not start, or stopped
 * EngineFailed          the Spark job has ended with an error
 * EventLogDown          the event log cannot be written or read
 * InputChanged          a file is not what was listed
+* IssuerDown            the keys of an issuer of tokens cannot be read
 * JavaMissing           no Java of the needed version was found
+* KafkaDown             the brokers of a topic do not answer, or refuse us
+* MessageRejected       a message is no event of its stream
+* MessagesLost          messages that were to be read are gone from their topic
 * OtherLife             catalog, data directory and checkpoint do not belong together
+* SecretMissing         the environment variable of a secret is not set
 * ServiceFailed         the service could not be reached, or failed
+* WorkerDiffers         a worker has another Python, other packages or another time, or none came
+* StorageDiffers        workers keep files in another place than the engine
 * SinkFailed            a sink did not take what it was given
 InternalError
 * BrokenPayload         a bucket was not given each packet of a payload once
 * CorruptResults        result files do not hold what their batch's manifest says
+* MoveFailed            what a move has written is not what it has read
 """
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
-from catalog.errors import Conflict, InternalError, InvalidInput, NotFound, SluiceError, Unavailable
+from catalog.errors import (
+    Conflict,
+    InternalError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    SluiceError,
+    Unavailable,
+)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: Limits that refuse posted events.
+IngestLimit = Literal["rows", "bytes", "disk"]
+#: Errors of files, where others of the system are those of a connection, such as to the JVM.
+_OF_THE_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.EACCES)
 _CORRUPT: Final = re.compile(r"\[corrupt input stream=(\d+) position=(\d+)\]")
+
+
+class BackupRefused(InvalidInput):
+    """A backup cannot be made of, or restored to, the place that was named."""
+
+    code = "backup-refused"
 
 
 class ChangedTwice(InvalidInput):
@@ -180,6 +219,12 @@ class InvalidYaml(InvalidInput):
     code = "invalid-yaml"
 
 
+class MoveRefused(InvalidInput):
+    """A data directory cannot be moved as it stands, or not to the place that was named."""
+
+    code = "move-refused"
+
+
 class NoDataDir(InvalidInput):
     """The directory is no data directory."""
 
@@ -215,6 +260,12 @@ class RequestRefused(InvalidInput):
     """The service refused a request; the text is the service's own."""
 
     code = "request-refused"
+
+
+class SourceNotAllowed(InvalidInput):
+    """A source's path is in no directory that sources may be in."""
+
+    code = "source-not-allowed"
 
 
 class SourceNotFound(InvalidInput):
@@ -275,6 +326,12 @@ class ResultsExpired(NotFound):
         self.kept_since_us = kept_since_us
 
 
+class BackupNotMade(Conflict):
+    """The data directory changed too fast for a backup, or another backup of it runs."""
+
+    code = "backup-not-made"
+
+
 class BucketsFixed(Conflict):
     """The number of buckets was fixed by the checkpoint's first batch."""
 
@@ -311,10 +368,46 @@ class SinkInUse(Conflict):
     code = "sink-in-use"
 
 
+class IngestFull(Overloaded):
+    """No more events are taken until some were read, or the disk has space.
+
+    Attributes:
+        limit: Which limit was reached: ``rows``, ``bytes`` or ``disk``.
+        retry_after_s: Seconds after which it is worth another try.
+    """
+
+    code = "ingest-full"
+
+    def __init__(
+        self,
+        primary: str,
+        *,
+        limit: IngestLimit,
+        detail: str,
+        hint: str,
+        retry_after_s: int,
+    ) -> None:
+        super().__init__(primary, detail=detail, hint=hint)
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
 class OtherLife(Unavailable):
     """Catalog, data directory and checkpoint do not belong together."""
 
     code = "other-life"
+
+
+class BackupDamaged(Unavailable):
+    """A file of a backup is missing, or not what was written."""
+
+    code = "backup-damaged"
+
+
+class DataDirMoved(OtherLife):
+    """The data directory was moved elsewhere, or a move to it is not complete."""
+
+    code = "data-dir-moved"
 
 
 class CatalogMissing(OtherLife):
@@ -389,6 +482,28 @@ class DemoFailed(Unavailable):
     code = "demo-failed"
 
 
+class DiskFailed(Unavailable):
+    """A file cannot be written: the disk is full, read-only or damaged."""
+
+    code = "disk-failed"
+
+
+def disk_failed(error: OSError) -> DiskFailed | None:
+    """Return an error of the system as ours; None if it is not about a disk.
+
+    >>> disk_failed(OSError(errno.ENOSPC, "No space left on device", "/data/x")).primary
+    'no space left on device: "/data/x"'
+    """
+    if error.errno not in _OF_THE_DISK:
+        return None
+    file = f': "{error.filename}"' if error.filename else ""
+    reason = (error.strerror or "").strip()
+    return DiskFailed(
+        f"{reason[:1].lower()}{reason[1:]}{file}",
+        hint="Free some space, or make the file system writable, and start again: what was done is kept.",
+    )
+
+
 class EngineFailed(Unavailable):
     """The Spark job has ended with an error."""
 
@@ -413,10 +528,62 @@ class JavaMissing(Unavailable):
     code = "java-missing"
 
 
+class KafkaDown(Unavailable):
+    """The brokers of a topic do not answer, or refuse us.
+
+    Attributes:
+        stream_id: Stream whose topic it is; None where it is that of a sink.
+    """
+
+    code = "kafka-down"
+
+    def __init__(self, primary: str, *, detail: str, hint: str, stream_id: int | None = None):
+        super().__init__(primary, detail=detail, hint=hint)
+        self.stream_id = stream_id
+
+
+class MessageRejected(Unavailable):
+    """A message is no event of its stream, which does not keep such messages apart."""
+
+    code = "message-rejected"
+
+
+class MessagesLost(Unavailable):
+    """Messages that were to be read are gone from their topic."""
+
+    code = "messages-lost"
+
+
+class SecretMissing(Unavailable):
+    """The environment variable of a secret is not set."""
+
+    code = "secret-missing"
+
+
 class ServiceFailed(Unavailable):
     """The service could not be reached, or failed."""
 
     code = "service-failed"
+
+
+class WorkerDiffers(Unavailable):
+    """A worker is not as the engine is, or there is none."""
+
+    code = "worker-differs"
+
+
+class StorageDiffers(Unavailable):
+    """Workers keep files in another place than the engine."""
+
+    code = "storage-differs"
+
+    def __init__(self, primary: str, *, detail: str) -> None:
+        super().__init__(
+            primary,
+            detail=detail,
+            hint="Give the service a SLUICE_STORAGE_URL that all machines reach, and a data directory on a "
+            "mount that all of them share.",
+        )
 
 
 class SinkFailed(Unavailable):
@@ -435,3 +602,33 @@ class CorruptResults(InternalError):
     """Result files do not hold what their batch's manifest says."""
 
     code = "corrupt-results"
+
+
+class MoveFailed(InternalError):
+    """What a move has written is not what it has read; what it was read from is as it was."""
+
+    code = "move-failed"
+
+
+class InvalidKey(InvalidInput):
+    """A key with this name, these scopes or this limit cannot be made."""
+
+    code = "invalid-key"
+
+
+class KafkaUnsupported(InvalidInput):
+    """A stream or sink is on Kafka, and the client library is not installed."""
+
+    code = "kafka-unsupported"
+
+
+class TokensUnsupported(InvalidInput):
+    """An issuer is named, and the library that verifies its tokens is not installed."""
+
+    code = "tokens-unsupported"
+
+
+class IssuerDown(Unavailable):
+    """The keys of an issuer of tokens cannot be read."""
+
+    code = "issuer-down"

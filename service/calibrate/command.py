@@ -14,7 +14,6 @@ from planner.costs.shipped import SHIPPED
 from service.calibrate.fit import Fit, MeasuredRun, fit
 from service.calibrate.runs import calibration_runs
 from service.config.calibration import store_calibration
-from service.config.data_dir import open_data_dir
 from service.config.settings import StorageSettings
 from service.recovery.opening import open_catalog
 
@@ -39,7 +38,7 @@ def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[s
         DataDirUnusable: The data directory cannot be made.
         CatalogDown: The catalog cannot be opened.
     """
-    store = open_catalog(open_data_dir(storage.data_dir), storage.catalog_url)
+    store = open_catalog(storage.open_data_dir(), storage.catalog_url)
     try:
         workloads, batches = (QUICK_RANDOM_WORKLOADS, QUICK_BATCHES) if quick else (RANDOM_WORKLOADS, BATCHES)
         runs = calibration_runs(workloads, batches, say=say)

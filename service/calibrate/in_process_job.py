@@ -66,10 +66,10 @@ class InProcessJob:
         self._options = ChainOptions(
             checkpoint_id=checkpoint_id,
             bucket_keys=tuple(range(self.buckets)),
-            segments_dir=str(segments_dir),
+            segments_dir=segments_dir,
             cache_bytes=_CACHE_BYTES,
             engine_lock="",
-            writer=ResultWriter(str(self.directory), None, 1),
+            writer=ResultWriter(self.directory, None, 1),
         )
         self._asked = {s.id: pickle.dumps(pack_plan(self.plan, s, self.buckets)) for s in self.plan.streams}
         self._handles = [MemoryHandle() for _ in range(self.buckets)]
@@ -106,7 +106,8 @@ class InProcessJob:
         """Join, store and write: what the stateful operator's task does for a bucket."""
         state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
         rows = pd.DataFrame({"packet": packets})
-        return ChainProcessor(self._options, state).process(bucket, iter([rows]))
+        report, _ = ChainProcessor(self._options, state).process(bucket, iter([rows]))
+        return report
 
     def discard_results(self, reports: Sequence[BucketReport]) -> None:
         """Remove the result files of a batch."""

@@ -1,4 +1,6 @@
-"""The command line: ``sluice run | plan | calibrate | repair | query | stream``; ``api.main`` has others.
+"""The command line: ``sluice run | plan | calibrate | repair | backup | restore | move`` and more.
+
+``query``, ``stream`` and ``key`` are groups of commands; ``api.main`` has others.
 
 Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out. Errors go to
 stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
@@ -10,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,14 +26,18 @@ import typer
 
 from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
+from service.cli.key_cli import key_commands
 from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
-from service.errors import WorkloadMissing
+from service.errors import WorkloadMissing, disk_failed
 
 if TYPE_CHECKING:
     from service.config.data_dir import ResultsForm as RunResults
     from service.documents.workload import Workload
     from service.jvm.jvm import Jvm
+
+#: Files and directories are their owner's alone.
+PRIVATE_UMASK = 0o077
 
 app = typer.Typer(
     name="sluice",
@@ -41,6 +48,7 @@ app = typer.Typer(
 )
 app.add_typer(query_commands, name="query")
 app.add_typer(stream_commands, name="stream")
+app.add_typer(key_commands, name="key")
 
 WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
 DataDirOption = Annotated[
@@ -107,6 +115,9 @@ def run(
     cores: CoresOption = None,
     buckets: BucketsOption = None,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+    final: Annotated[
+        bool, typer.Option("--final", help="End all streams for good: rows without a partner are decided.")
+    ] = False,
 ) -> None:
     """Run a workload over everything available, write its results, and exit.
 
@@ -130,6 +141,7 @@ def run(
             settings=settings,
             strategy=None if strategy is None else strategy.value,
             jvm=jvm,
+            final=final,
         )
     typer.echo(json.dumps(dataclasses.asdict(summary)))
 
@@ -236,7 +248,62 @@ def repair(
     setup_logging("WARNING", settings.log.format)
     from service.workspace.repair import repair
 
-    repair(directory, settings.storage.catalog_url, yes=yes, say=typer.echo)
+    repair(directory, settings.storage, yes=yes, say=typer.echo)
+
+
+@app.command()
+def backup(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="New directory of the backup.", show_default=False)
+    ],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Copy a data directory, consistent while its service runs; no batch waits for it."""
+    settings = load_settings(data_dir=data_dir)
+    setup_logging("WARNING", settings.log.format)
+    from service.workspace.backup import backup_command
+
+    backup_command(settings.storage, directory, say=typer.echo)
+
+
+@app.command()
+def restore(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory that sluice backup made.", show_default=False)
+    ],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Restore a backup to a data directory that is new or empty."""
+    settings = load_settings(data_dir=data_dir)
+    setup_logging("WARNING", settings.log.format)
+    from service.workspace.backup import restore_command
+
+    restore_command(directory, settings.storage, say=typer.echo)
+
+
+@app.command()
+def move(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Data directory, new or empty.", show_default=False)
+    ],
+    data_dir: DataDirOption = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="URL of the storage that it goes on with, such as s3://bucket/prefix."),
+    ] = None,
+    catalog_url: Annotated[
+        str | None, typer.Option(help="URL of the catalog that it goes on with. [default: SQLite in DIR]")
+    ] = None,
+    buckets: Annotated[
+        int | None, typer.Option(min=1, help="Buckets to hash the state into. [default: as many as now]")
+    ] = None,
+) -> None:
+    """Move a stopped data directory with its state to another directory, storage, catalog or buckets."""
+    settings = load_settings(data_dir=data_dir)
+    setup_logging("WARNING", settings.log.format)
+    from service.engine.move_command import move_command
+
+    move_command(directory, settings, to=to, catalog_url=catalog_url, buckets=buckets, say=typer.echo)
 
 
 def _refuse_options(**options: object) -> None:
@@ -251,13 +318,18 @@ def _refuse_options(**options: object) -> None:
 
 def run_command_line() -> None:
     """Run the command that the process was started with, and turn errors into exit codes."""
+    # Its JVM and its workers inherit it: nobody else reads what they write.
+    os.umask(PRIVATE_UMASK)
     signal.signal(signal.SIGTERM, _end)
     try:
         app()
-    except SluiceError as error:
+    except (SluiceError, OSError) as error:
+        told = error if isinstance(error, SluiceError) else disk_failed(error)
+        if told is None:
+            raise
         sys.stdout.flush()
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2 if isinstance(error, (InvalidInput, NotFound, Conflict)) else 1)
+        typer.echo(f"error: {told}", err=True)
+        sys.exit(2 if isinstance(told, (InvalidInput, NotFound, Conflict)) else 1)
     finally:
         # What the engine froze would outlive the interpreter, and DuckDB's bindings print all of theirs then.
         gc.unfreeze()

@@ -21,11 +21,13 @@ class Client:
 
     Args:
         url: Base of the service, such as ``http://127.0.0.1:8080``.
+        key: Key of the client; None sends none.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str | None = None) -> None:
         self._url = url
-        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", timeout=TIMEOUT_S)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", timeout=TIMEOUT_S, headers=headers)
 
     def json(self, method: str, path: str, *, body: object = None, params: Params | None = None) -> Any:
         """Return the JSON answer to a request, or None where the answer is empty."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from catalog.values.sink import SinkFormat
 from service.errors import UnreadableInput
 
 if TYPE_CHECKING:
@@ -24,10 +26,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)
 SinkOption = Annotated[
     str | None,
     typer.Option(
-        metavar="FORMAT:PATH|URL|none",
+        metavar="FORMAT:PATH|URL|JSON|@FILE|none",
         help="Where results go besides being kept: files (parquet:alerts, ndjson:alerts, csv:alerts), an "
-        "http or https URL, or none.",
+        "http or https URL, a sink as REST takes it in JSON or in a YAML or JSON file (@sink.yaml), or none.",
     ),
+]
+CqlArgument = Annotated[str | None, typer.Argument(metavar="[CQL]", show_default=False)]
+FileOption = Annotated[
+    str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the CQL text; - is stdin.")
 ]
 WaitOption = Annotated[float | None, typer.Option(help="Wait so many seconds for the change to take effect.")]
 
@@ -50,15 +56,12 @@ MEDIA_TYPES = {
     RowsForm.JSON: "application/json",
 }
 
-#: Formats of files that results can go to.
-FILE_FORMATS = ("parquet", "ndjson", "csv")
-
 
 def client(url: str) -> Client:
-    """Return a client of the service at ``url``."""
+    """Return a client of the service at ``url``, with the key of ``SLUICE_KEY``."""
     from service.cli.client import Client  # httpx takes 0.1 s to load, which only those pay who ask a service
 
-    return Client(url)
+    return Client(url, os.environ.get("SLUICE_KEY"))
 
 
 @query_commands.command("list")
@@ -76,14 +79,16 @@ def show_query(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
 @query_commands.command("add")
 def add_query(
     name: NameArgument,
-    cql: Annotated[str, typer.Argument(metavar="CQL", show_default=False)],
+    cql: CqlArgument = None,
+    file: FileOption = None,
     backfill: Annotated[str, typer.Option(help="none, or state to join with rows held already.")] = "none",
     sink: SinkOption = None,
     wait: WaitOption = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Add a query."""
-    body: dict[str, Any] = {"name": name, "cql": cql, "backfill": backfill} | _sink(sink)
+    text = _required(_cql(cql, file))
+    body: dict[str, Any] = {"name": name, "cql": text, "backfill": backfill} | _sink(sink)
     _echo(client(url).json("POST", "/queries", body=body, params={"wait": _seconds(wait)}))
 
 
@@ -91,6 +96,7 @@ def add_query(
 def update_query(
     name: NameArgument,
     cql: Annotated[str | None, typer.Argument(metavar="[CQL]", help="The whole new text.")] = None,
+    file: FileOption = None,
     window: Annotated[
         list[str] | None, typer.Option(help="30s for both streams, or A=30s for one; repeatable.")
     ] = None,
@@ -108,7 +114,12 @@ def update_query(
 ) -> None:
     """Give a query a new text, new parts of it, or another sink."""
     filters = {alias: text or None for alias, text in map(_named, filter_ or [])}
-    parts = {"cql": cql, "window": _windows(window or []), "filter": filters or None, "select": select}
+    parts = {
+        "cql": _cql(cql, file),
+        "window": _windows(window or []),
+        "filter": filters or None,
+        "select": select,
+    }
     given: dict[str, Any] = {key: value for key, value in parts.items() if value is not None}
     body = given | {"backfill": backfill} | _sink(sink)
     _echo(client(url).json("PATCH", f"/queries/{name}", body=body, params={"wait": _seconds(wait)}))
@@ -139,11 +150,10 @@ def remove_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = D
 
 
 @query_commands.command("validate")
-def validate_query(
-    cql: Annotated[str, typer.Argument(metavar="CQL", show_default=False)], url: UrlOption = DEFAULT_URL
-) -> None:
+def validate_query(cql: CqlArgument = None, file: FileOption = None, url: UrlOption = DEFAULT_URL) -> None:
     """Check a query's text without adding it."""
-    _echo(client(url).json("POST", "/queries:validate", body={"cql": cql}))
+    text = _required(_cql(cql, file))
+    _echo(client(url).json("POST", "/queries:validate", body={"cql": text}))
 
 
 @query_commands.command("results")
@@ -212,14 +222,39 @@ def send_events(
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Post events to an http stream: all of them, or none."""
+    content = _content(file)
+    answer = client(url).text("POST", f"/streams/{name}/events", content=content or b"\n")
+    typer.echo(answer)
+
+
+def _content(file: Path | None) -> bytes:
+    """Return what is in a file, or comes from stdin."""
     try:
-        content = file.read_bytes() if file is not None else sys.stdin.buffer.read()
+        return file.read_bytes() if file is not None else sys.stdin.buffer.read()
     except OSError as error:
         raise UnreadableInput(
             f'file "{file}" cannot be read', detail=f"{error.strerror or error}."
         ) from error
-    answer = client(url).text("POST", f"/streams/{name}/events", content=content or b"\n")
-    typer.echo(answer)
+
+
+def _cql(text: str | None, file: str | None) -> str | None:
+    """Return the CQL text that is given as an argument or in a file, None without either."""
+    if file is None:
+        return text
+    if text is not None:
+        raise UnreadableInput("the CQL text is given twice", hint="Keep the argument or --file.")
+    try:
+        return _content(None if file == "-" else Path(file)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableInput(f'file "{file}" is no UTF-8 text', detail=f"{error.reason}.") from error
+
+
+def _required(text: str | None) -> str:
+    if text is None:
+        raise UnreadableInput(
+            "there is no CQL text", hint="Give it as an argument, or name its file: --file query.cql."
+        )
+    return text
 
 
 def _named(option: str) -> tuple[str, str]:
@@ -231,20 +266,44 @@ def _named(option: str) -> tuple[str, str]:
 
 
 def _sink(option: str | None) -> dict[str, Any]:
-    """Return what ``--sink`` says as a part of a body; an empty one if it was not given."""
+    """Return the part of a request body that ``--sink`` stands for, empty without the option."""
     if option is None:
         return {}
     if option == "none":
         return {"sink": None}
+    if option.startswith("{"):
+        return {"sink": _inline_sink(option)}
+    if option.startswith("@"):
+        return {"sink": _sink_of_file(Path(option[1:]))}
     kind, colon, rest = option.partition(":")
     if kind in ("http", "https") and colon:
         return {"sink": {"type": "webhook", "url": option}}
-    if kind in FILE_FORMATS and rest:
+    if kind in get_args(SinkFormat) and rest:
         return {"sink": {"type": "files", "path": rest, "format": kind}}
     raise UnreadableInput(
         f'"{option}" is no sink',
-        hint="Write parquet:alerts, ndjson:alerts or csv:alerts, an http or https URL, or none.",
+        hint="Write parquet:alerts, ndjson:alerts or csv:alerts, an http or https URL, "
+        """'{"type": "files", "path": "alerts", "batches_per_file": 100}', @sink.yaml, or none.""",
     )
+
+
+def _inline_sink(text: str) -> dict[str, Any]:
+    """Return a sink written in JSON; the service checks what it says."""
+    try:
+        sink: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as error:  # what starts with { and can be read is an object
+        raise UnreadableInput("the sink is not valid JSON", detail=f"{error}.") from error
+    return sink
+
+
+def _sink_of_file(file: Path) -> dict[str, Any]:
+    """Return the sink of a YAML or JSON file, which keeps its secret out of the list of processes."""
+    from service.documents.yaml_document import read_yaml
+
+    sink = read_yaml(file).value
+    if not isinstance(sink, dict):
+        raise UnreadableInput(f'file "{file}" holds no sink', hint="Write type, and what that type takes.")
+    return sink
 
 
 def _windows(options: list[str]) -> str | dict[str, str] | None:

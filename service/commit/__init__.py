@@ -1,4 +1,4 @@
-"""Commit: reports of the buckets become one manifest per batch; retention and sweeping of what it replaced.
+"""Commit: reports of the buckets become one manifest per batch; merging, retention and sweeping of files.
 
-Doors: bucket_report, commit, commits, pruning, reports, retention, spark_log, sync.
+Doors: bucket_report, commit, commits, compaction, pruning, reports, retention, spark_log, sync.
 """

@@ -2,16 +2,21 @@
 
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
-The counters are those of the manifest (``catalog.values.batch``), each bucket's share of them.
+The counters are those of the manifest (``catalog.values.batch``), each bucket's share of them. Of the routes
+that occur the engine is told those that it asks for (``commit.reports``): it knows almost all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from catalog.values.batch import (
+    AbsenceCounters,
     CpuCounters,
     FilterCounters,
     KeyCounters,
@@ -19,6 +24,10 @@ from catalog.values.batch import (
     SliceCounters,
     StreamCounters,
 )
+from catalog.values.routes.query_sets import Int64s
+
+if TYPE_CHECKING:
+    from catalog.values.routes.route_table import RouteTable  # not at run time: it loads Arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +46,10 @@ class BucketReport:
         slices: Counters of the bucket's slices.
         filters: Rows counted per filter; each partition of the input tells one bucket.
         keys: Keys of new rows; a key is counted in one bucket.
+        absence: Counters of the families that judge rows for absence.
         cpu: CPU time of packing what came, and of the chain.
         query_rows: Pairs by query id, in no order; queries may come more than once.
-        routes: Routes that occur, an encoded ``RouteTable`` for each family.
+        routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
     bucket: int
@@ -52,6 +62,7 @@ class BucketReport:
     slices: tuple[SliceCounters, ...] = ()
     filters: tuple[FilterCounters, ...] = ()
     keys: tuple[KeyCounters, ...] = ()
+    absence: tuple[AbsenceCounters, ...] = ()
     cpu: CpuCounters = field(default_factory=CpuCounters)
     query_rows: tuple[tuple[int, int], ...] = ()
     routes: tuple[bytes, ...] = ()
@@ -59,6 +70,18 @@ class BucketReport:
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(BucketReport)
+
+
+def telling(report: BucketReport, tables: Iterable[RouteTable], wanted: Int64s) -> BucketReport:
+    """Return a report with the routes that are wanted.
+
+    Args:
+        report: The report.
+        tables: Routes that occur.
+        wanted: int64[n], numbers of routes.
+    """
+    taken = (table.take(np.isin(table.numbers, wanted)) for table in tables)
+    return replace(report, routes=tuple(table.encode() for table in taken if len(table)))
 
 
 def encode_report(report: BucketReport) -> bytes:

@@ -11,14 +11,14 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
 from catalog.values.batch import (
+    AbsenceCounters,
     BatchManifest,
     BucketCounters,
     CpuCounters,
@@ -29,14 +29,16 @@ from catalog.values.batch import (
     StreamCounters,
     add_up,
 )
+from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import RouteTable
+from operators.storage.folder import Folder, place_of, remove, sizes
 from service.commit.bucket_report import BucketReport
 from service.commit.route_dictionary import RouteDictionary
 from service.commit.spark_log import Offset, SparkLog
 from service.commit.sweep import sweep
 from service.commit.sync import sync_file_systems
 from service.config.failpoints import reached
-from service.errors import CorruptResults
+from service.errors import CorruptResults, StorageDiffers
 from service.results.result_check import check_files
 
 log = logging.getLogger(__name__)
@@ -48,21 +50,19 @@ class BatchCommitter:
 
     Attributes:
         store: Catalog.
-        results_dir: Directory of result files.
-        late_dir: Directory of late rows.
+        results_dir: Folder of result files.
+        late_dir: Folder of late rows.
         epoch: Fencing epoch of the engine.
         engine_lock: Path of the lock file, for failpoints.
         log: Spark's logs, which say where the input of a batch begins and ends.
-        tell: Called after each commit.
     """
 
     store: Store
-    results_dir: Path
-    late_dir: Path
+    results_dir: Folder
+    late_dir: Folder
     epoch: int
     engine_lock: str
     log: SparkLog
-    tell: Callable[[], None]
     _routes: RouteDictionary = field(default_factory=RouteDictionary)
 
     def __call__(self, reports: Sequence[BucketReport]) -> None:
@@ -75,12 +75,15 @@ class BatchCommitter:
             FencedOut: Another engine has taken over.
             BatchDiffers: The batch was committed before with other input or other row counts.
             InvariantBroken: Buckets disagree, or Spark's log does not have the batch.
+            StorageDiffers: A file that a report names is not where the engine looks.
         """
         manifest = self._manifest(reports)
         occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
         routes = self._routes.new_routes(manifest, occurring, self.store.control_log.plan)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
+        check_seen(self.results_dir, manifest.files)
+        check_seen(self.late_dir, manifest.late_files)
         # Segments, results, and what Spark wrote for this batch and about the one before.
         sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
         if self.store.batches.commit(manifest, routes):
@@ -90,7 +93,10 @@ class BatchCommitter:
             log.info("batch was committed before", extra={"batch": batch})
             self._keep_whole(manifest)
         reached("after-result-commit", batch, self.engine_lock)
-        self.tell()
+
+    def unknown_routes(self, numbers: Int64s) -> Int64s:
+        """Return the routes that no batch of this engine has brought, which a report must tell."""
+        return self._routes.unknown(numbers)
 
     def sweep(self) -> int:
         """Remove files that no manifest names; return how many."""
@@ -110,9 +116,7 @@ class BatchCommitter:
             kept, again = again, kept
         named = {f.path for f in (*kept.files, *kept.late_files)}
         for directory, files in ((self.results_dir, again.files), (self.late_dir, again.late_files)):
-            for file in files:
-                if file.path not in named:
-                    (directory / file.path).unlink(missing_ok=True)
+            remove(directory, (file.path for file in files if file.path not in named))
 
     def _manifest(self, reports: Sequence[BucketReport]) -> BatchManifest:
         numbers = {report.batch for report in reports}
@@ -141,6 +145,7 @@ class BatchCommitter:
             committed_at_us=now_us,
             filters=add_up((c for report in reports for c in report.filters), FilterCounters.KEY),
             keys=_key_counters(reports),
+            absence=add_up((c for report in reports for c in report.absence), AbsenceCounters.KEY),
             cpu=CpuCounters(
                 pack_us=sum(report.cpu.pack_us for report in reports),
                 chain_us=sum(report.cpu.chain_us for report in reports),
@@ -155,6 +160,19 @@ class BatchCommitter:
             replace(file, family=self.store.streams.by_id(int(file.family)).name)
             for file in _by_place(file for report in reports for file in report.late_files)
         )
+
+
+def check_seen(folder: Folder, files: Sequence[ResultFile]) -> None:
+    """Refuse files of workers that write to another place than the engine reads from."""
+    seen = sizes(folder, [file.path for file in files])
+    for file in files:
+        if seen.get(file.path) != file.bytes:
+            found = f"{seen[file.path]} bytes" if file.path in seen else "no such file"
+            raise StorageDiffers(
+                f'the engine does not see file "{file.path}" as a worker has written it',
+                detail=f"The worker has written {file.bytes} bytes, in the engine's "
+                f"{place_of(folder)} is {found}.",
+            )
 
 
 def _digest(manifest: BatchManifest, start: Offset) -> str:

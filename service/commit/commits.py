@@ -1,9 +1,10 @@
 """Tells coroutines that a batch was committed, so that who waits for results need not look for them.
 
-    engine's thread   commit ── tell ──┐
-    event loop        heard ── wait ───┴── look for results
+    engine, any process   commit ──> catalog
+    thread "commits"                    └── look ── tell ──┐
+    event loop                            heard ── wait ───┴── look for results
 
-A commit by another process is not heard of: whoever waits looks now and then all the same.
+The thread looks while somebody listens, and at nothing else than the number of the last batch.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from contextlib import contextmanager
 
 
 class Commits:
-    """The commits of one engine; safe to use from many threads and event loops."""
+    """Listeners to commits; safe to use from many threads and event loops.
+
+    Attributes:
+        listened: Set while somebody listens.
+    """
 
     def __init__(self) -> None:
+        self.listened = threading.Event()
         self._lock = threading.Lock()
         self._listening: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
@@ -34,8 +40,11 @@ class Commits:
         event = asyncio.Event()
         with self._lock:
             self._listening[event] = asyncio.get_running_loop()
+            self.listened.set()
         try:
             yield event
         finally:
             with self._lock:
                 del self._listening[event]
+                if not self._listening:
+                    self.listened.clear()

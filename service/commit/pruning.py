@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from catalog.clock import is_due
 from catalog.store.pruning import Pruned
 from catalog.store.store import Store
 
@@ -34,8 +35,7 @@ class Pruner:
 
     def run_once(self, now_us: int) -> Pruned:
         """Prune if it is time; return what went."""
-        # A wall clock may be set back.
-        if self._looked_us is not None and abs(now_us - self._looked_us) < self.interval_s * 1e6:
+        if not is_due(self._looked_us, now_us, self.interval_s):
             return Pruned()
         self._looked_us = now_us
         pruned = self.store.pruning.prune(grace_us=round(self.grace_s * 1_000_000))

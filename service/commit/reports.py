@@ -1,13 +1,17 @@
 """Transport of a batch's reports from the buckets to the engine: past Spark, over a socket of the engine.
 
-    bucket 1  ── report ──>  |        |
-              <── taken ───  | engine |
-    bucket 2  ── report ──>  |        |  the last one: commits the batch
-              <── taken ───  |        |  ... and is answered then
+    bucket 1  ── numbers of routes ──>  |        |
+              <── those not known ────  |        |
+              ── report with these ──>  | engine |
+              <── taken ──────────────  |        |
+    bucket 2  ── ... ── report ──────>  |        |  the last one: commits the batch
+              <── taken ──────────────  |        |  ... and is answered then
 
 Invariant: the task of the last bucket ends after the batch is committed, so Spark never counts a batch as
 done whose results nobody can see. Spark may run a task, or a batch, again: its buckets report again, and
 whoever commits knows a batch that was committed before.
+
+A route is a set of queries, of which there may be ten thousand; its number is eight bytes.
 
 Rows that Spark's driver collects would say the same, but make a second query of each batch, planned, cleaned
 and scheduled on its own: 20 of 145 ms of a batch of 2,000 rows (docs/bench/history.md).
@@ -25,10 +29,16 @@ from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from threading import Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from catalog.errors import InvariantBroken
-from service.commit.bucket_report import BucketReport, decode_report, encode_report
+import numpy as np
+
+from catalog.errors import InvariantBroken, Unavailable
+from catalog.values.routes.query_sets import Int64s
+from service.commit.bucket_report import BucketReport, decode_report, encode_report, telling
+
+if TYPE_CHECKING:
+    from catalog.values.routes.route_table import RouteTable  # not at run time: it loads Arrow
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +86,13 @@ class ReportAddress:
 _open: tuple[ReportAddress, Connection] | None = None
 
 
-def send_report(address: ReportAddress, report: BucketReport) -> None:
+def send_report(address: ReportAddress, report: BucketReport, routes: Sequence[RouteTable] = ()) -> None:
     """Report what a bucket did in a batch, and return once the engine has taken it.
 
     Args:
         address: Where the engine takes reports.
         report: The report.
+        routes: Routes that occur in the batch.
 
     Raises:
         CommitFailed: It was the last report of the batch, and the batch could not be committed.
@@ -92,14 +103,17 @@ def send_report(address: ReportAddress, report: BucketReport) -> None:
     if _open is None or _open[0] != address:
         _open = (address, address.connect())
     try:
-        _sent(_open[1], report)
+        _sent(_open[1], report, routes)
     except (OSError, EOFError):
         _open = None
         raise
 
 
-def _sent(connection: Connection, report: BucketReport) -> None:
-    connection.send_bytes(encode_report(report))
+def _sent(connection: Connection, report: BucketReport, routes: Sequence[RouteTable]) -> None:
+    numbers = np.concatenate([np.empty(0, dtype=np.int64), *(table.numbers for table in routes)])
+    connection.send_bytes(numbers.tobytes())
+    wanted = np.frombuffer(connection.recv_bytes(), dtype=np.int64)
+    connection.send_bytes(encode_report(telling(report, routes, wanted)))
     if (answer := connection.recv_bytes()) != _TAKEN:
         raise CommitFailed(answer.decode())
 
@@ -110,6 +124,7 @@ class Reports:
     Args:
         buckets: How many report in every batch.
         commit: Commits a batch, given all its reports.
+        unknown: Tells which routes, given by their numbers, it knows none of; None asks for all.
         host: Name that workers on other machines reach this one by; None: all are on this machine.
         bind: Address and port to listen on, where there is a host; port 0 is any that is free.
     """
@@ -119,11 +134,13 @@ class Reports:
         buckets: int,
         commit: Callable[[Sequence[BucketReport]], None],
         *,
+        unknown: Callable[[Int64s], Int64s] | None = None,
         host: str | None = None,
         bind: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self._buckets = buckets
         self._commit = commit
+        self._unknown = unknown
         key = secrets.token_bytes(32)
         if host is None:
             path = f"\0sluice-{secrets.token_hex(16)}"
@@ -177,6 +194,9 @@ class Reports:
             if self.address.host is not None:
                 _send_at_once(connection)
             while True:
+                numbers = np.frombuffer(connection.recv_bytes(), dtype=np.int64)
+                wanted = numbers if self._unknown is None else self._unknown(numbers)
+                connection.send_bytes(wanted.tobytes())
                 connection.send_bytes(self._answer(connection.recv_bytes()))
 
     def _answer(self, data: bytes) -> bytes:
@@ -185,8 +205,12 @@ class Reports:
         except CommitFailed as refused:
             log.warning("a report was refused: %s", refused)
             return str(refused).encode()
+        except Unavailable as error:  # such as a catalog on a full disk; the query fails and is tried again
+            log.error("a batch was not committed: %s", error)
+            return str(error).encode()
         except Exception as error:  # the task that waits for it fails, and with it the query
-            log.exception("a batch was not committed")
+            expected = isinstance(error, Unavailable)
+            log.error("a batch was not committed: %s", error, exc_info=None if expected else error)
             return str(error).encode() or type(error).__name__.encode()
         return _TAKEN
 

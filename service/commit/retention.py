@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from catalog.store.retention import Dropped
+from catalog.clock import is_due
 from catalog.store.store import Store
+from operators.storage.folder import Folder
+from service.commit.unlinking import UNLINK_AFTER_S, Unlinking
 from service.config.failpoints import reached
 
 log = logging.getLogger(__name__)
 
 #: A job makes two or three batches in that time.
 INTERVAL_S = 2.0
-#: Longer than a page or an export of some batches takes to open the files that it was told of.
-UNLINK_AFTER_S = 60.0
 #: How often manifests are looked through for those that only departed queries had kept.
 THIN_INTERVAL_S = 600.0
 #: Batches in one transaction: 10-20 ms with 100 queries, in which no batch can be committed.
@@ -44,8 +42,8 @@ class ResultRetention:
 
     Attributes:
         store: Catalog.
-        results_dir: Directory of result files.
-        late_dir: Directory of late rows.
+        results_dir: Folder of result files.
+        late_dir: Folder of late rows.
         retention_us: How long a batch's results are kept after its commit, wall clock µs; None keeps all.
         engine_lock: Path of the engine's lock file, for failpoints.
         needed_from: Tells the oldest batch that a reader is not done with, None if there is no such reader.
@@ -55,8 +53,8 @@ class ResultRetention:
     """
 
     store: Store
-    results_dir: Path
-    late_dir: Path
+    results_dir: Folder
+    late_dir: Folder
     retention_us: int | None
     engine_lock: str
     needed_from: Callable[[], int | None] = _nothing_needed
@@ -65,16 +63,16 @@ class ResultRetention:
     thin_interval_s: float = THIN_INTERVAL_S
     _looked_us: int | None = field(default=None, init=False)
     _thinned_us: int | None = field(default=None, init=False)
-    _waiting: deque[tuple[int, list[Path]]] = field(default_factory=deque, init=False)
+    _unlinking: Unlinking = field(default_factory=Unlinking, init=False)
 
     def run_once(self, now_us: int) -> int:
         """Drop and unlink what it is time for; return how many batches lost their results."""
-        if self.retention_us is None or not _due(self._looked_us, now_us, self.interval_s):
+        if self.retention_us is None or not is_due(self._looked_us, now_us, self.interval_s):
             return 0
         self._looked_us = now_us
-        self._unlink(now_us)
+        self._unlinking.run_once(now_us, self.unlink_after_s)
         batches = self._drop(now_us, self.retention_us)
-        if _due(self._thinned_us, now_us, self.thin_interval_s):
+        if is_due(self._thinned_us, now_us, self.thin_interval_s):
             self._thinned_us = now_us
             self.store.retention.thin_manifests()
         return batches
@@ -89,7 +87,8 @@ class ResultRetention:
             if not dropped:
                 break
             reached("after-drop", dropped.kept_from, self.engine_lock)
-            self._waiting.append((now_us, self._paths(dropped)))
+            self._unlinking.add(now_us, self.results_dir, dropped.files)
+            self._unlinking.add(now_us, self.late_dir, dropped.late_files)
             batches += dropped.batches
             results += dropped.results
             if time.monotonic() > deadline_s:
@@ -97,25 +96,3 @@ class ResultRetention:
         if batches:
             log.debug("results dropped", extra={"batches": batches, "results": results})
         return batches
-
-    def _unlink(self, now_us: int) -> None:
-        while self._waiting and _due(self._waiting[0][0], now_us, self.unlink_after_s):
-            _, paths = self._waiting[0]
-            while paths:
-                try:
-                    paths[-1].unlink(missing_ok=True)
-                except OSError as error:
-                    # It may work at the next look; if not, the sweep of the next start will say so, too.
-                    log.warning("file of dropped results cannot be removed: %s", error)
-                    return
-                paths.pop()
-            self._waiting.popleft()
-
-    def _paths(self, dropped: Dropped) -> list[Path]:
-        results = [self.results_dir / path for path in dropped.files]
-        return results + [self.late_dir / path for path in dropped.late_files]
-
-
-def _due(last_us: int | None, now_us: int, interval_s: float) -> bool:
-    """Tell whether it is time again; a wall clock may be set back."""
-    return last_us is None or abs(now_us - last_us) >= interval_s * 1e6

@@ -1,8 +1,8 @@
 """The routes that the engine knows: a batch says only what it brings.
 
-A route is the same set of queries forever, so almost all routes of a batch were there in the one before.
-What is known is kept as tables of bits over the queries of the plan that last had it, in which the buckets
-report it as well: comparing 20,000 routes takes some ms.
+A route is the same set of queries forever, so almost all routes of a batch were there in the one before, and
+buckets tell the sets of the others alone (``commit.reports``). What is known is kept as tables of bits over
+the queries of the plan that brought it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from catalog.errors import InvariantBroken
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
-from catalog.values.routes.query_sets import Int64s
+from catalog.values.routes.query_sets import Int64s, QuerySets
 from catalog.values.routes.route_table import BatchRoutes, RouteTable, check_equal, combined, merged
 
-#: Routes by the queries that their sets are bits of; ascending by number, none empty.
+#: Routes by the queries that their sets are bits of, none empty.
 _Tables = dict[tuple[int, ...], RouteTable]
 
 
@@ -38,9 +38,18 @@ class RouteDictionary:
     _known: _Tables = field(default_factory=dict)
     # What the last batch brings, until it is committed.
     _brought: _Tables = field(default_factory=dict)
+    # Numbers of those that are known, ascending.
+    _numbers: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return sum(map(len, self._known.values()))
+
+    def unknown(self, numbers: Int64s) -> Int64s:
+        """Return those of some numbers of routes that are not known."""
+        places = np.searchsorted(self._numbers, numbers)
+        # Behind the last number there is none that could be equal.
+        unknown: Int64s = numbers[np.append(self._numbers, -1)[places] != numbers]
+        return unknown
 
     def new_routes(
         self,
@@ -52,7 +61,7 @@ class RouteDictionary:
 
         Args:
             manifest: Manifest of the batch.
-            routes: Routes that occur in the batch; one may come again.
+            routes: Routes that occur in the batch, at least those that are unknown; one may come again.
             plan_version: Gives a plan by its version. A generation begins with all known routes that the
                 queries of the plan in force can still have, and ends when it has twice as many: what is
                 written is in proportion to what is new.
@@ -81,8 +90,13 @@ class RouteDictionary:
         if routes.since == manifest.batch:
             self.version, self.since, self._known = manifest.plan_version, manifest.batch, {}
             self.at_first = len(routes.table)
-        self._known = _by_queries([*self._known.values(), *self._brought.values()])
+        # What is brought was not known, so it is put behind what is.
+        for queries, brought in self._brought.items():
+            known = self._known.get(queries)
+            self._known[queries] = brought if known is None else _joined(known, brought)
         self._brought = {}
+        numbers = (table.numbers for table in self._known.values())
+        self._numbers = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *numbers]))
 
     def _unknown(self, table: RouteTable) -> RouteTable:
         """Return the routes that are not known; keep known ones as bits over these queries from now on."""
@@ -124,6 +138,13 @@ def _by_queries(tables: Iterable[RouteTable]) -> _Tables:
     for table in tables:
         gathered.setdefault(table.sets.queries, []).append(table)
     return {queries: merged(some) for queries, some in gathered.items()}
+
+
+def _joined(one: RouteTable, other: RouteTable) -> RouteTable:
+    """Return the routes of two tables of the same queries that have none in common."""
+    numbers = np.concatenate([one.numbers, other.numbers])
+    words = np.concatenate([one.sets.words, other.sets.words])
+    return RouteTable(numbers, QuerySets(one.sets.queries, words))
 
 
 def _not_empty(tables: Iterable[RouteTable]) -> _Tables:

@@ -7,6 +7,9 @@
 Numbers of entries are Spark's, in which the first batch of a service is an empty one, none of ours: from then
 on they are one ahead of ours. Which they are the offset says: its ``batch`` is our number of the next batch.
 
+The checkpoint of a data directory that was moved (``recovery.move``) goes on where another one was:
+``begin.json`` has the offset there, and Spark's numbers begin with 0, so that they are behind ours.
+
 Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync, so that power that fails can
 leave an entry without its bytes: such an entry is torn, and counts as not written.
 """
@@ -25,6 +28,9 @@ Offset = dict[str, int]
 #: What a writer that died leaves: never read, and in the way where Spark wants an empty directory.
 _LEFTOVER = re.compile(r"\.\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _ENTRY = re.compile(r"\d+")
+
+#: File of a moved checkpoint with the offset from which it goes on.
+BEGIN = "begin.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,18 @@ class SparkLog:
         """Directory of the commit log."""
         return self.checkpoint / "commits"
 
+    def begin(self) -> Offset | None:
+        """Return the offset from which a moved checkpoint goes on; None for one that began with batch 0."""
+        try:
+            return dict(json.loads((self.checkpoint / BEGIN).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def first(self) -> int:
+        """Return the first batch that is the checkpoint's own."""
+        begin = self.begin()
+        return 0 if begin is None else begin["batch"]
+
     def begun(self) -> tuple[int, ...]:
         """Return the batches of the offset log, ascending; -1 is Spark's empty first one."""
         ahead = self.ahead()
@@ -67,6 +85,9 @@ class SparkLog:
 
     def input_end(self, batch: int) -> Offset | None:
         """Return the offset at the end of a batch; None where its entry is torn or not there."""
+        begin = self.begin()
+        if begin is not None and batch == begin["batch"] - 1:
+            return begin
         return _parsed(self._begun(batch))
 
     def input_range(self, batch: int) -> tuple[Offset, Offset] | None:
@@ -97,6 +118,10 @@ class SparkLog:
         for path in (*commits, *offsets):
             path.unlink(missing_ok=True)
         return not_done, not_begun
+
+    def forget_after(self, batch: int) -> None:
+        """Remove all that follows a batch (-1: Spark's empty first one): Spark begins it anew."""
+        self.cut(batch, [begun for begun in self.begun() if begun <= batch])
 
     def _begun(self, batch: int) -> Path:
         return self.offsets / str(batch + self.ahead())

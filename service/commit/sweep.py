@@ -1,57 +1,86 @@
 """The sweep at a start: files of attempts that never were committed, and of results that were dropped, go.
 
-    batch       0 ......... kept_from ............. swept - REPLAYED_BATCHES ....... last | not committed
+    batch       0 ......... first ................. swept - REPLAYED_BATCHES ....... last | not committed
     files       all go      known from the last sweep              those that no manifest names go
+                but those of the table
 
-What a sweep has looked at needs no second look, unless its batch may have been replayed since. So a start
-costs the same however many results are kept; reading the manifests of all would take 0.4 ms of CPU each.
+``first`` is the first batch whose files its manifest names: results of those before were dropped, or their
+files are in the table of merged ones. What a sweep has looked at needs no second look, unless its batch may
+have been replayed since. So a start costs the same however many results are kept; reading the manifests of
+all would take 0.4 ms of CPU each.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
 
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
+from operators.storage.folder import Folder, names, remove
 
 #: Last batch that was committed at the last sweep.
 _SWEPT_SETTING = "swept"
 
-_NAME = re.compile(r"b(?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
+_NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
-def sweep(store: Store, results_dir: Path, late_dir: Path) -> int:
-    """Remove files that no manifest names, while nothing writes any; return how many.
+def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
+    """Remove files of batches that no manifest names, nor the table, while no batch runs; return how many.
 
     Files of a later epoch than the catalog's stay: another engine has taken over and writes them, or the
     catalog is older than they are.
 
     Args:
         store: The catalog.
-        results_dir: Directory of result files.
-        late_dir: Directory of late rows.
+        results_dir: Folder of result files.
+        late_dir: Folder of late rows.
     """
     last = store.batches.last_manifest()
-    kept_from, _ = store.retention.kept_from()
+    first = max(store.retention.kept_from()[0], store.result_files.merged_until())
     swept = store.settings.get(_SWEPT_SETTING)
-    looked_at = range(kept_from, swept - REPLAYED_BATCHES + 1 if isinstance(swept, int) else kept_from)
+    looked_at = range(first, swept - REPLAYED_BATCHES + 1 if isinstance(swept, int) else first)
     named: dict[int, set[str]] = {}
-    epoch = store.epochs.current()
     removed = 0
-    for directory in (results_dir, late_dir):
-        for path in directory.glob("b[0-9]*-*.parquet"):
-            name = _NAME.fullmatch(path.name)
-            if name is None or int(name["epoch"]) > epoch or (batch := int(name["batch"])) in looked_at:
+    for folder in (results_dir, late_dir):
+        unnamed = []
+        for name, batch in _files(store, "b", folder):
+            if batch in looked_at:
                 continue
             if batch not in named:
-                named[batch] = _named(store, batch) if batch >= kept_from else set()
-            if path.name not in named[batch]:
-                path.unlink(missing_ok=True)
-                removed += 1
+                named[batch] = _named(store, batch) if batch >= first else set()
+            if name not in named[batch]:
+                unnamed.append(name)
+        removed += _remove(store, folder, unnamed)
     if last is not None:
         store.settings.set(_SWEPT_SETTING, last.batch)
     return removed
+
+
+def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
+    """Remove merged files that the table does not name, while nobody merges any; return how many."""
+    return sum(
+        _remove(store, folder, [name for name, _ in _files(store, "m", folder)])
+        for folder in (results_dir, late_dir)
+    )
+
+
+def _files(store: Store, kind: str, folder: Folder) -> Iterator[tuple[str, int]]:
+    """Yield the names of the files of a kind, each with its first batch, but those of later epochs."""
+    epoch = store.epochs.current()
+    for name in names(folder):
+        parts = _NAME.fullmatch(name) if name.startswith(kind) else None
+        if parts is not None and int(parts["epoch"]) <= epoch:
+            yield name, int(parts["batch"])
+
+
+def _remove(store: Store, folder: Folder, unnamed: list[str]) -> int:
+    """Remove those of some files that the table does not name; return how many."""
+    # Read last: meanwhile files move from manifests to the table, never back.
+    merged = {each.file.path for each in store.result_files.merged()} if unnamed else set()
+    gone = [name for name in unnamed if name not in merged]
+    remove(folder, gone)
+    return len(gone)
 
 
 def _named(store: Store, batch: int) -> set[str]:

@@ -13,6 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from operators.storage.folder import Folder
+from operators.storage.object_folder import ObjectFolder
+
 
 def sync_file(path: Path) -> None:
     """Sync one file, or the names in one directory."""
@@ -23,17 +26,19 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_file_systems(directories: Iterable[Path]) -> None:
+def sync_file_systems(folders: Iterable[Folder]) -> None:
     """Sync everything that was written on the file systems of some directories.
 
     Args:
-        directories: Directories that exist.
+        folders: Directories that exist; an object store has synced what it took.
 
     Raises:
         OSError: Something could not be written.
     """
     done: set[int] = set()
-    for directory in directories:
+    for directory in folders:
+        if isinstance(directory, ObjectFolder):
+            continue
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             device = os.fstat(descriptor).st_dev

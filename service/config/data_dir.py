@@ -2,15 +2,20 @@
 
 catalog.db      streams, queries, plan versions, control log, manifests (SQLite)
 identity.json   which catalog all of this belongs to
-events.db       events posted over HTTP, durable before they are acknowledged (SQLite)
+events.db       events posted over HTTP, durable before they are acknowledged (SQLite), unless the catalog is
+                on PostgreSQL
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet, named by manifests too
 dead_letters/   rows of batches that were voided, with the reason
+sources/        files that streams may read, unless the operator names other directories
 exports/        files that queries are exported to, unless the operator names another directory
 spill/          what sorting for exports does not hold in memory; emptied at each start
 spark.log       what Spark's JVM and its workers say
 engine.lock     held by the one engine that may write here
+
+With a storage apart (``service.config.storage``) segments, results, late rows and dead letters are there, and
+the checkpoint may be elsewhere, too: then each machine of a cluster can have a data directory of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from operators.storage.folder import Folder
+from service.config.storage import Storage
 from service.errors import DataDirUnusable
 
 #: How a run leaves its results: a directory per query, or each pair once.
@@ -33,10 +40,14 @@ class DataDir:
     Attributes:
         root: The directory itself, absolute.
         results_dir: Directory of result files where it is not the usual one.
+        storage: Where segments, results, late rows and dead letters are, if not in the directory.
+        checkpoint_dir: Spark's checkpoint where it is not in the directory, absolute.
     """
 
     root: Path
     results_dir: Path | None = None
+    storage: Storage | None = None
+    checkpoint_dir: Path | None = None
 
     @property
     def catalog_db(self) -> Path:
@@ -53,10 +64,24 @@ class DataDir:
         """SQLite file of the HTTP event log."""
         return self.root / "events.db"
 
+    def events_url(self, catalog_url: str | None) -> str:
+        """Return the SQLAlchemy URL of the event log.
+
+        It is beside a catalog on PostgreSQL, unless the directory has one of its own, as those of older
+        versions do.
+
+        Args:
+            catalog_url: URL of the catalog; None: SQLite in the data directory.
+        """
+        beside = (
+            catalog_url is not None and not catalog_url.startswith("sqlite") and not self.events_db.exists()
+        )
+        return catalog_url if beside and catalog_url is not None else f"sqlite:///{self.events_db}"
+
     @property
     def checkpoint(self) -> Path:
         """Spark's checkpoint."""
-        return self.root / "checkpoint"
+        return self.checkpoint_dir or self.root / "checkpoint"
 
     @property
     def identity(self) -> Path:
@@ -64,24 +89,36 @@ class DataDir:
         return self.root / "identity.json"
 
     @property
+    def move(self) -> Path:
+        """File that is there while the directory is the target of a move that is not complete."""
+        return self.root / "move.json"
+
+    @property
     def checkpoint_identity(self) -> Path:
         """File that names the catalog and the checkpoint which the checkpoint's directory is of."""
         return self.checkpoint / "identity.json"
 
     @property
-    def results(self) -> Path:
+    def results(self) -> Folder:
         """Result files."""
-        return self.results_dir if self.results_dir is not None else self.root / "results"
+        if self.results_dir is not None:
+            return self.results_dir
+        return self._stored("results", self.root / "results")
 
     @property
-    def late(self) -> Path:
+    def late(self) -> Folder:
         """Files of late rows."""
-        return self.root / "late"
+        return self._stored("late", self.root / "late")
 
     @property
-    def dead_letters(self) -> Path:
+    def dead_letters(self) -> Folder:
         """Rows that a decision left out of a batch."""
-        return self.root / "dead_letters"
+        return self._stored("dead_letters", self.root / "dead_letters")
+
+    @property
+    def sources(self) -> Path:
+        """Files that streams may read, where the operator names no other directories."""
+        return self.root / "sources"
 
     @property
     def exports(self) -> Path:
@@ -94,9 +131,14 @@ class DataDir:
         return self.root / "spill"
 
     @property
-    def segments(self) -> Path:
+    def segments(self) -> Folder:
         """Segments of the state, beside Spark's own files: one is worth nothing without the others."""
-        return self.checkpoint / "segments"
+        return self._stored("segments", self.checkpoint / "segments")
+
+    @property
+    def stored_identity(self) -> Folder | None:
+        """Folder of the file that names the catalog which a storage apart belongs to, if there is one."""
+        return None if self.storage is None else self.storage.folder("identity")
 
     @property
     def fence(self) -> Path:
@@ -119,7 +161,7 @@ class DataDir:
         Raises:
             DataDirUnusable: One of them cannot be made, or written.
         """
-        for path in (self.root, self.results, self.late, self.segments):
+        for path in (self.root, self.checkpoint, *self._stored_here):
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -128,36 +170,61 @@ class DataDir:
                     detail=f"{error.strerror or error}: {path}.",
                     hint="Name a directory that you may write to with --data-dir.",
                 ) from error
-        self._check_writable()
+        self.check_writable()
         return self
 
-    def _check_writable(self) -> None:
+    @property
+    def _stored_here(self) -> list[Path]:
+        """Folders that are directories."""
+        return [folder for folder in (self.results, self.late, self.segments) if isinstance(folder, Path)]
+
+    def _stored(self, name: str, usual: Path) -> Folder:
+        return usual if self.storage is None else self.storage.folder(name)
+
+    def check_writable(self) -> None:
+        """Refuse a directory of which something may not be written.
+
+        Raises:
+            DataDirUnusable: It says what.
+        """
         files = (self.catalog_db, self.events_db, self.engine_lock, self.spark_log)
-        for path in (self.root, self.results, self.late, self.checkpoint, self.segments, *files):
+        for path in (self.root, self.checkpoint, *self._stored_here, *files):
             needed = os.W_OK | (os.X_OK if path.is_dir() else 0)
             if path.exists() and not os.access(path, needed):
                 raise DataDirUnusable(
                     f'data directory "{self.root}" cannot be written',
-                    detail=f"{path} is read-only for this user.",
+                    detail=f"{path} is on a read-only file system."
+                    if os.statvfs(path).f_flag & os.ST_RDONLY
+                    else f"{path} is read-only for this user.",
                     hint="Give the service write access, remount the file system, or name another "
                     "directory with --data-dir.",
                 )
 
 
-def open_data_dir(root: Path, *, results_dir: Path | None = None) -> DataDir:
+def open_data_dir(
+    root: Path,
+    *,
+    results_dir: Path | None = None,
+    storage: Storage | None = None,
+    checkpoint_dir: Path | None = None,
+) -> DataDir:
     """Return the data directory at ``root``, made if it is missing.
 
     Args:
         root: Directory, absolute or relative to the working directory.
         results_dir: Where result files go instead of ``root/results``.
+        storage: Where segments, results, late rows and dead letters go instead.
+        checkpoint_dir: Where Spark's checkpoint goes instead of ``root/checkpoint``.
 
     Raises:
         DataDirUnusable: It cannot be made or written.
     """
+    checkpoint = checkpoint_dir.absolute() if checkpoint_dir is not None else None
     results = results_dir.absolute() if results_dir is not None else None
-    return DataDir(root.absolute(), results).create()
+    return DataDir(root.absolute(), results, storage, checkpoint).create()
 
 
-def run_data_dir(out: Path, results: ResultsForm) -> DataDir:
+def run_data_dir(out: Path, results: ResultsForm, storage: Storage | None = None) -> DataDir:
     """Return the data directory of a run whose output goes to ``out``; raises as ``open_data_dir``."""
-    return open_data_dir(out / "_sluice", results_dir=out / "results" if results == "shared" else None)
+    results_dir = out.absolute() / "results" if results == "shared" else None
+    return open_data_dir(out / "_sluice", results_dir=results_dir, storage=storage)

@@ -2,7 +2,10 @@
 
 ``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the
 engine: the Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself.
-Without the variable a point costs one look-up.
+With ``after-result-commit@3:wait`` it waits there, so that a test can kill whichever process it likes: it
+makes the file ``failpoint-after-result-commit-3`` beside the lock file, and goes on once there is another
+one with ``.passed`` behind that name. Several points are separated by commas. Without the variable a point
+costs one look-up.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,22 +28,47 @@ POINTS = (
     "after-commit-log",
     "after-change",
     "after-drop",
+    "before-compaction",
+    "after-compaction",
 )
+
+#: How often a process that waits looks whether it may go on.
+_WAIT_STEP_S = 0.02
 
 
 def reached(point: str, batch: int, engine_lock: str) -> None:
-    """Die here, engine and all, if the environment asks for it.
+    """Die here, engine and all, or wait, if the environment asks for it.
 
     Args:
         point: One of ``POINTS``.
         batch: Batch that is being processed; for "after-change" the plan version that was appended, for
-            "after-drop" the first batch whose results are kept.
+            "after-drop" the first batch whose results are kept, for those of compaction the first one whose
+            files are merged.
         engine_lock: Path of the lock file that names the engine's pids.
     """
-    wanted, _, at = os.environ.get(VARIABLE, "").partition("@")
-    if wanted != point or batch != int(at):
+    asked = os.environ.get(VARIABLE)
+    if not asked:
         return
-    pids = json.loads(Path(engine_lock).read_text())
+    for entry in asked.split(","):
+        wanted, _, when = entry.partition("@")
+        at, _, how = when.partition(":")
+        if wanted != point or batch != int(at):
+            continue
+        if how == "wait":
+            _wait(Path(engine_lock).with_name(f"failpoint-{point}-{batch}"))
+        else:
+            _die(Path(engine_lock))
+
+
+def _wait(mark: Path) -> None:
+    passed = mark.with_suffix(".passed")
+    while not passed.exists():
+        mark.touch()
+        time.sleep(_WAIT_STEP_S)
+
+
+def _die(engine_lock: Path) -> None:
+    pids = json.loads(engine_lock.read_text())
     for pid in (pids["pid"], pids["jvm_pid"]):
         if pid != os.getpid():
             with suppress(ProcessLookupError):

@@ -17,14 +17,24 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
 from catalog.values.plan import Partitioning, Strategy
+from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
+from service.config.setting_group import SettingGroup
+from service.config.storage import Storage, storage_of
 from service.errors import InvalidSetting
 
 #: Opens the name of every variable.
@@ -33,7 +43,9 @@ VARIABLE_PREFIX: Final = "SLUICE_"
 DRIVER_MEMORY = "1g"
 #: Sizes as Spark writes them.
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
-#: As ``result_retention``: no result ever goes.
+#: Settings with passwords in them, which no error repeats.
+_SECRET: Final = ("catalog_url", "spark_conf")
+#: As a retention: no result ever goes.
 FOREVER = "forever"
 
 
@@ -47,16 +59,39 @@ def _json_object(value: object) -> object:
         raise ValueError("Write a JSON object") from error
 
 
+def _paths(value: object) -> object:
+    """Split a variable's text into paths, as shells do; a sequence is taken as it is."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _words(value: object) -> object:
+    """Split a variable's text at commas; a sequence is taken as it is."""
+    if not isinstance(value, str):
+        return value
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def _retention_us(text: str) -> int | None:
+    """Return how long results are kept, µs, None forever; pydantic turns a ValueError into its own."""
+    if text.strip().lower() == FOREVER:
+        return None
+    try:
+        return parse_duration_us(text)
+    except InvalidDuration as error:
+        raise ValueError(f'Write a length of time such as "7d" or "24h", or "{FOREVER}"') from error
+
+
+def _is_retention(value: str) -> str:
+    """Refuse what is no retention, which stays a text."""
+    _retention_us(value)
+    return value
+
+
 _JSON_OBJECT = BeforeValidator(_json_object)
+_Retention = Annotated[str, AfterValidator(_is_retention)]
 
 
-class _Group(BaseModel):
-    """Settings that belong together; made by the names of its fields, or read by their flat names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
-
-
-class StorageSettings(_Group):
+class StorageSettings(SettingGroup):
     """Places of what the service keeps.
 
     Attributes:
@@ -64,11 +99,51 @@ class StorageSettings(_Group):
         catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
         export_dir: Directory of the files that queries are exported to, of this service alone; None:
             ``exports`` in the data directory.
+        url: URL of the place of segments, results, late rows and dead letters (``config.storage``); None: the
+            data directory.
+        cache_dir: Directory on each machine for what was read from an object store, or goes there; None: one
+            among the temporary files.
+        cache_mb: Size of that cache for each kind of files, MB.
+        checkpoint_dir: Directory of Spark's checkpoint, which engines and workers share; None: in the data
+            directory. Only with a URL.
     """
 
     data_dir: Path = Path("sluice-data")
     catalog_url: str | None = None
     export_dir: Path | None = None
+    url: str | None = Field(default=None, validation_alias="storage_url")
+    cache_dir: Path | None = Field(default=None, validation_alias="storage_cache_dir")
+    cache_mb: int = Field(default=4096, ge=64, validation_alias="storage_cache_mb")
+    checkpoint_dir: Path | None = None
+
+    @property
+    def apart(self) -> Storage | None:
+        """Storage apart from the data directory; raises `InvalidSetting` for a URL of no storage."""
+        return storage_of(self.url, self.cache_dir, self.cache_mb)
+
+    def find_data_dir(self) -> DataDir:
+        """Return the data directory, whether it is there or not.
+
+        Raises:
+            InvalidSetting: The storage's URL is of no storage, or only the checkpoint would be apart.
+        """
+        if self.checkpoint_dir is not None and self.url is None:
+            raise InvalidSetting(
+                f'setting "checkpoint_dir" cannot be {self.checkpoint_dir} without "storage_url"',
+                detail="A checkpoint is worth nothing without its segments, which are in the data directory.",
+                hint="Set SLUICE_STORAGE_URL, too, or leave SLUICE_CHECKPOINT_DIR out.",
+            )
+        checkpoint = None if self.checkpoint_dir is None else self.checkpoint_dir.absolute()
+        return DataDir(self.data_dir.absolute(), storage=self.apart, checkpoint_dir=checkpoint)
+
+    def open_data_dir(self) -> DataDir:
+        """Return the data directory, made if it is missing.
+
+        Raises:
+            DataDirUnusable: It cannot be made or written.
+            InvalidSetting: As `find_data_dir` raises it.
+        """
+        return self.find_data_dir().create()
 
     @property
     def effective_catalog_url(self) -> str:
@@ -76,19 +151,23 @@ class StorageSettings(_Group):
         return self.catalog_url or DataDir(self.data_dir.absolute()).catalog_url
 
 
-class ServerSettings(_Group):
-    """Address of the API.
+class ServerSettings(SettingGroup):
+    """Address of the API, and of an engine that is a process of its own.
 
     Attributes:
-        host: Address it listens on.
-        port: Port it listens on; 0: any that is free.
+        host: Address either listens on.
+        port: Port of the API; 0: any that is free.
+        engine_port: Port on which an engine apart answers probes and tells metrics; 0: any that is free.
+        max_connections: Most connections at a time; one more is answered 503.
     """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    engine_port: int = Field(default=8081, ge=0, le=65535)
+    max_connections: int = Field(default=512, ge=1)
 
 
-class SparkSettings(_Group):
+class SparkSettings(SettingGroup):
     """Spark, and how much of the machine it uses.
 
     Attributes:
@@ -120,7 +199,7 @@ class SparkSettings(_Group):
         return self.master.startswith("local[")
 
 
-class StateSettings(_Group):
+class StateSettings(SettingGroup):
     """State of the joins.
 
     Attributes:
@@ -133,17 +212,59 @@ class StateSettings(_Group):
     cache_mb: int = Field(default=1024, ge=1)
 
 
-class SourceSettings(_Group):
+class SourceSettings(SettingGroup):
     """Sources of rows.
 
     Attributes:
         list_interval_ms: Time between two looks for new files in source directories, ms.
+        roots: Directories that streams registered with the service may read files from; a text has ``:``
+            between them. Empty: ``sources`` in the data directory.
+        servers: Brokers and databases, ``host:port``, that streams and sinks registered with the service may
+            be on; a text has commas between them, ``*`` allows any. Empty: none.
     """
 
     list_interval_ms: int = Field(default=500, ge=10)
+    servers: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
+    roots: Annotated[tuple[Path, ...], BeforeValidator(_paths)] = Field(
+        default=(), validation_alias="source_roots"
+    )
 
 
-class BatchSettings(_Group):
+class IngestSettings(SettingGroup):
+    """Back-pressure: when posted events are refused, and input waits. 0 sets no limit.
+
+    Attributes:
+        backlog_rows: Rows of a stream that no batch has read, from which on no more are taken.
+        backlog_mb: The same in MB, as the event log keeps them.
+        min_free_mb: Free space of the data directory's file system below which no events are taken, MB; below
+            half of it batches take no input; None: 1024, or 5% of a file system below 20 GB.
+    """
+
+    backlog_rows: int = Field(default=10_000_000, ge=0, validation_alias="max_backlog_rows")
+    backlog_mb: int = Field(default=4096, ge=0, validation_alias="max_backlog_mb")
+    min_free_mb: int | None = Field(default=None, ge=0)
+
+
+class SinkSettings(SettingGroup):
+    """Sinks of results.
+
+    Attributes:
+        webhook_hosts: Receivers of webhooks that may be of this machine or of a private network: names, and
+            addresses or networks such as ``10.0.0.0/8``; a text has commas between them.
+        retention: How long results that a sink lacks are kept for it after their batch, such as ``7d``, where
+            that is longer than results are kept anyway; ``forever`` keeps them until it has them.
+    """
+
+    webhook_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
+    retention: _Retention = Field(default="7d", validation_alias="sink_retention")
+
+    @property
+    def retention_us(self) -> int | None:
+        """Retention for sinks, µs; None has no end."""
+        return _retention_us(self.retention)
+
+
+class BatchSettings(SettingGroup):
     """Micro-batches: their size, and the way of their rows to the buckets.
 
     Attributes:
@@ -167,7 +288,7 @@ class BatchSettings(_Group):
         return BatchSize.first(ceiling=self.max_rows, target_s=self.target_s).rows
 
 
-class ResultSettings(_Group):
+class ResultSettings(SettingGroup):
     """Results and late rows.
 
     Attributes:
@@ -175,14 +296,8 @@ class ResultSettings(_Group):
         keep_late_rows: Whether late rows are kept in files, not only counted.
     """
 
-    retention: str = Field(default="3d", validation_alias="result_retention")
+    retention: _Retention = Field(default="3d", validation_alias="result_retention")
     keep_late_rows: bool = True
-
-    @field_validator("retention")
-    @classmethod
-    def _is_retention(cls, value: str) -> str:
-        _retention_us(value)
-        return value
 
     @property
     def retention_us(self) -> int | None:
@@ -190,7 +305,7 @@ class ResultSettings(_Group):
         return _retention_us(self.retention)
 
 
-class PlanningSettings(_Group):
+class PlanningSettings(SettingGroup):
     """Objective of plans, unless a workload, a migration or a request says otherwise.
 
     Attributes:
@@ -210,7 +325,7 @@ class PlanningSettings(_Group):
     c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
-class AdaptiveSettings(_Group):
+class AdaptiveSettings(SettingGroup):
     """New plans for families of strategy ``cpu-opt`` when statistics have moved.
 
     Attributes:
@@ -230,7 +345,7 @@ class AdaptiveSettings(_Group):
     min_batches: int = Field(default=10, ge=2, le=50, validation_alias="adaptive_min_batches")
 
 
-class LogSettings(_Group):
+class LogSettings(SettingGroup):
     """Logging to stderr.
 
     Attributes:
@@ -255,11 +370,14 @@ class Settings(BaseModel):
         spark: Spark, and how much of the machine it uses.
         state: State of the joins.
         sources: Sources of rows.
+        ingest: Back-pressure.
+        sinks: Sinks of results.
         batches: Micro-batches.
         results: Results and late rows.
         planning: Objective of plans.
         adaptive: New plans when statistics have moved.
         log: Logging.
+        access: Who may use the service.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -269,11 +387,14 @@ class Settings(BaseModel):
     spark: SparkSettings = Field(default_factory=SparkSettings)
     state: StateSettings = StateSettings()
     sources: SourceSettings = SourceSettings()
+    ingest: IngestSettings = IngestSettings()
+    sinks: SinkSettings = SinkSettings()
     batches: BatchSettings = BatchSettings()
     results: ResultSettings = ResultSettings()
     planning: PlanningSettings = Field(default_factory=PlanningSettings)
     adaptive: AdaptiveSettings = AdaptiveSettings()
     log: LogSettings = LogSettings()
+    access: AccessSettings = AccessSettings()
 
     @property
     def bucket_count(self) -> int:
@@ -285,23 +406,13 @@ class Settings(BaseModel):
         return self.model_copy(update={"storage": self.storage.model_copy(update={"data_dir": path})})
 
 
-def _retention_us(text: str) -> int | None:
-    """Return how long results are kept, µs, None forever; pydantic turns a ValueError into its own."""
-    if text.strip().lower() == FOREVER:
-        return None
-    try:
-        return parse_duration_us(text)
-    except InvalidDuration as error:
-        raise ValueError(f'Write a length of time such as "7d" or "24h", or "{FOREVER}"') from error
-
-
 def _groups() -> dict[str, str]:
     """Return the group of each setting by its flat name."""
     groups = {}
     for group, of_settings in Settings.model_fields.items():
         model = of_settings.annotation
         assert isinstance(model, type)
-        assert issubclass(model, _Group)
+        assert issubclass(model, SettingGroup)
         for name, field in model.model_fields.items():
             groups[str(field.validation_alias or name)] = group
     return groups
@@ -335,8 +446,9 @@ def load_settings(**options: object) -> Settings:
         first = error.errors()[0]
         found = mistake(first, first["loc"])
         name = str(found.path[1])
+        given_text = "what was given" if name in _SECRET else repr(first["input"])
         raise InvalidSetting(
-            f'setting "{name}" cannot be {first["input"]!r}',
+            f'setting "{name}" cannot be {given_text}',
             detail=found.detail or f"{found.text[:1].upper()}{found.text[1:]}.",
             hint=f"Set it by --{name.replace('_', '-')} or by {VARIABLE_PREFIX}{name.upper()}.",
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from catalog.store.counts import CountRepository
 from catalog.store.repositories.batches import BatchRepository
 from catalog.values.batch import BatchManifest
 from service.demo.unshared import Need, UnsharedMeter
@@ -49,11 +50,12 @@ class ProgressReader:
 
     Args:
         batches: Committed batches.
+        counts: Results per query.
         meter: Tells what the same queries need unshared.
     """
 
-    def __init__(self, batches: BatchRepository, meter: UnsharedMeter) -> None:
-        self._batches = batches
+    def __init__(self, batches: BatchRepository, counts: CountRepository, meter: UnsharedMeter) -> None:
+        self._batches, self._counts = batches, counts
         self._meter = meter
         self._next_batch = 0
         self._batches_with_input = 0
@@ -87,7 +89,7 @@ class ProgressReader:
             unshared_rows_mean=Need(unshared.filters_last / count, unshared.filters_first / count),
             pairs=self._pairs,
             unshared_pairs=Need() if self._event_time_us is None else self._meter.pairs(self._event_time_us),
-            results=self._batches.query_totals(),
+            results=self._counts.totals(),
             event_time_us=self._event_time_us,
         )
 

@@ -1,8 +1,12 @@
-"""The demo's queries: what the weather does to departures, with windows from 10 minutes to 12 hours.
+"""The demo's queries: what the weather does to departures, and what it does not, over 10 minutes to a day.
 
-All of them join on the airport, so they are one family and share one chain of slices per stream.
-``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
+All but the last two are inner joins on the airport, so they are one family and share one chain of slices per
+stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
 ``flights [RANGE 30 MINUTES]`` pairs an observation with flights of the 30 minutes before it.
+
+The last two ask for what is not there, each in a family of its own: flights without an observation that would
+excuse them, and flights whose aircraft is not seen again. The flights leave New York and nothing else, so an
+aircraft that left came back if it takes off there again.
 """
 
 from __future__ import annotations
@@ -127,5 +131,23 @@ WHERE f.origin = w.origin AND w.pressure < 1000 AND f.dep_delay > 180""",
        w.wind_dir, w.wind_speed
 FROM flights [RANGE 12 HOURS] f, weather [RANGE 12 HOURS] w
 WHERE f.origin = w.origin AND f.dep_delay >= 30 AND f.arr_delay <= 0 AND w.wind_speed >= 15""",
+    ),
+    DemoQuery(
+        "unexplained_by_weather",
+        "Departures two hours late with no wind, rain or haze in the three hours before, or the hour after",
+        """SELECT f.ts AS departure, f.carrier, f.flight, f.origin, f.dest, f.dep_delay
+FROM flights [RANGE 1 HOUR] f LEFT ANTI JOIN weather [RANGE 3 HOURS] w
+  ON f.origin = w.origin
+  AND (w.wind_speed >= 15 OR w.wind_gust > 0 OR w.precip > 0 OR w.visib < 10)
+WHERE f.dep_delay >= 120""",
+    ),
+    DemoQuery(
+        "not_back_within_a_day",
+        "Aircraft that left, and did not take off from New York again within a day",
+        """SELECT f.ts AS departure, f.tailnum, f.carrier, f.flight, f.origin, f.dest
+FROM flights [RANGE 1 DAY] f
+WHERE f.dep_time IS NOT NULL AND NOT EXISTS (
+  SELECT 1 FROM flights [NOW] g
+  WHERE g.tailnum = f.tailnum AND g.ts > f.ts AND g.dep_time IS NOT NULL)""",
     ),
 )

@@ -65,6 +65,8 @@ def run_demo(
     use_java()
     with _directory(data_dir) as root:
         settings = settings.for_data_dir(root)
+        inbox = settings.sources.model_copy(update={"roots": (root / "inbox",)})
+        settings = settings.model_copy(update={"sources": inbox})
         console.print(f"Reading the data and starting Spark on {settings.spark.cores} cores ...")
         tables = load_tables()
         with _workspace(settings, None if once else serving) as workspace:
@@ -72,7 +74,7 @@ def run_demo(
             if pace is None:
                 replay.write()  # before the streams are registered, so that both are found whole
             queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
-            reader = ProgressReader(workspace.batches, _meter(workspace, tables))
+            reader = ProgressReader(workspace.batches, workspace.counts, _meter(workspace, tables))
             if not once:
                 url = f"http://{settings.server.host}:{settings.server.port}"
                 console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
@@ -143,7 +145,7 @@ def _meter(workspace: Workspace, tables: DemoTables) -> UnsharedMeter:
 
 def _check(workspace: Workspace) -> None:
     """Raise if the engine has failed."""
-    status = workspace.engine_status()
+    status = workspace.engine.status()
     if status.state == "failed":
         raise DemoFailed("the engine failed", detail=status.error)
 
@@ -158,11 +160,14 @@ def _workspace(settings: Settings, serving: Serving | None) -> Iterator[Workspac
     from service.workspace.workspace import Workspace
 
     workspace = Workspace(settings)
-    workspace.start()
+    workspace.open()
+    engine = workspace.new_engine_part()
     try:
+        engine.start(stand_by=False)
         yield workspace
     finally:
-        workspace.close()
+        engine.stop()
+        workspace.close_catalog()
 
 
 @contextmanager

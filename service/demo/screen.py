@@ -38,8 +38,8 @@ def summary(progress: Progress, seconds: float, queries: Sequence[Query]) -> Ren
 
 
 def numbers(progress: Progress) -> Table:
-    """Return what the shared chain needs, beside one join per query."""
-    table = _table("", ">shared chain", ">unshared, Eq. 1", ">unshared, filters first")
+    """Return what the shared chains need, those of all families together, beside one join per query."""
+    table = _table("", ">shared chains", ">unshared, Eq. 1", ">unshared, filters first")
     rows, pairs = progress.unshared_rows_mean, progress.unshared_pairs
     table.add_row(
         "state rows, mean",
@@ -79,6 +79,7 @@ def welcome(url: str, data_dir: str, speed: float) -> RenderableType:
     lines = (
         f"Replaying flights and weather of New York in 2013, {format_duration(int(speed * 1e6))} per second.",
         "",
+        f"  console   {url}/",
         f"  results   curl '{url}/api/v1/queries/fog_delays/results?limit=5'",
         f"  plan      curl '{url}/api/v1/plan?format=mermaid'",
         f"  numbers   curl {url}/api/v1/statistics",

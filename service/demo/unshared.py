@@ -7,8 +7,11 @@ reckoning puts the filters before the join, so that a window keeps only rows tha
 
 The paper takes λ as constant. Flights are not: none leave at 3 in the morning. So λ W is not multiplied but
 counted, in the same tables, at the watermarks of the same batch as the shared state beside it. Of the rows of
-a window only those of the same airport count as compared, since an index finds them; the paper's nested loops
-look at the other airports' too.
+a window only those of the same key count as compared, since an index finds them; the paper's nested loops
+look at the others too.
+
+A query that asks for absence is reckoned as the join whose pairs decide it, with whole windows: each of its
+rows stays for its window, whether or not it has found a partner.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """
@@ -22,7 +25,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalog.values.plan import Plan, PlannedFilter
+from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
 from service.demo.data import DemoTables, micros
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -63,34 +66,20 @@ class UnsharedMeter:
     """Counts for the queries of a plan, at any moment of the replay.
 
     Args:
-        plan: A plan over the demo's streams, of one family.
+        plan: A plan over the demo's streams.
         tables: The demo's streams.
     """
 
     def __init__(self, plan: Plan, tables: DemoTables) -> None:
-        (family,) = plan.families
         by_name = {"flights": tables.flights, "weather": tables.weather}
         named = {stream.id: by_name[stream.name] for stream in plan.streams}
-        a, b = named[family.stream_a], named[family.stream_b]
-        pass_a, pass_b = _passing(a, family.filters_a), _passing(b, family.filters_b)
-        ts_a, ts_b = micros(a), micros(b)
-        keys_a, keys_b = _key_numbers(a, b, family.key)
-        self._start_us = tables.first_us
+        self._start_us, self._last_us = tables.first_us, tables.last_us
         self._windows: list[_Window] = []
-        last = _made_by_bin(self._start_us, tables.last_us)
-        first = last.copy()
-        for query in family.queries:
-            mask_a, mask_b = pass_a[query.filter_a], pass_b[query.filter_b]
-            self._windows += [
-                _Window(family.stream_a, family.stream_b, query.w_a_us, ts_a, ts_a[mask_a]),
-                _Window(family.stream_b, family.stream_a, query.w_b_us, ts_b, ts_b[mask_b]),
-            ]
-            windows = query.w_a_us, query.w_b_us
-            last += self._pairs_by_bin(len(last), (ts_a, keys_a), (ts_b, keys_b), windows)
-            first += self._pairs_by_bin(
-                len(last), (ts_a[mask_a], keys_a[mask_a]), (ts_b[mask_b], keys_b[mask_b]), windows
-            )
-        self._pairs = np.cumsum(last), np.cumsum(first)
+        bins = (self._last_us - self._start_us) // _BIN_US + 1
+        self._made = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
+        for family in plan.families:
+            self._add(family, named[family.stream_a], named[family.stream_b])
+        self._pairs = np.cumsum(self._made[0]), np.cumsum(self._made[1])
 
     def state_rows(self, newest_us: Mapping[int, int], watermark_us: Mapping[int, int]) -> Need:
         """Return the rows held after a batch.
@@ -115,23 +104,35 @@ class UnsharedMeter:
             return Need()
         return Need(int(self._pairs[0][number]), int(self._pairs[1][number]))
 
-    def _pairs_by_bin(
-        self, bins: int, a: tuple[Int64s, Int64s], b: tuple[Int64s, Int64s], windows: tuple[int, int]
-    ) -> Int64s:
-        """Return how many pairs are made in each hour: a pair is made when its later row comes."""
-        made = np.zeros(bins, dtype=np.int64)
-        for key in np.unique(a[1]):
-            at, bt = a[0][a[1] == key], b[0][b[1] == key]
-            # Rows of b meet those of a of the same moment, or older by less than w_a; then the reverse.
-            met_by_b = np.searchsorted(at, bt, "right") - np.searchsorted(at, bt - windows[0], "right")
-            met_by_a = np.searchsorted(bt, at, "left") - np.searchsorted(bt, at - windows[1], "right")
-            for ts, met in ((bt, met_by_b), (at, met_by_a)):
-                np.add.at(made, (ts - self._start_us) // _BIN_US, met)
-        return made
+    def _add(self, family: FamilyPlan, a: pa.Table, b: pa.Table) -> None:
+        """Add the windows and pairs of a family's queries."""
+        pass_a, pass_b = _passing(a, family.filters_a), _passing(b, family.filters_b)
+        ts_a, ts_b = micros(a), micros(b)
+        keys_a, keys_b = _key_numbers(a, b, family.key)
+        for query in family.queries:
+            mask_a, mask_b = pass_a[query.filter_a], pass_b[query.filter_b]
+            self._windows += [
+                _Window(family.stream_a, family.stream_b, query.w_a_us, ts_a, ts_a[mask_a]),
+                _Window(family.stream_b, family.stream_a, query.w_b_us, ts_b, ts_b[mask_b]),
+            ]
+            windows = query.w_a_us, query.w_b_us
+            self._add_pairs(self._made[0], (ts_a, keys_a), (ts_b, keys_b), windows)
+            passing = (ts_a[mask_a], keys_a[mask_a]), (ts_b[mask_b], keys_b[mask_b])
+            self._add_pairs(self._made[1], *passing, windows)
 
-
-def _made_by_bin(first_us: int, last_us: int) -> Int64s:
-    return np.zeros((last_us - first_us) // _BIN_US + 1, dtype=np.int64)
+    def _add_pairs(
+        self, made: Int64s, a: tuple[Int64s, Int64s], b: tuple[Int64s, Int64s], windows: tuple[int, int]
+    ) -> None:
+        """Add to each hour the pairs made in it: a pair is made when its later row comes."""
+        span = self._last_us - self._start_us + 1
+        # Times of one key after those of another, so far apart that no window reaches from key to key.
+        at, bt = (np.sort((ts - self._start_us + 2 * span * keys)[keys >= 0]) for ts, keys in (a, b))
+        w_a, w_b = (min(window, span) for window in windows)
+        # Rows of b meet those of a of the same moment, or older by less than w_a; then the reverse.
+        met_by_b = np.searchsorted(at, bt, "right") - np.searchsorted(at, bt - w_a, "right")
+        met_by_a = np.searchsorted(bt, at, "left") - np.searchsorted(bt, at - w_b, "right")
+        for ts, met in ((bt, met_by_b), (at, met_by_a)):
+            np.add.at(made, ts % (2 * span) // _BIN_US, met)
 
 
 def _count(ts: Int64s, after_us: int, until_us: int) -> int:
@@ -151,8 +152,8 @@ def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | 
 
 
 def _key_numbers(a: pa.Table, b: pa.Table, key: tuple[tuple[str, str], ...]) -> tuple[Int64s, Int64s]:
-    """Return a number per key and row, equal in both tables where the keys are."""
+    """Return a number per key and row, equal in both tables where the keys are; -1 for NULL."""
     ((column_a, column_b),) = key
     both = pa.chunked_array(a[column_a].chunks + b[column_b].chunks).combine_chunks()
-    numbers = np.asarray(both.dictionary_encode().indices, dtype=np.int64)
+    numbers = np.asarray(both.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
     return numbers[: a.num_rows], numbers[a.num_rows :]

@@ -9,8 +9,10 @@ source: {type: files, format: parquet, path: data/A, max_files_per_batch: 1}
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,18 +21,25 @@ from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
 from catalog.values.stream import (
     NAME_PATTERN,
+    SECRET_PATTERN,
     Column,
+    EnvSecret,
     FilesSource,
     GeneratedColumn,
     GeneratorSource,
     HttpSource,
+    KafkaCluster,
+    KafkaMechanism,
+    KafkaSasl,
+    KafkaSource,
+    KafkaTls,
     Source,
     Stream,
 )
 from catalog.wording import nearest_or_known
 from service.errors import InvalidName, InvalidStream
 
-#: How far ahead of the clock posted events may be: clocks and zones of clients are wrong by less.
+#: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
 _MAX_AHEAD_US = 86_400 * 1_000_000
 #: Names that Sluice adds to rows itself.
 RESERVED_COLUMNS = ("_event_time", "_pos")
@@ -55,6 +64,65 @@ class HttpDocument(_StreamDocument):
     type: Literal["http"]
 
 
+class SecretDocument(_StreamDocument):
+    """A secret by the name of the environment variable that holds it; the secret itself is nowhere else."""
+
+    env: str = Field(pattern=f"^{SECRET_PATTERN.pattern}$")
+
+
+class TlsDocument(_StreamDocument):
+    """Encryption of connections to brokers; certificates are PEM texts. ``{}`` trusts the system's."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: SecretDocument | None = None
+
+
+class SaslDocument(_StreamDocument):
+    """User that brokers ask for."""
+
+    mechanism: KafkaMechanism
+    username: str = Field(min_length=1)
+    password: SecretDocument
+
+
+class ClusterDocument(_StreamDocument):
+    """Brokers, and how to connect to them."""
+
+    bootstrap: str = Field(pattern=r"^[^\s,/@]+:\d{1,5}(\s*,\s*[^\s,/@]+:\d{1,5})*$")
+    tls: TlsDocument | None = None
+    sasl: SaslDocument | None = None
+
+    @classmethod
+    def of(cls, cluster: KafkaCluster) -> Self:
+        """Return the document of brokers."""
+        return cls.model_validate(
+            {name: value for name, value in asdict(cluster).items() if value is not None}
+        )
+
+    def to_cluster(self) -> KafkaCluster:
+        """Return the brokers."""
+        tls, sasl = self.tls, self.sasl
+        return KafkaCluster(
+            self.bootstrap,
+            None
+            if tls is None
+            else KafkaTls(tls.ca, tls.certificate, None if tls.key is None else EnvSecret(tls.key.env)),
+            None if sasl is None else KafkaSasl(sasl.mechanism, sasl.username, EnvSecret(sasl.password.env)),
+        )
+
+
+class KafkaDocument(ClusterDocument):
+    """A topic of Apache Kafka, one event a message."""
+
+    type: Literal["kafka"]
+    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    format: Literal["json"] = "json"
+    on_bad: Literal["reject", "dead-letter"] = "reject"
+    key: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
 class GeneratedColumnDocument(_StreamDocument):
     """Generator of one column."""
 
@@ -77,9 +145,11 @@ class GeneratorDocument(_StreamDocument):
     columns: dict[str, GeneratedColumnDocument] = Field(default_factory=dict)
 
 
-SourceDocument = Annotated[FilesDocument | HttpDocument | GeneratorDocument, Field(discriminator="type")]
+SourceDocument = Annotated[
+    FilesDocument | HttpDocument | GeneratorDocument | KafkaDocument, Field(discriminator="type")
+]
 #: Tags of the union.
-SOURCE_TYPES = ("files", "http", "generator")
+SOURCE_TYPES = ("files", "http", "generator", "kafka")
 
 
 class StreamDocument(_StreamDocument):
@@ -118,10 +188,10 @@ class StreamDocument(_StreamDocument):
         )
 
     def _max_ahead(self) -> int | None:
-        """Length of ``max_ahead``; posted events have a day where nothing is said, others any."""
+        """Length of ``max_ahead``; where nothing is said, events have a day, rows of files any."""
         if self.max_ahead is None:
-            says_nothing = "max_ahead" not in self.model_fields_set
-            return _MAX_AHEAD_US if says_nothing and isinstance(self.source, HttpDocument) else None
+            is_event = isinstance(self.source, HttpDocument | KafkaDocument)
+            return _MAX_AHEAD_US if is_event and "max_ahead" not in self.model_fields_set else None
         if isinstance(self.source, GeneratorDocument):
             raise InvalidStream(
                 "max_ahead is for rows that come from outside",
@@ -178,6 +248,8 @@ class StreamDocument(_StreamDocument):
         if isinstance(source, HttpDocument):
             return HttpSource()
         names = {c.name.lower(): c.name for c in columns}
+        if isinstance(source, KafkaDocument):
+            return self._topic(source, names)
         for name in source.columns:
             if name.lower() not in names:
                 raise InvalidStream(
@@ -202,6 +274,24 @@ class StreamDocument(_StreamDocument):
             ),
             rows=source.rows,
             start_us=None if source.start is None else _micros(source.start),
+        )
+
+    def _topic(self, source: KafkaDocument, names: Mapping[str, str]) -> KafkaSource:
+        headers = [(name, ("source", "headers", name)) for name in source.headers]
+        for name, path in headers if source.key is None else [(source.key, ("source", "key")), *headers]:
+            if name.lower() not in names:
+                raise InvalidStream(
+                    f'"{name}" is not a column of stream "{self.name}"',
+                    hint=nearest_or_known(name, list(names.values())),
+                    path=path,
+                )
+        return KafkaSource(
+            source.to_cluster(),
+            source.topic,
+            source.format,
+            source.on_bad,
+            None if source.key is None else names[source.key.lower()],
+            tuple((names[name.lower()], header) for name, header in source.headers.items()),
         )
 
 

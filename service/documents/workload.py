@@ -38,6 +38,7 @@ from service.documents.stream_document import (
     GeneratedColumnDocument,
     GeneratorDocument,
     HttpDocument,
+    KafkaDocument,
     StreamDocument,
     check_name,
 )
@@ -265,6 +266,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "files": FilesDocument,
     "http": HttpDocument,
     "generator": GeneratorDocument,
+    "kafka": KafkaDocument,
 }
 
 

@@ -1,18 +1,21 @@
-"""The engine's lease of the catalog: taken at the start, renewed by a thread, given back at the end.
+"""The engine's lease of the catalog: taken at a start or from another engine, renewed, and given back.
 
-    holder       renews every 5 s      ends its JVM once it could not for 10 s
-    challenger   takes the lease after 15 s without a renewal, by its own monotonic clock
+    holder       renews every 2 s      ends its JVM once it could not for 5 s
+    challenger   takes the lease after 8 s without a renewal, by its own monotonic clock
 
-No clock is compared with another one's. Every write transaction of the holder's process checks the lease
+No clock is compared with another one's. Every write transaction of the engine renews the lease
 (``catalog.store.lease``), so that a holder that was stopped for a minute and goes on makes nothing visible. A
 challenger waits only where the holder may live: not where it gave the lease back, or was a process of this
-machine that has gone.
+machine that has gone. A holder of this machine that hangs is killed before its lease is taken.
+
+The numbers leave a stand-by of 15 s six and a half to begin its first batch in: its JVM runs already.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -26,18 +29,22 @@ import psutil
 from catalog.errors import CatalogDown, FencedOut
 from catalog.store.lease import Holder, Lease
 from catalog.store.store import Store
+from service.config.boot import boot_id
 from service.errors import CatalogInUse
 
 log = logging.getLogger(__name__)
 
 #: Without a renewal for so long the lease is over for others.
-EXPIRY_S = 15.0
-#: Between two renewals; two may fail before the lease is over.
-RENEW_S = 5.0
+EXPIRY_S = 8.0
+#: Between two renewals; one may fail before the holder gives up, three before the lease is over.
+RENEW_S = 2.0
 #: Without a renewal for so long the holder ends its JVM: well before anybody else may begin.
-GIVE_UP_S = 10.0
-#: How often a challenger looks.
-_LOOK_S = 0.5
+GIVE_UP_S = 5.0
+#: Looks of a challenger, and of a holder's watch, in the time of an expiry.
+_LOOKS = 16
+#: How long a killed holder may take to be gone.
+_KILL_TIMEOUT_S = 5.0
+_KILL_LOOK_S = 0.02
 
 
 def this_process(directory: Path) -> Holder:
@@ -45,7 +52,7 @@ def this_process(directory: Path) -> Holder:
     pid = os.getpid()
     return Holder(
         host=socket.gethostname(),
-        boot=_read(Path("/proc/sys/kernel/random/boot_id")),
+        boot=boot_id(),
         processes=_process_name_space(),
         pid=pid,
         started_s=psutil.Process(pid).create_time(),
@@ -58,13 +65,15 @@ class CatalogLease:
     """The lease of one engine.
 
     Attributes:
-        store: Catalog.
+        store: Catalog, as the engine writes to it.
         directory: Data directory, for people.
-        lost: Called from the renewing thread when the lease is lost or could not be renewed in time.
+        lost: Called from a thread of its own when the lease is lost or could not be renewed in time.
         expiry_s: See ``EXPIRY_S``.
         renew_s: See ``RENEW_S``.
         give_up_s: See ``GIVE_UP_S``.
         unsynced: Whether the holder before went with its machine: what it had not synced may be gone.
+        former: The holder before, where it did not give the lease back.
+        fenced: Set once another engine has the lease.
     """
 
     store: Store
@@ -74,9 +83,17 @@ class CatalogLease:
     renew_s: float = RENEW_S
     give_up_s: float = GIVE_UP_S
     unsynced: bool = field(default=False, init=False)
+    former: Holder | None = field(default=None, init=False)
+    fenced: threading.Event = field(default_factory=threading.Event, init=False)
     _lease: Lease | None = field(default=None, init=False)
+    _renewed_s: float = field(default=0.0, init=False)
     _ended: threading.Event = field(default_factory=threading.Event, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _threads: tuple[threading.Thread, ...] = field(default=(), init=False)
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the lease; 0 without one."""
+        return 0 if self._lease is None else self._lease.epoch
 
     def acquire(self) -> None:
         """Take the lease, after the holder's expiry where that may still live.
@@ -85,65 +102,142 @@ class CatalogLease:
             CatalogInUse: An engine renews it.
             CatalogDown: The catalog cannot be used.
         """
-        me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
-        over = self.store.lease.current()
-        if over is not None and over.token and not _is_dead(over.holder, me):
-            over = self._wait_for_expiry(over)
-        self.unsynced = over is not None and bool(over.token) and over.holder.boot != me.boot
-        lease = self.store.lease.take(me, expiry_ms, over)
-        if lease is None:
+        if not self._take(stopping=None):
             current = self.store.lease.current()
-            raise _in_use(current.holder if current is not None else me)
-        self._lease = lease
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._renew, args=(lease,), name="lease", daemon=True)
-        self._thread.start()
+            raise _in_use(current.holder if current is not None else this_process(self.directory))
+
+    def stand_by(self, stopping: threading.Event) -> bool:
+        """Take the lease once it is over, however long that takes; return False if told to stop before."""
+        while not stopping.is_set():
+            try:
+                if self._take(stopping):
+                    return True
+            except CatalogDown as error:
+                log.warning("lease of the catalog cannot be looked at: %s", error)
+                stopping.wait(self.renew_s)
+        return False
+
+    def check(self) -> None:
+        """Renew the lease now, before something is done that no write transaction covers.
+
+        Raises:
+            FencedOut: Another engine has it.
+        """
+        if self._lease is not None:
+            self._renew(self._lease)
 
     def release(self) -> None:
         """Give the lease back."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        for thread in self._threads:
+            thread.join()
+        self._threads = ()
         lease, self._lease = self._lease, None
         if lease is not None:
             # A catalog that is down keeps it until it expires.
             with suppress(CatalogDown):
                 self.store.lease.release(lease)
 
-    def _wait_for_expiry(self, seen: Lease) -> Lease:
-        """Wait until nobody has renewed the lease for its whole expiry, by this machine's monotonic clock."""
-        log.warning(
-            "catalog may be in use: waiting for its lease to expire",
-            extra={"host": seen.holder.host, "pid": seen.holder.pid, "expiry_s": seen.expiry_ms / 1000},
+    def _take(self, stopping: threading.Event | None) -> bool:
+        """Take the lease if it is over, or will be over in a moment; return whether it was.
+
+        Args:
+            stopping: Ends the waiting of a stand-by, which lets others have the lease; None: it is an error
+                that somebody renews it.
+        """
+        me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
+        over = self.store.lease.current()
+        if over is not None and over.token and not _is_dead(over.holder, me):
+            expired = self._expired(over, stopping)
+            if expired is None:
+                return False
+            over = expired
+        hung = over is not None and bool(over.token)
+        self.unsynced = over is not None and hung and over.holder.boot != me.boot
+        self.former = over.holder if over is not None and hung else None
+        if self.former is not None:
+            _end_hung(self.former, me)
+        lease = self.store.lease.take(me, expiry_ms, over)
+        if lease is None:
+            return False
+        self._lease, self._renewed_s = lease, time.monotonic()
+        self._ended.clear()
+        self.fenced.clear()
+        self._threads = (
+            threading.Thread(target=self._renewing, args=(lease,), name="lease", daemon=True),
+            threading.Thread(target=self._watching, name="lease-watch", daemon=True),
         )
-        until_s = time.monotonic() + seen.expiry_ms / 1000
-        while time.monotonic() < until_s:
-            time.sleep(_LOOK_S if self.expiry_s >= EXPIRY_S else self.expiry_s / 10)
-            found = self.store.lease.current()
-            if found is not None and not found.token:
+        for thread in self._threads:
+            thread.start()
+        return True
+
+    def _expired(self, seen: Lease, stopping: threading.Event | None) -> Lease | None:
+        """Wait until nobody has renewed the lease for its whole expiry, by this machine's monotonic clock.
+
+        Returns:
+            The lease as it is then; None if a stand-by is told to stop, or has to begin anew.
+
+        Raises:
+            CatalogInUse: Somebody renews it, and this is no stand-by.
+        """
+        if stopping is None:
+            log.warning(
+                "catalog may be in use: waiting for its lease to expire",
+                extra={"host": seen.holder.host, "pid": seen.holder.pid, "expiry_s": seen.expiry_ms / 1000},
+            )
+        me = this_process(self.directory)
+        pause = threading.Event() if stopping is None else stopping
+        looks = 0
+        while looks < _LOOKS:
+            # Looks are counted rather than seconds: who gets no processor himself is more patient.
+            if pause.wait(seen.expiry_ms / 1000 / _LOOKS):
+                return None
+            found, looks = self.store.lease.current(), looks + 1
+            if found is not None and (not found.token or _is_dead(found.holder, me)):
                 return found
             if found != seen:
-                raise _in_use(found.holder if found is not None else seen.holder)
+                if stopping is None:
+                    raise _in_use(found.holder if found is not None else seen.holder)
+                if found is None:
+                    return None
+                seen, looks = found, 0
         return seen
 
     def _renew(self, lease: Lease) -> None:
-        renewed_s = time.monotonic()
-        told = False
+        began_s = time.monotonic()
+        try:
+            self.store.lease.renew(lease)
+        except FencedOut:
+            self.fenced.set()
+            raise
+        self._renewed_s = began_s
+
+    def _renewing(self, lease: Lease) -> None:
         while not self._ended.wait(self.renew_s):
             try:
-                began_s = time.monotonic()
-                self.store.lease.renew(lease)
-                renewed_s, told = began_s, False
+                self._renew(lease)
             except FencedOut as error:
                 log.error("lease of the catalog lost: %s", error)
                 self.lost(error.primary)
                 return
             except CatalogDown as error:
                 log.warning("lease of the catalog not renewed: %s", error)
-                if time.monotonic() - renewed_s > self.give_up_s and not told:
-                    told = True
-                    self.lost(f"the lease of the catalog was not renewed for {self.give_up_s:g} s")
+
+    def _watching(self) -> None:
+        """Give up in time, also where a renewal hangs: a network that was cut tells nothing for 10 s.
+
+        A time in which this process did not run at all is none in which it could not renew: it is seldom
+        over for good, and the next renewal tells.
+        """
+        step_s = min(self.expiry_s / _LOOKS, self.renew_s)
+        seen_s, waited_s = self._renewed_s, 0.0
+        while not self._ended.wait(step_s) and not self.fenced.is_set():
+            # Where our own transaction hangs, nobody can take the lease before it ends, and it is a renewal.
+            if self._renewed_s != seen_s or self.store.keeps_others_out:
+                seen_s, waited_s = self._renewed_s, 0.0
+            waited_s += step_s
+            if self.give_up_s < waited_s <= self.give_up_s + step_s:
+                self.lost(f"the lease of the catalog was not renewed for {self.give_up_s:g} s")
 
 
 def _in_use(holder: Holder) -> CatalogInUse:
@@ -165,15 +259,28 @@ def _is_dead(holder: Holder, me: Holder) -> bool:
         return True
 
 
+def _end_hung(holder: Holder, me: Holder) -> None:
+    """Kill a process of this machine that has not renewed its lease in time, so that it never wakes.
+
+    One that is elsewhere cannot be: what it writes once it wakes is refused.
+    """
+    here = (holder.boot, holder.processes) == (me.boot, me.processes)
+    if not here or holder.pid == me.pid or _is_dead(holder, me):
+        return
+    log.error("engine killed: it did not renew its lease", extra={"pid": holder.pid})
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(holder.pid, signal.SIGKILL)
+    until_s = time.monotonic() + _KILL_TIMEOUT_S
+    # Its parent may leave it a zombie, which holds nothing any more.
+    while not _is_dead(holder, me):
+        if time.monotonic() > until_s:
+            log.error("engine that hangs could not be killed", extra={"pid": holder.pid})
+            return
+        time.sleep(_KILL_LOOK_S)
+
+
 def _process_name_space() -> str:
     try:
         return os.readlink("/proc/self/ns/pid")
-    except OSError:  # not Linux
-        return ""
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
     except OSError:  # not Linux
         return ""

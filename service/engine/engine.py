@@ -6,6 +6,9 @@ r"""The engine: one Spark job over one data directory, from lock to last commit.
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
 the catalog, and looks whether Spark can go on where the catalog is. Then it takes a new fencing epoch: from
 then on no other engine's manifest is accepted. It sweeps files that no manifest names, and starts Spark.
+A stand-by has Spark running and all imports done before; it takes the lease first, and with it the lock. An
+engine that has lost the lease to another one is over: it starts nothing, since a start clears what a death
+left.
 
 What talks to Spark, and what goes to its workers, is loaded by the thread that runs the job: PySpark, pandas
 and numba with its kernels are half of all that a service imports, and the API answers without them.
@@ -14,32 +17,31 @@ and numba with its kernels are half of all that a service imports, and the API a
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import logging
 import os
-import sys
 import threading
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
 from catalog.errors import FencedOut, SluiceError, Unavailable
 from catalog.store.store import Store
-from service.commit.commits import Commits
+from operators.errors import find_failed_expression
 from service.commit.reports import Reports
 from service.commit.spark_log import SparkLog
-from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.catalog_lease import CatalogLease
+from service.engine.checkpoint_facts import check_buckets, checkpoint_facts
 from service.engine.engine_lock import EngineLock
+from service.engine.engine_status import EngineState, EngineStatus
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
-from service.errors import BucketsFixed, EngineFailed, NothingToSkip, OtherLife, find_corrupt_input
-from service.inputs.voided import VoidedBatch, void_batch
+from service.engine.spark_end import end_spark
+from service.engine.spark_failure import reason_of, spark_errors, trace_of
+from service.errors import EngineFailed, OtherLife, find_corrupt_input
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
@@ -52,62 +54,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EngineState = Literal["stopped", "starting", "running", "paused", "failed"]
-
 #: A batch in hand may take so long when the job is stopped; then its JVM is killed. Nothing is lost: the
 #: batch is repeated, as after any crash.
 STOP_S = 10.0
 #: Spark's own end after that; a service ends by force before (``api.serve``).
 END_SESSION_S = 120.0
-
-#: How often a waiting call looks whether its plan version is in force.
-WAIT_STEP_S = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStatus:
-    """Status of the engine.
-
-    Attributes:
-        run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
-        state: See the module's picture.
-        since_us: Wall clock of the last change of state, µs UTC.
-        batch: Last committed batch, or None.
-        plan_version: Plan version of that batch (0: none).
-        error: Why it failed, or None.
-        spark_ui: Address of Spark's own page, or None.
-        epoch: Fencing epoch.
-        failures: How often the batch in hand has failed in a row, the same way; 0 while it runs.
-        retry_at_us: When a failed job is started again, µs UTC; None where a person has to look.
-    """
-
-    run_id: str
-    state: EngineState
-    since_us: int
-    batch: int | None
-    plan_version: int
-    error: str | None
-    spark_ui: str | None
-    epoch: int
-    failures: int = 0
-    retry_at_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    """Facts of the checkpoint.
-
-    Attributes:
-        id: Part of every segment's name.
-        keys: Spark's key of each bucket.
-        partitions: Shuffle partitions.
-        sealed: Whether all of its segments have a seal.
-    """
-
-    id: str
-    keys: tuple[int, ...]
-    partitions: int
-    sealed: bool
 
 
 @dataclass(slots=True)
@@ -120,7 +71,9 @@ class Engine:
         store: Catalog.
         bounded: Whether the job ends once everything available is processed.
         jvm: The JVM to use first, if one was launched already; the engine ends it.
-        commits: Tells of commits.
+        pause_failing: Pauses the queries with an expression, given its digest and the reason, and returns
+            their names; None: such a query ends the job.
+        changed: Called when the status has changed.
     """
 
     settings: Settings
@@ -128,7 +81,8 @@ class Engine:
     store: Store
     bounded: bool = False
     jvm: Jvm | None = None
-    commits: Commits = field(default_factory=Commits)
+    pause_failing: Callable[[str, str], tuple[str, ...]] | None = None
+    changed: Callable[[], None] = lambda: None
     _lock: EngineLock = field(init=False)
     _lease: CatalogLease = field(init=False)
     _jvm_in_use: Jvm | None = None
@@ -142,6 +96,7 @@ class Engine:
     _error: str | None = None
     _spark_ui: str | None = None
     _failures: int = 0
+    _skippable: bool = False
     _retry_at_us: int | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -158,15 +113,52 @@ class Engine:
         Raises:
             DataDirInUse: Another engine has one of them.
             OtherLife: The checkpoint is not that of the catalog, or has lost batches.
+            BucketsFixed: The settings want another number of buckets than the checkpoint has.
         """
         self._lock.acquire()
         try:
             self._lease.acquire()
+            check_buckets(self.store, self.settings)
             check_checkpoint(self.store, self.data_dir, unsynced=self._lease.unsynced)
         except BaseException:
             self._lease.release()
             self._lock.release()
             raise
+
+    def stand_by(self, stopping: threading.Event) -> bool:
+        """Wait for the lease with everything ready, and take it; return False if told to stop before.
+
+        Raises:
+            EngineFailed: Spark does not start.
+            DataDirInUse: Something that is no engine has the data directory.
+            OtherLife, BucketsFixed: As ``acquire``.
+        """
+        self._set_state("starting")
+        self.launch()
+        assert self.jvm is not None
+        self.jvm.start_fork_server()
+        try:
+            self._session = _start_session(self.settings, self.jvm)
+        except spark_errors() as error:
+            raise EngineFailed("Spark did not start", detail=f"{error}.") from error
+        gc.freeze()
+        self._set_state("standby")
+        if not self._lease.stand_by(stopping):
+            return False
+        try:
+            self._lock.acquire(self._lease.former)
+            check_buckets(self.store, self.settings)
+            check_checkpoint(self.store, self.data_dir, unsynced=self._lease.unsynced)
+        except BaseException:
+            self._lease.release()
+            self._lock.release()
+            raise
+        return True
+
+    @property
+    def fenced(self) -> bool:
+        """Tell whether another engine has the lease."""
+        return self._lease.fenced.is_set()
 
     def launch(self) -> None:
         """Start a JVM for the job beside whatever is to be done before it starts."""
@@ -179,7 +171,7 @@ class Engine:
             if self._thread is not None and self._thread.is_alive():
                 return
             self._stopping.clear()
-            self._failures = 0
+            self._failures, self._skippable = 0, False
             self._set_state("starting")
             self._thread = threading.Thread(target=self._run_and_restart, name="engine")
             self._thread.start()
@@ -201,7 +193,7 @@ class Engine:
                 self.data_dir.engine_lock.touch()
             with self._killing_after(STOP_S):
                 if self._query is not None:
-                    with contextlib.suppress(*_spark_errors()):
+                    with contextlib.suppress(*spark_errors()):
                         self._query.stop()
                 if self._thread is not None:
                     self._thread.join()
@@ -236,54 +228,18 @@ class Engine:
 
     def status(self) -> EngineStatus:
         """Return what the engine does."""
-        last = self.store.batches.last_manifest()
         return EngineStatus(
-            run_id=self._run_id,
             state=self._state,
             since_us=self._since_us,
-            batch=None if last is None else last.batch,
-            plan_version=0 if last is None else last.plan_version,
+            run_id=self._run_id,
             error=self._error,
             spark_ui=self._spark_ui,
             epoch=self._epoch,
             failures=self._failures,
+            skippable=self._skippable,
             retry_at_us=self._retry_at_us,
+            lease=self._lease.epoch,
         )
-
-    def void_batch_in_hand(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
-        """Decide that the batch that fails again and again is processed without some of its input.
-
-        Args:
-            stream_ids: Streams whose rows are left out of it; empty for all.
-            actor: Who decides.
-
-        Raises:
-            NothingToSkip: No batch was begun, or it has not failed often enough.
-        """
-        last = self.store.batches.last()
-        batch = 0 if last is None else last + 1
-        begun = (self.data_dir.checkpoint / "offsets" / str(batch)).exists()
-        if self._failures < MAX_FAILURES_AT_A_BATCH or not begun:
-            raise NothingToSkip(
-                "no batch can be skipped",
-                detail=f"The batch after {batch - 1} has failed {self._failures} times the same way, of "
-                f"{MAX_FAILURES_AT_A_BATCH} that show that it will fail again.",
-                hint="GET /api/v1/engine says what the job does.",
-            )
-        voided = VoidedBatch(batch, stream_ids, self._error or "", actor, wall_clock_us())
-        void_batch(self.store, voided)
-        log.warning("batch voided", extra={"batch": batch, "streams": list(stream_ids), "actor": actor})
-        return voided
-
-    def wait_for_version(self, version: int, timeout_s: float) -> bool:
-        """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
-        deadline = time.monotonic() + timeout_s
-        while self.store.batches.first_of_version(version) is None:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return False
-            time.sleep(min(WAIT_STEP_S, left_s))
-        return True
 
     def _run_and_restart(self) -> None:
         """Run, and run again after a failure, as often as that may help (``service.engine.retry``)."""
@@ -303,7 +259,9 @@ class Engine:
                 )
                 delay_s = failures.add(failure, ran_s=time.monotonic() - began_s)
                 self._failures = failures.same
+                self._skippable = failures.same >= MAX_FAILURES_AT_A_BATCH and self._has_begun(failure.batch)
                 self._retry_at_us = None if delay_s is None else wall_clock_us() + int(delay_s * 1e6)
+                self.changed()
                 log.error(
                     "engine failed: %s",
                     error,
@@ -328,11 +286,16 @@ class Engine:
         except Unavailable:
             return None
 
+    def _has_begun(self, last: int | None) -> bool:
+        """Tell whether the batch after the last committed one was begun."""
+        batch = 0 if last is None else last + 1
+        return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
+
     def _run(self) -> None:
         """Run the job to its end, again after each file that turned out to be unreadable."""
         from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
 
-        ends: tuple[type[Exception], ...] = (*_spark_errors(), QueryDied)
+        ends: tuple[type[Exception], ...] = (*spark_errors(), QueryDied)
         while True:
             try:
                 self._start_query()
@@ -343,10 +306,10 @@ class Engine:
             except ends as error:
                 if self._stopping.is_set():
                     return
-                trace = str(error)
-                reason = _reason(error, trace)
+                trace = trace_of(error)
+                reason = reason_of(error, trace)
                 self._end_session()
-                if self._set_aside(trace, reason):
+                if self._set_aside(trace, reason) or self._paused_failing(trace, reason):
                     self._set_state("starting")
                     continue
                 self._set_state("failed", reason)
@@ -370,14 +333,37 @@ class Engine:
         log.warning("file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True
 
+    def _paused_failing(self, trace: str, reason: str) -> bool:
+        """Pause the queries whose expression cannot be evaluated, so that the batch can be begun anew.
+
+        The batch was not committed. Spark's log has it with the plan that failed, so its entry goes; the
+        queries are paused before, and if the engine dies in between they are found paused already.
+        """
+        digest = find_failed_expression(trace)
+        if digest is None or self.pause_failing is None:
+            return False
+        paused = self.pause_failing(digest, reason)
+        spark, last = SparkLog(self.data_dir.checkpoint), self.store.batches.last()
+        last = -1 if last is None else last
+        begun = spark.input_end(last + 1)
+        if not paused and (begun is None or begun["control"] >= self.store.control_log.head()):
+            return False
+        log.error("queries paused: %s", reason, extra={"queries": paused, "batch": last + 1})
+        spark.forget_after(last)
+        return True
+
     def _start_query(self) -> None:
+        # What follows removes what a death has left, which may be another engine's by now.
+        self._lease.check()
         self.launch()
         assert self.jvm is not None
         self.jvm.start_fork_server()
         from operators.segments.segment_files import Fence, SegmentFiles
+        from operators.storage.folder import check_writable
         from service.commit.commit import BatchCommitter
         from service.job.job import jvm_pid, start_job, start_session
         from service.job.job_options import job_options
+        from service.job.worker_check import check_workers
 
         if not self._epoch:
             # What was loaded stays; the collector need not look at it while the API serves.
@@ -386,7 +372,7 @@ class Engine:
         # Of a JVM that died, entries of Spark's logs may be half written.
         check_checkpoint(self.store, self.data_dir)
         self._epoch = self.store.epochs.begin(f"pid {os.getpid()}")
-        facts = self._checkpoint()
+        facts = checkpoint_facts(self.store, self.settings)
         checkpoint_id, keys, partitions = facts.id, facts.keys, facts.partitions
         mark_checkpoint(self.store, self.data_dir, checkpoint_id)
         fence = Fence(self.data_dir.fence, self._epoch)
@@ -398,14 +384,19 @@ class Engine:
             epoch=self._epoch,
             engine_lock=str(self.data_dir.engine_lock),
             log=SparkLog(self.data_dir.checkpoint),
-            tell=self.commits.tell,
         )
         commit.sweep()
         reports = self._reports = self._take_reports(len(keys), commit)
-        SegmentFiles(self.data_dir.segments, fence).sweep()
-        session = self._session = start_session(self.settings.spark, partitions, self.jvm)
+        SegmentFiles(self.data_dir.segments, fence).sweep(checkpoint_id)
+        if self._session is None:
+            self._session = start_session(self.settings.spark, self.jvm)
+        session = self._session
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
+        if not self.settings.spark.one_machine:
+            check_workers(session, (self.data_dir.checkpoint, self.data_dir.results))
+        elif self.data_dir.storage is not None:
+            check_writable((self.data_dir.segments, self.data_dir.results))
         options = job_options(
             self.settings,
             self.data_dir,
@@ -426,38 +417,17 @@ class Engine:
     def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
         """Take the reports of this machine's workers, or of a cluster's where Spark's driver is reached."""
         if self.settings.spark.one_machine:
-            return Reports(buckets, commit)
+            return Reports(buckets, commit, unknown=commit.unknown_routes)
         spark = spark_configuration(self.settings.spark)
         bind = (spark["spark.driver.bindAddress"], self.settings.spark.reports_port)
-        return Reports(buckets, commit, host=spark["spark.driver.host"], bind=bind)
-
-    def _checkpoint(self) -> _Checkpoint:
-        """Return what the first start fixes."""
-        facts = self.store.settings.get(CHECKPOINT_SETTING)
-        if not isinstance(facts, dict):
-            buckets = self.settings.bucket_count
-            partitions = min(buckets, max(self.settings.spark.cores, 1))
-            facts = {
-                "id": uuid.uuid4().hex[:12],
-                "buckets": buckets,
-                "partitions": partitions,
-                "sealed": True,
-            }
-            self.store.settings.set(CHECKPOINT_SETTING, facts)
-        buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
-        wanted = self.settings.state.buckets
-        if wanted is not None and wanted != buckets:
-            raise BucketsFixed(
-                f"this data directory has {buckets} buckets, not {wanted}",
-                detail="The number of buckets is fixed by the first batch.",
-                hint="Leave --buckets out, or start on a fresh data directory.",
-            )
-        keys = bucket_keys(buckets, partitions)
-        return _Checkpoint(str(facts["id"]), keys, partitions, facts.get("sealed") is True)
+        host = spark["spark.driver.host"]
+        return Reports(buckets, commit, unknown=commit.unknown_routes, host=host, bind=bind)
 
     def _lease_lost(self, reason: str) -> None:
         """End the JVM: nothing that it writes counts any more, and another engine may have begun."""
         log.error("engine gives up: %s", reason)
+        if self.fenced:
+            self._stopping.set()
         if (jvm := self._jvm_in_use) is not None:
             jvm.kill()
 
@@ -468,27 +438,7 @@ class Engine:
         if reports is not None:
             reports.close()
         jvm, self.jvm = self.jvm, None
-        if sys.modules.get("pyspark") is None:  # not loaded yet, or it cannot be
-            if jvm is not None:
-                jvm.end()
-            return
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
-
-        if session is not None:
-            with contextlib.suppress(*_spark_errors()):
-                session.stop()
-        gateway = SparkContext._gateway
-        if gateway is not None:
-            with contextlib.suppress(*_spark_errors()):
-                gateway.shutdown()
-        if jvm is not None:
-            jvm.end()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-        SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = None
-        SparkSession._activeSession = None
+        end_spark(session, jvm)
 
     def _set_state(self, state: EngineState, error: str | None = None) -> None:
         self._state = state
@@ -496,32 +446,14 @@ class Engine:
             self._retry_at_us = None
         self._error = error
         self._since_us = wall_clock_us()
+        self.changed()
 
 
-#: Errors of files, where others of the system are those of a connection to the JVM.
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.EACCES)
+def _start_session(settings: Settings, jvm: Jvm) -> SparkSession:
+    """Start Spark, and import what a start of the job needs: half of all that a service imports."""
+    import service.commit.commit
+    import service.engine.query_end
+    import service.job.job_options  # noqa: F401
+    from service.job.job import start_session
 
-
-def _spark_errors() -> tuple[type[Exception], ...]:
-    """Return what talking to Spark raises."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return Py4JError, PySparkException, OSError
-
-
-def _reason(error: Exception, trace: str) -> str:
-    """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
-    from py4j.protocol import Py4JNetworkError
-
-    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
-        return f"{error.strerror}: {error.filename}." if error.filename else f"{error.strerror}."
-    if isinstance(error, Py4JNetworkError | OSError):
-        return "The JVM has gone."
-    lines = [line.strip() for line in trace.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
-    # "service.errors.CorruptInput: file ..." - people want what comes behind the class.
-    if causes:
-        return causes[-1].partition(": ")[2]
-    passing = next((line for line in lines if can_pass(line)), None)
-    return passing or (lines[0] if lines else type(error).__name__)
+    return start_session(settings.spark, jvm)

@@ -3,20 +3,29 @@
 The lock is the operating system's (``flock``), so it goes with the process however that ends. The file
 says who holds it: the driver's pid and, once Spark runs, the JVM's with its start time. A JVM can outlive
 its driver for a while; the next engine ends the one the file names, and nothing else, before it writes.
+
+The lease of the catalog comes first: an engine that took it from one that hangs out of its reach, in another
+container, leaves that one the lock of a file that has no name any more, and makes a new file.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+import socket
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from catalog.store.lease import Holder
 from service.errors import DataDirInUse
+
+log = logging.getLogger(__name__)
 
 #: A killed JVM is gone in well under a second; a stuck disk may take longer.
 KILL_TIMEOUT_S = 30.0
@@ -33,49 +42,75 @@ class EngineLock:
     path: Path
     _file: TextIOWrapper | None = field(default=None)
 
-    def acquire(self) -> None:
+    def acquire(self, former: Holder | None = None) -> None:
         """Take the lock and end what a dead driver has left.
+
+        Args:
+            former: The engine from which the lease of the catalog was taken; its lock counts no more.
 
         Raises:
             DataDirInUse: Another process holds it.
         """
-        file = self.path.open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = _read(self.path).get("pid")
-            file.close()
+        file = self._locked()
+        facts = _read(self.path)
+        if file is None and former is not None and _names(facts, former):
+            log.warning("engine lock replaced: its holder hangs", extra=facts)
+            self.path.unlink(missing_ok=True)
+            file = self._locked()
+        if file is None:
+            holder = facts.get("pid")
             raise DataDirInUse(
                 f'data directory "{self.path.parent}" is in use',
                 detail=f"Process {holder} runs an engine on it." if holder else None,
                 hint="Stop that process, or name another directory with --data-dir.",
-            ) from error
+            )
         self._file = file
         _end_survivor(_read(self.path))
-        self._write({"pid": os.getpid()})
+        self._write(_this_process())
 
     def name_jvm(self, pid: int) -> None:
         """Record the JVM that this engine has started."""
         started = psutil.Process(pid).create_time()
-        self._write({"pid": os.getpid(), "jvm_pid": pid, "jvm_started": started})
+        self._write(_this_process() | {"jvm_pid": pid, "jvm_started": started})
 
     def release(self) -> None:
         """Give the lock back; its JVM must have ended."""
         if self._file is not None:
-            self._write({})
+            try:
+                self._write({})
+            except OSError as error:  # the disk is full or read-only; the next engine finds that nobody lives
+                log.warning("lock file not cleared: %s", error)
             self._file.close()
             self._file = None
 
-    def _write(self, facts: dict[str, float]) -> None:
+    def _locked(self) -> TextIOWrapper | None:
+        """Open the file and lock it; None if another process has locked it."""
+        file = self.path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return file
+
+    def _write(self, facts: dict[str, Any]) -> None:
         # Replaced in place: a rename would leave the lock on the old file.
         assert self._file is not None
-        self._file.seek(0)
-        self._file.truncate()
-        self._file.write(json.dumps(facts))
-        self._file.flush()
+        # Past the buffer of the file, which would be written again when it is closed.
+        os.ftruncate(self._file.fileno(), 0)
+        os.pwrite(self._file.fileno(), json.dumps(facts).encode(), 0)
 
 
-def _read(path: Path) -> dict[str, float]:
+def _this_process() -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _names(facts: dict[str, Any], holder: Holder) -> bool:
+    """Tell whether a lock file names the holder of a lease."""
+    return (facts.get("pid"), facts.get("host")) == (holder.pid, holder.host)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text() or "{}")
     except (OSError, ValueError):
@@ -83,8 +118,8 @@ def _read(path: Path) -> dict[str, float]:
     return content if isinstance(content, dict) else {}
 
 
-def _end_survivor(facts: dict[str, float]) -> None:
-    if "jvm_pid" not in facts:
+def _end_survivor(facts: dict[str, Any]) -> None:
+    if "jvm_pid" not in facts or facts.get("host", socket.gethostname()) != socket.gethostname():
         return
     try:
         process = psutil.Process(int(facts["jvm_pid"]))

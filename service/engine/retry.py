@@ -3,7 +3,8 @@
     cause can pass     disk full, a database away, a JVM that died    again, forever: after 1, 2, 4 ... 60 s
     batch at fault     the same reason at the same batch              again twice, then failed
 
-A job that has run for a while has not failed "in a row": failures before that are forgotten.
+A job that has run for a while, or has committed a batch, has not failed "in a row": failures before that are
+forgotten.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ FORGET_AFTER_S: Final = 300.0
 _PASSING: Final = re.compile(
     r"The JVM has gone|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Too many open files|Cannot allocate memory|Connection (refused|reset)|CatalogDown|EventLogDown"
-    r"|event log \".*\" cannot be used|catalog (cannot be used|is busy)",
+    r"|KafkaDown|SecretMissing|of stream \".*\" cannot be read|cannot be read from topic"
+    r"|StorageDown|(event log|storage) \".*\" cannot be used|catalog (cannot be used|is busy)",
 )
 #: What differs between two failures of one kind: numbers, addresses, names of files.
 _VARIABLE: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
@@ -69,7 +71,8 @@ class Failures:
         Returns:
             Seconds until the next try; None if it is of no use.
         """
-        if ran_s >= FORGET_AFTER_S:
+        moved = self._last is not None and failure.batch not in (None, self._last[0])
+        if moved or ran_s >= FORGET_AFTER_S:
             self.count = self.same = 0
             self._last = None
         kind = (failure.batch, _VARIABLE.sub("#", failure.reason))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import ValueState
 
+from catalog.errors import InvariantBroken
 from catalog.values.batch import CpuCounters, ResultFile, StreamCounters
 from catalog.values.plan import Plan
+from catalog.values.routes.route_table import RouteTable
 from operators.bucket.bucket import BatchOutput, Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
@@ -30,12 +31,13 @@ from operators.bucket.bucket_state import (
     store_segments,
     stored_plan_version,
 )
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import absence_counters, slice_counters
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import Fence, SegmentFiles
+from operators.storage.folder import Folder
 from service.commit.bucket_report import BucketReport
 from service.config.failpoints import reached
 from service.job.packets import joined
@@ -52,22 +54,25 @@ class ChainOptions:
     Attributes:
         checkpoint_id: Id of the checkpoint; part of every segment id.
         bucket_keys: Key of each bucket.
-        segments_dir: Directory of segments, patches and plans.
+        segments_dir: Folder of segments, patches and plans.
         cache_bytes: Bytes of decoded segments kept per worker.
         engine_lock: Path of the engine's lock file, for failpoints.
         writer: Writes result files.
         fence: Keeps workers of an engine that was replaced from writing segments; None: nobody replaces it.
         sealed: Whether all segments have a seal (``operators.segments.segment_files``).
+        begins: First batch of a checkpoint that was moved (``recovery.move``), whose buckets begin with a
+            manifest among the segments; None: with nothing.
     """
 
     checkpoint_id: str
     bucket_keys: tuple[int, ...]
-    segments_dir: str
+    segments_dir: Folder
     cache_bytes: int
     engine_lock: str
     writer: ResultWriter
     fence: Fence | None = None
     sealed: bool = True
+    begins: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -96,11 +101,11 @@ class ChainProcessor:
 
     def __init__(self, options: ChainOptions, manifest: ValueState) -> None:
         self._options = options
-        self._files = SegmentFiles(Path(options.segments_dir), options.fence, options.sealed)
+        self._files = SegmentFiles(options.segments_dir, options.fence, options.sealed)
         self._manifest = manifest
 
-    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> BucketReport:
-        """Process the payloads of one batch for one bucket and return its report.
+    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> tuple[BucketReport, tuple[RouteTable, ...]]:
+        """Process the payloads of one batch for one bucket and return its report, and the routes that occur.
 
         Args:
             key: Spark's key of the bucket.
@@ -114,7 +119,7 @@ class ChainProcessor:
         ids = SegmentIds(self._options.checkpoint_id, number, batch)
         worker = self._worker()
         stored = self._manifest.get()
-        manifest = bytes(stored[0]) if stored is not None else None
+        manifest = bytes(stored[0]) if stored is not None else self._begin(ids)
         bucket = self._load(worker, ids, manifest)
         output = bucket.process(payloads)
         if bucket.plan_changed and bucket.plan is not None:
@@ -124,10 +129,12 @@ class ChainProcessor:
         self._save(worker, bucket, ids, manifest, arrived)
         reached("before-state-commit", batch, self._options.engine_lock)
         files, late_files = self._write(output, batch)
+        self._options.writer.publish(files, late_files)
         report = bucket_report(bucket, output, number=number, batch=batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
         cpu = CpuCounters(pack_us=output.pack_us, chain_us=chain_us)
-        return replace(report, files=files, late_files=late_files, cpu=cpu)
+        routes = tuple(counted.table for counted in output.routes.values())
+        return replace(report, files=files, late_files=late_files, cpu=cpu), routes
 
     def _write(
         self, output: BatchOutput, batch: int
@@ -144,6 +151,16 @@ class ChainProcessor:
             _workers[checkpoint] = _Worker(SegmentCache(self._options.cache_bytes), {})
         return _workers[checkpoint]
 
+    def _begin(self, ids: SegmentIds) -> bytes | None:
+        """Return the manifest that a bucket begins with, None where it begins with nothing."""
+        if self._options.begins is None:
+            return None
+        if ids.batch != self._options.begins:
+            raise InvariantBroken(
+                f"batch {ids.batch} has no state, and the checkpoint begins with batch {self._options.begins}"
+            )
+        return bytes(self._files.read(ids.begin).to_pybytes())
+
     def _load(self, worker: _Worker, ids: SegmentIds, manifest: bytes | None) -> Bucket:
         if manifest is None:
             return Bucket()
@@ -158,7 +175,7 @@ class ChainProcessor:
 
         bucket = load_bucket(manifest, plan, load, compiled)
         for joins in bucket.families.values():
-            for segment in joins.segments():
+            for segment in joins.stored():
                 entry = entries[segment.id]
                 if entry.version == version and entry.classes is not None:
                     joins.remember_classes(segment, entry.classes)
@@ -182,7 +199,10 @@ class ChainProcessor:
     def _save(
         self, worker: _Worker, bucket: Bucket, ids: SegmentIds, manifest: bytes | None, arrived: set[str]
     ) -> None:
+        written = []
+
         def put(stored_id: str, data: bytes | ArrivedFile, segment: Segment | None) -> None:
+            written.append(stored_id)
             if isinstance(data, ArrivedFile):
                 self._files.link(data, stored_id)
             else:
@@ -196,6 +216,8 @@ class ChainProcessor:
             held.add(ids.plan(version))
             if bucket.plan_changed:
                 self._files.write(ids.plan(version), encode_plan(bucket.plan))
+                written.append(ids.plan(version))
+        self._files.publish(written)
         former: set[str] = set()
         dropped: tuple[str, ...] = ()
         if manifest is not None:
@@ -206,18 +228,19 @@ class ChainProcessor:
             former = segment_ids(manifest)
             if before := stored_plan_version(manifest):
                 former.add(ids.plan(before))
+            if ids.batch == self._options.begins:
+                former.add(ids.begin)
         self._manifest.update((encode_manifest(bucket, sorted((former - held) | arrived), dropped),))
-        names = {segment.id for joins in bucket.families.values() for segment in joins.segments()}
+        names = {segment.id for joins in bucket.families.values() for segment in joins.stored()}
         worker.cache.retain(ids.prefix, names)
         for joins in bucket.families.values():
-            for segment in joins.segments():
+            for segment in joins.stored():
                 entry = worker.cache.keep(segment)
                 entry.version, entry.classes = version, joins.known_classes(segment)
 
 
 def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: int) -> BucketReport:
-    """Return the counters of one bucket and batch, without files and the chain's CPU time."""
-    counted = tuple(output.routes.values())
+    """Return the counters of one bucket and batch, without files, routes and the chain's CPU time."""
     return BucketReport(
         bucket=number,
         batch=batch,
@@ -237,7 +260,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         slices=tuple(slice_counters(bucket.families, bucket.watermarks())),
         filters=tuple(output.filters),
         keys=tuple(output.keys),
+        absence=tuple(absence_counters(bucket.families, bucket.watermarks())),
         cpu=CpuCounters(pack_us=output.pack_us),
-        query_rows=tuple(rows for routes in counted for rows in routes.query_rows().items()),
-        routes=tuple(routes.table.encode() for routes in counted),
+        query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )

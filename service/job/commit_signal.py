@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,11 +34,16 @@ class CommitSignal:
     files: tuple[str, ...]
 
     @classmethod
-    def of(cls, catalog_url: str, events_db: str, engine_lock: str) -> CommitSignal | None:
-        """Return what tells of commits to a catalog and an event log; None if the catalog is no file."""
-        if not catalog_url.startswith(_SQLITE):
+    def of(cls, urls: Sequence[str], *files: str) -> CommitSignal | None:
+        """Return what tells of commits to databases; None if one of them is no file.
+
+        Args:
+            urls: SQLAlchemy URLs of the databases.
+            *files: Further files that tell of something.
+        """
+        if not all(url.startswith(_SQLITE) for url in urls):
             return None
-        return cls((f"{catalog_url.removeprefix(_SQLITE)}-wal", f"{events_db}-wal", engine_lock))
+        return cls((*(f"{url.removeprefix(_SQLITE)}-wal" for url in urls), *files))
 
     def signs(self) -> Signs:
         """Return how the files look; take them before looking for what a commit may bring."""

@@ -48,19 +48,17 @@ class JobOptions:
     bounded: bool
 
 
-def start_session(spark: SparkSettings, partitions: int, jvm: Jvm) -> SparkSession:
+def start_session(spark: SparkSettings, jvm: Jvm) -> SparkSession:
     """Start Spark in a JVM.
 
     Args:
         spark: Master, cores and memory.
-        partitions: Shuffle partitions.
         jvm: Started with the same settings.
 
     Raises:
         ConnectionError: The JVM has ended.
     """
     conf = SparkConf()
-    conf.set("spark.sql.shuffle.partitions", str(partitions))
     conf.setAll(list(spark_configuration(spark).items()))
     session = SparkSession(SparkContext(conf=conf, gateway=connect(jvm)))
     session.sparkContext.setLogLevel("WARN")
@@ -108,6 +106,7 @@ def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
         session: Running session.
         options: See ``JobOptions``.
     """
+    session.conf.set("spark.sql.shuffle.partitions", options.partitions)
     session.dataSource.register(SourceEntryPoint)
     reader = session.readStream.format(FORMAT_NAME).name(SOURCE_NAME)
     for name, value in options.source.items():

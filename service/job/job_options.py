@@ -1,9 +1,13 @@
-"""From the settings of a service and its data directory to the options of the one job."""
+"""Options of the one Spark job, made from the service's settings and data directory."""
 
 from __future__ import annotations
 
+import json
+
 from operators.segments.segment_files import Fence
+from operators.storage.folder import directory_here, folder_text
 from service.commit.reports import ReportAddress
+from service.commit.spark_log import SparkLog
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.inputs.packed_bytes import HEAP_PART
@@ -37,33 +41,39 @@ def job_options(
         bounded: Whether the job ends once everything available is processed.
         sealed: Whether all segments of the checkpoint have a seal.
     """
+    begin = SparkLog(data_dir.checkpoint).begin()
     source = {
         "catalog_url": settings.storage.effective_catalog_url,
-        "events_db": str(data_dir.events_db),
+        "events_url": data_dir.events_url(settings.storage.catalog_url),
+        "data_dir": str(data_dir.root),
         "bucket_keys": ",".join(str(key) for key in bucket_keys),
         "max_rows": str(settings.batches.max_rows),
         "target_batch_s": str(settings.batches.target_s),
         "batch_bytes": str(int(settings.spark.driver_memory_bytes * HEAP_PART)),
-        "rows_per_partition": str(settings.batches.rows_per_partition or ""),
+        "rows_per_partition": _text(settings.batches.rows_per_partition),
         "tasks": str(settings.spark.cores),
+        # A run ends where nothing is left to read, so its input does not wait for space.
+        "min_free_mb": "0" if bounded else _text(settings.ingest.min_free_mb),
         "engine_lock": str(data_dir.engine_lock),
         "epoch": str(epoch),
+        "begin": "" if begin is None else json.dumps(begin),
         "fence": str(data_dir.fence),
-        "dead_letters": str(data_dir.dead_letters),
+        "dead_letters": folder_text(data_dir.dead_letters),
         # On a cluster the directory is another machine's: rows had better go from worker to worker.
-        "rows_dir": str(data_dir.segments) if settings.spark.one_machine else "",
+        "rows_dir": str(directory_here(data_dir.segments)) if settings.spark.one_machine else "",
         "rows_file_bytes": str(settings.batches.rows_file_kb << 10),
     }
-    late_dir = str(data_dir.late) if settings.results.keep_late_rows else None
+    late_dir = data_dir.late if settings.results.keep_late_rows else None
     chain = ChainOptions(
         checkpoint_id=checkpoint_id,
         bucket_keys=bucket_keys,
-        segments_dir=str(data_dir.segments),
+        segments_dir=data_dir.segments,
         cache_bytes=settings.state.cache_mb << 20,
         engine_lock=str(data_dir.engine_lock),
-        writer=ResultWriter(str(data_dir.results), late_dir, epoch),
+        writer=ResultWriter(data_dir.results, late_dir, epoch),
         fence=Fence(data_dir.fence, epoch),
         sealed=sealed,
+        begins=None if begin is None else begin["batch"],
     )
     return JobOptions(
         checkpoint=str(data_dir.checkpoint),
@@ -73,3 +83,7 @@ def job_options(
         partitions=partitions,
         bounded=bounded,
     )
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,10 +1,11 @@
 """SOURCE: one Spark data source that carries every stream and the control log.
 
-    offset   {"1": position, "2": position, ..., "batch": n, "control": sequence}
+    offset   {"1": position, "2/0": position, "2/1": position, ..., "batch": n, "control": sequence}
 
 Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the input ranges, the
-plan version and the batch number, and a replayed batch packs exactly what it packed the first time. New
-streams and queries are new keys and new records, never another source: the Spark query keeps running.
+plan version and the batch number, and a replayed batch packs exactly what it packed the first time. Of a
+topic it has a position for each partition, such as "2/0". New streams and queries are new keys and new
+records, never another source: the Spark query keeps running.
 
 ``partitions`` has no side effect; Spark also calls it with ``start == end``. Reading packs inside the task
 of the reader (``service.job.packing``), so rows never exist on the JVM side.
@@ -14,9 +15,12 @@ Do not import what works on rows here: the first batch waits for this import.
 
 from __future__ import annotations
 
+import json
+import logging
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
@@ -24,26 +28,35 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from catalog.errors import FencedOut, InternalError
 from catalog.store.codec import encode
+from catalog.store.plan_differences import bucket_records
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
-from catalog.values.stream import FilesSource, GeneratorSource, Stream
+from catalog.values.stream import FilesSource, GeneratorSource, KafkaSource, Stream
 from operators.pack.pack_plan import pack_plan
+from operators.storage.folder import folder_of
 from service.config.batch_size import BatchSize, BatchSizing
 from service.config.failpoints import reached
-from service.inputs.admission import admit
+from service.errors import KafkaDown
+from service.inputs.admission import Admission, admit
+from service.inputs.disk_space import DiskSpace
 from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
 from service.inputs.packed_bytes import packed_bytes
+from service.inputs.partitions import lanes_named
 from service.inputs.sources.http_log import EventLog
 from service.inputs.voided import is_voided, voided_batches, write_dead_letters
 from service.job.commit_signal import CommitSignal
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 
+log = logging.getLogger(__name__)
+
 #: How long Spark is kept waiting for news before it asks again.
 WAIT_S = 1.0
-#: The same where nothing tells of news: streams that follow the clock, and catalogs on a server.
+#: The same where nothing tells of news: topics, streams that follow the clock, and catalogs on a server.
 POLL_S = 0.04
+#: How long a topic is left alone whose brokers did not answer.
+KAFKA_RETRY_S = 5.0
 
 
 Offset = dict[str, int]
@@ -53,10 +66,11 @@ class SluiceReader:
     """Plans batches on the driver's side.
 
     Args:
-        options: ``catalog_url``, ``events_db``, ``bucket_keys`` (comma-separated), ``max_rows``,
+        options: ``catalog_url``, ``events_url``, ``bucket_keys`` (comma-separated), ``max_rows``,
             ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: by itself), ``tasks``,
-            ``engine_lock``, ``epoch``; for readers' tasks ``rows_dir`` (empty: none), ``rows_file_bytes``
-            and ``fence``.
+            ``min_free_mb`` (empty: by itself), ``engine_lock``, ``epoch``, ``begin`` (the offset from which a
+            checkpoint goes on that was moved, as JSON; empty: none); for readers' tasks ``rows_dir``
+            (empty: none), ``rows_file_bytes`` and ``fence``.
         clock_s: What batches are timed by; it never goes back.
     """
 
@@ -68,20 +82,27 @@ class SluiceReader:
         # What is asked of each stream under one plan version, pickled: few batches bring another one.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
         self._news: CommitSignal | None = None
-        # Whether there are streams that nobody writes: their rows come with the clock.
+        # Whether there are streams whose rows come without a sign: with the clock, or to a topic.
         self._by_clock = False
+        # When the topics are looked at again whose brokers did not answer, by stream id.
+        self._down_until_s: dict[int, float] = {}
         # None before the first look; False forever in a bounded run.
         self._waits: bool | None = None
         # Whether Spark may still ask for batches that the catalog has and Spark's log has lost.
         self._repeats = True
+        least_free_mb = options.get("min_free_mb", "0")
+        self._disk = DiskSpace(
+            Path(options["data_dir"]), int(least_free_mb) if least_free_mb else None, clock_s
+        )
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None
         # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
         self._cut_anywhere: dict[int, bool] = {}
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Return the offset before the first batch."""
-        return {"batch": 0, "control": 0}
+        """Return the offset before the first batch of the checkpoint."""
+        begin = self._options.get("begin")
+        return dict(json.loads(begin)) if begin else {"batch": 0, "control": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return a limit other than "all", so that bounded runs are cut into batches too."""
@@ -128,20 +149,25 @@ class SluiceReader:
         if plan is None and control == start["control"]:
             return start
         streams = () if plan is None else plan.streams
-        standing = _positions(streams, start)
-        self._by_clock = any(isinstance(stream.source, GeneratorSource) for stream in streams)
+        standing = {lane.key: start.get(lane.key, lane.begin) for lane in lanes_named(streams, start)}
+        self._by_clock = any(isinstance(s.source, GeneratorSource | KafkaSource) for s in streams)
         by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
         max_rows = sizing.rows if by_time else sizing.fixed_rows
-        admission = admit(streams, standing, inputs, max_rows=max_rows)
-        admitted = admission.positions
-        if control == start["control"] and all(admitted.get(i, p) == p for i, p in standing.items()):
+        if self._disk.is_out:  # what the control log says is done all the same: it may give space back
+            admission = Admission({}, rows=0, full=False)
+        else:
+            admission = self._admitted(streams, start, inputs, max_rows)
+        moved = admission.positions
+        if control == start["control"] and not moved:
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
-        # A position is named once it has moved; until then the stream stands at its initial one.
-        end = start | {str(i): p for i, p in admitted.items() if p != standing[i] or str(i) in start}
+        # A position is named once it has moved; until then the lane stands where it begins.
+        end = start | moved
         if plan is not None:
             # A removed stream's id never comes back; batches that may replay have their own offsets.
-            end = {key: p for key, p in end.items() if not key.isdigit() or int(key) in standing}
+            end = {
+                key: p for key, p in end.items() if not key[0].isdigit() or key in standing or key in moved
+            }
         end |= {"batch": batch + 1, "control": control}
         timed = admission.full and by_time and control == start["control"]
         sizing.admitted(batch, admission.rows, full=timed, now_s=self._clock_s())
@@ -155,21 +181,24 @@ class SluiceReader:
         batch = start["batch"]
         reached("after-offset-log", batch, self._options["engine_lock"])
         records = store.control_log.records(start["control"], up_to=end["control"])
-        texts = compressed([encode(record).decode() for record in records])
+        given = bucket_records(store.control_log.plan_at(start["control"]), records)
+        texts = compressed([encode(record).decode() for record in given])
         control = ControlPartition(batch=batch, records=texts)
         plan = store.control_log.plan_at(end["control"])
         if plan is None:
             return [control]
         result: list[InputPartition] = []
         bounds = self._late_bounds(batch)
-        before, after = (_positions(plan.streams, offset) for offset in (start, end))
-        ranges = [(stream, before[stream.id], after[stream.id]) for stream in plan.streams]
+        lanes = lanes_named(plan.streams, end)
+        ranges = [(n, start.get(n.key, n.begin), end.get(n.key, n.begin)) for n in lanes]
         decisions = voided_batches(store)
-        for stream, pieces in zip(plan.streams, inputs.partitions(ranges), strict=True):
+        streams = dict.fromkeys(lane.stream for lane in lanes)  # those of topics may have no lane yet
+        for stream, pieces in zip(streams, inputs.partitions(ranges), strict=True):
             voided = is_voided(decisions, batch, stream.id)
             if voided is not None:
                 if pieces:
-                    write_dead_letters(Path(self._options["dead_letters"]), voided, stream, pieces)
+                    dead_letters = folder_of(self._options["dead_letters"])
+                    write_dead_letters(dead_letters, voided, stream, pieces)
                 continue
             asked = self._asked_of(plan, stream)
             for piece in pieces:
@@ -185,6 +214,33 @@ class SluiceReader:
                     )
                 )
         return result or [control]
+
+    def _admitted(self, streams: Sequence[Stream], start: Offset, inputs: Inputs, max_rows: int) -> Admission:
+        """Admit what there is; return the positions that it moves.
+
+        Nothing is admitted of a topic whose brokers do not answer: some of its partitions alone would make
+        rows of the others late. A bounded run fails, since it would end as if there was nothing more.
+        """
+        now_s = self._clock_s()
+        wanted = [stream for stream in streams if self._down_until_s.get(stream.id, now_s) <= now_s]
+        while True:
+            try:
+                lanes = [lane for stream in wanted for lane in inputs.lanes(stream, start)]
+                positions = {lane.key: start.get(lane.key, lane.begin) for lane in lanes}
+                admission = admit(lanes, positions, inputs, max_rows=max_rows)
+            except KafkaDown as error:
+                if self._bounded:
+                    raise
+                if error.stream_id not in self._down_until_s:
+                    log.warning("%s", error.primary, extra={"reason": error.detail})
+                wanted = [stream for stream in wanted if stream.id != error.stream_id]
+                self._down_until_s[error.stream_id or 0] = self._clock_s() + KAFKA_RETRY_S
+                continue
+            for stream in wanted:
+                if self._down_until_s.pop(stream.id, None) is not None:
+                    log.info("topic is read again", extra={"stream": stream.name})
+            moved = {lane: p for lane, p in admission.positions.items() if p != positions[lane]}
+            return replace(admission, positions=moved)
 
     def _recorded(self, store: Store, batch: int) -> Offset | None:
         """Return the end of a batch that is committed already; None, and so from now on, where it is not."""
@@ -214,9 +270,17 @@ class SluiceReader:
             self._store = Store.open(self._options["catalog_url"], migrate=False)
             options = self._options
             rows = int(options["rows_per_partition"]) if options.get("rows_per_partition") else None
-            events, tasks = EventLog(options["events_db"]), int(options.get("tasks", 1))
-            self._inputs = Inputs(self._store, events, rows_per_partition=rows, tasks=tasks)
-            self._news = CommitSignal.of(options["catalog_url"], options["events_db"], options["engine_lock"])
+            events, tasks = EventLog(options["events_url"]), int(options.get("tasks", 1))
+            self._inputs = Inputs(
+                self._store,
+                events,
+                rows_per_partition=rows,
+                tasks=tasks,
+                dead_letters=folder_of(options["dead_letters"]) if "dead_letters" in options else None,
+                bounded=self._bounded,
+            )
+            urls = (options["catalog_url"], options["events_url"])
+            self._news = CommitSignal.of(urls, options["engine_lock"])
         return self._store, self._inputs
 
     @property
@@ -273,15 +337,10 @@ class SluiceReader:
         if batch == 0:
             return {}
         store, *_ = self._open()
-        manifest = store.batches.manifest(batch - 1)
-        if manifest is None:
+        before = store.batches.progress(batch - 1)
+        if before is None or before.batch != batch - 1:
             raise InternalError(
                 f"batch {batch - 1} was processed but the catalog has no manifest of it",
                 hint="Catalog and checkpoint belong together; restore both from the same backup.",
             )
-        return {s.stream_id: s.watermark_us for s in manifest.streams}
-
-
-def _positions(streams: Sequence[Stream], offset: Offset) -> dict[int, int]:
-    """Return where streams stand at an offset, by id; a stream that is not in it has not moved."""
-    return {s.id: offset.get(str(s.id), s.initial_position) for s in streams}
+        return {s.stream_id: s.watermark_us for s in before.streams}

@@ -133,7 +133,8 @@ class ChainEntryPoint(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Any]:
         """Process the payloads of one batch for one bucket and report to the engine; Spark gets no rows."""
-        send_report(self._reports, self._processor.process(int(key[0]), rows))
+        report, routes = self._processor.process(int(key[0]), rows)
+        send_report(self._reports, report, routes)
         return iter(())
 
     def close(self) -> None:

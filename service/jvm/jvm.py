@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,13 +133,14 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
         JavaMissing: No Java 17 or newer is found.
     """
     java_home, home = use_java(), spark_home()
-    command = [str(home / "bin" / "spark-submit")]
     archive = archive_options(archive_file(java_home, home), spark)
     options = {DEFAULT_OPTIONS: archive} if archive else {}
-    for name, value in (options | spark_configuration(spark)).items():
-        command += ["--conf", f"{name}={value}"]
-    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     directory = Path(tempfile.mkdtemp(prefix="sluice-jvm-"))
+    properties = directory / "spark.properties"
+    properties.write_text(properties_text(options | spark_configuration(spark)), encoding="ascii")
+    command = [str(home / "bin" / "spark-submit"), "--properties-file", str(properties)]
+    command.append("--load-spark-defaults")  # else a file of properties stands in for theirs
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     # Workers must be this interpreter, or they miss the packages of its environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(spark.master)
     environment = {
@@ -149,6 +150,9 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(directory)),
         FORK_SERVER: str(_fork_server_address(directory)),
     }
+    if spark.one_machine:
+        # Spark's web page would listen on every address, whatever the driver binds to.
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with log_file.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -159,6 +163,27 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
             preexec_fn=_ignore_interrupt,
         )
     return Jvm(process, directory, log_file)
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    r"""Return Spark's configuration as a Java properties file, in ASCII.
+
+    In a file that nobody else can read, and not on the command line, since there may be passwords in it.
+
+    >>> print(properties_text({"spark.a": "x = é"}), end="")
+    spark.a=x = \u00e9
+    """
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(text: str) -> str:
+    r"""Escape the characters that are special in a properties file, as UTF-16 units (``\uXXXX``)."""
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(chr(u) if _stands_for_itself(chr(u)) else f"\\u{u:04x}" for u in units)
+
+
+def _stands_for_itself(character: str) -> bool:
+    return character.isascii() and character.isprintable() and character not in "\\"
 
 
 @contextmanager

@@ -10,6 +10,8 @@ SPARK_CONFIGURATION = {
     "spark.app.name": "sluice",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Hadoop gives each file permissions of its own, whatever the umask of the process is.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -66,5 +68,8 @@ def spark_configuration(spark: SparkSettings) -> dict[str, str]:
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
         "spark.ui.enabled": str(spark.ui).lower(),
+        # On one machine Spark makes the secret itself. A cluster has its own, or none, which the operator
+        # knows.
+        **({"spark.authenticate": "true"} if spark.one_machine else {}),
         **spark.conf,
     }

@@ -20,7 +20,7 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchProgress
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import ALL_ROWS, Query, QueryRecord, Side
-from planner.families.families import SIDES, family_id
+from planner.families.families import SIDES, family_of
 
 #: Version of what has not ended.
 _OPEN = 2**62
@@ -46,11 +46,13 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     Returns:
         Columns as ``alias.column``, or ``ALL_ROWS`` alone if no earlier row takes part at all.
     """
-    wanted = family_id(query.a.stream_id, query.b.stream_id, query.key)
+    wanted = family_of(query)
     families = () if previous is None else previous.families
     family = next((f for f in families if f.id == wanted), None)
     if query.backfill == "none" or previous is None or family is None:
         return (ALL_ROWS,)
+    if query.kind in ("outer", "anti"):
+        return (ALL_ROWS,)  # of rows that rest nobody knows which partners they had for these conditions
     missing: list[str] = []
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
@@ -89,7 +91,7 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
             frozenset(record.query.a.columns if side == "a" else record.query.b.columns),
         )
         for record in records
-        if record.query.key == family.key
+        if family_of(record.query) == family.id
     ]
 
 

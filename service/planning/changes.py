@@ -8,11 +8,12 @@ again inside it, where what was parsed is used again unless the streams have cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from catalog.errors import InvalidInput, NameTaken, NotFound, SluiceError, StalePlanVersion
+from catalog.store.repositories.queries import EnteringQuery
 from catalog.store.store import Store
 from catalog.values.change import (
     VERBS,
@@ -37,6 +38,7 @@ from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.planning.backfill import missing_columns
 from service.planning.versions import Versions
 from service.sinks.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
+from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 #: Names that a cause lists; the history is for people.
 _NAMES_IN_CAUSE = 5
@@ -93,11 +95,15 @@ class Resolver:
 
     Attributes:
         store: The catalog.
+        targets: Where webhooks may go.
     """
 
     store: Store
+    targets: WebhookTargets = PUBLIC_TARGETS
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
+    # Records of the names of a list that is resolved, by name in lower case.
+    _found: Mapping[str, QueryRecord] = field(default_factory=dict)
 
     def refresh(self) -> None:
         """Look at the streams again; what was parsed is forgotten if they have changed."""
@@ -115,7 +121,7 @@ class Resolver:
         """
         if isinstance(change, AddQuery):
             return self._added(change)
-        record = self.store.queries.get(change.name)
+        record = self._found.get(change.name.lower()) or self.store.queries.get(change.name)
         match change:
             case UpdateQuery() | EditQuery():
                 return self._updated(change, record)
@@ -137,6 +143,7 @@ class Resolver:
         steps: list[tuple[int, ChangeStep]] = []
         errors: list[SluiceError] = []
         seen: dict[str, int] = {}
+        self._found = self.store.queries.find_all([change.name for change in changes])
         for i, change in enumerate(changes):
             try:
                 with _at("changes", i, VERBS[type(change)]):
@@ -161,6 +168,7 @@ class Resolver:
 
     def resolve_one(self, change: Change) -> ChangeStep:
         """Return what a change means now if it is the only one; raises as ``resolve``, and `SinkInUse`."""
+        self._found = self.store.queries.find_all([change.name])
         step = self.resolve(change)
         for _, shared in shared_places(self.store, [step.sink_move]):
             raise shared
@@ -168,7 +176,7 @@ class Resolver:
 
     def _added(self, change: AddQuery) -> ChangeStep:
         check_name("query", change.name, ("name",))
-        if self.store.queries.find(change.name) is not None:
+        if change.name.lower() in self._found:
             raise NameTaken(
                 f'query "{change.name}" exists already',
                 hint="Choose another name, or remove it first.",
@@ -195,7 +203,7 @@ class Resolver:
 
     def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
         with _at("sink"):
-            return sink_to_set(self.store, series, wanted)
+            return sink_to_set(self.store, series, wanted, self.targets)
 
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
@@ -259,7 +267,7 @@ def changing(
         InvalidChanges: Several changes cannot be made.
         SluiceError: One change cannot be made.
     """
-    store, resolver = versions.store, Resolver(versions.store)
+    store, resolver = versions.store, Resolver(versions.store, versions.webhook_targets)
     resolver.refresh()
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
@@ -269,6 +277,7 @@ def changing(
         running = [*(r.query for r in store.queries.running()), *drafts]
         # Sampling reads files: what it finds is kept, so that it does not hold up others below.
         versions.statistician.profile(running, keys=keys)
+    versions.load()
     with store.transaction():
         previous = expect(store, if_match)
         resolver.refresh()
@@ -327,28 +336,35 @@ def record_steps(
         for i in order
         if (draft := steps[i].draft) is not None and steps[i].runs
     }
-    records: dict[int, QueryRecord] = {}
-    for i in order:
-        records[i] = _record(store, steps[i], version, missing.get(i, ()))
-    return tuple(records[i] for i in range(len(steps)))
+    records = {i: _left(store, steps[i], version) for i in order}
+    entering = [(i, draft) for i in order if (draft := steps[i].draft) is not None]
+    ids = store.queries.reserve_ids(len(entering))
+    added = store.queries.add_all(
+        [
+            EnteringQuery(replace(draft, id=query_id), _series(steps[i]), missing.get(i, ()))
+            for query_id, (i, draft) in zip(ids, entering, strict=True)
+        ],
+        version,
+    )
+    for (i, _), came in zip(entering, added, strict=True):
+        records[i] = came if steps[i].runs else store.queries.leave(came.query.id, version, "pause")
+    return tuple(record for i in range(len(steps)) if (record := records[i]) is not None)
 
 
-def _record(store: Store, step: ChangeStep, version: int, missing: tuple[str, ...]) -> QueryRecord:
-    record, draft = step.record, step.draft
-    if draft is None:
-        assert record is not None, "a change without a draft is one of a query that is there"
-        if not step.effective:
-            return record
-        if isinstance(step.change, PauseQuery):
-            return store.queries.leave(record.query.id, version, "pause")
-        return store.queries.remove(record.query.name, version)
-    entering = replace(draft, id=store.queries.reserve_id())
-    if record is None:
-        return store.queries.add(entering, version, missing=missing)
-    if record.running:
-        store.queries.leave(record.query.id, version, "update")
-    added = store.queries.add(entering, version, series=record.series, missing=missing)
-    return added if step.runs else store.queries.leave(added.query.id, version, "pause")
+def _series(step: ChangeStep) -> int | None:
+    return None if step.record is None else step.record.series
+
+
+def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
+    """Let the query of a step leave, where it does; return it as it is then, None where there is none yet."""
+    record = step.record
+    if record is None or not step.effective:
+        return record
+    if step.draft is not None:
+        return store.queries.leave(record.query.id, version, "update") if record.running else record
+    if isinstance(step.change, PauseQuery):
+        return store.queries.leave(record.query.id, version, "pause", pause_reason=step.change.reason)
+    return store.queries.remove(record.query.name, version)
 
 
 def cause_of(steps: Sequence[ChangeStep]) -> str:

@@ -92,8 +92,8 @@ class Migrations:
     """
 
     versions: Versions
-    # Whether a migration may be active of which it is not recorded what it took; so it may be at a start.
-    _unsettled: bool = True
+    # Number of the control log's last record when all migrations so far were settled.
+    _settled_at: int = -1
 
     def dry_run(self, request: MigrationRequest, *, if_match: int | None = None) -> MigrationDryRun:
         """Return what a migration would do; nothing is changed.
@@ -145,6 +145,7 @@ class Migrations:
         """
         try:
             self._sample(request)
+            self.versions.load()
             with self.versions.store.transaction():
                 status = self._migrate(request, actor, if_match)
                 yield status
@@ -156,7 +157,6 @@ class Migrations:
             log.warning("migration failed", extra={"migration": failed.id, "code": error.code})
             error.hint = f"The former version goes on. GET /api/v1/migrations/{failed.id} keeps this error."
             raise
-        self._unsettled = True
         facts = {"migration": status.record.id, "plan_version": status.record.plan_version}
         log.info("migration logged", extra=facts)
 
@@ -296,17 +296,18 @@ class Migrations:
 
     def _settle(self) -> None:
         """Keep what migrations took while the batches that tell it are there."""
-        if not self._unsettled:
+        store, whole = self.versions.store, True
+        # Before looking: a migration that is logged meanwhile, by any process, is looked at next time.
+        head = store.control_log.head()
+        if head == self._settled_at:
             return
-        # Before looking: a migration that is logged meanwhile must be looked at next time.
-        self._unsettled = False
-        store = self.versions.store
         for record in store.migrations.unsettled(_LOOKED_AT):
             outcome = outcome_of(store, record)
             if outcome is None:
-                self._unsettled = True
+                whole = False
             else:
                 store.migrations.settle(record.id, replace(record.migration, outcome=outcome))
+        self._settled_at = head if whole else -1
 
     def _due_us(self, objective: Objective) -> int | None:
         if objective.on_leave.policy != "after":

@@ -197,13 +197,13 @@ def preview_queries(
     profile: Callable[[Profile], Profile],
     held: HeldRows | None = None,
 ) -> Preview:
-    """Plan queries as a request wants them.
+    """Plan queries under the objective and statistics of a request.
 
     Args:
         queries: All queries that would run.
         streams: Registered streams.
         previous: Plan version in force, if any.
-        objective: What the request rules over.
+        objective: Objective in force, where the request names no other.
         calibration: Constants of this machine.
         request: Its objective, statistics and chain count; its queries are in ``queries``.
         profile: Finds the profile, given what the request knows.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
@@ -27,21 +28,27 @@ from service.errors import PlanRefused
 from service.planning.objective import store_objective, stored_objective
 from service.planning.plan_record import record_of
 from service.planning.preview import Statistician
+from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
+
+if TYPE_CHECKING:
+    from operators.bucket.dry_run import DryRun  # not at run time: see ``_loaded``
 
 #: When a query left last whose boundaries stay, µs UTC: a setting of the catalog, null once they are gone.
 LEFT_AT_SETTING = "left_at_us"
 
 
+@cache
+def _loaded() -> type[DryRun]:
+    """Load the dry run with the first version: the API answers before (``engine.engine``)."""
+    from operators.bucket.dry_run import DryRun
+
+    return DryRun
+
+
 def _late_dry_run() -> Callable[[Plan | None, Plan], None]:
-    """Return a dry run that is loaded by the first version: the API answers before (``engine.engine``)."""
-
-    @cache
-    def loaded() -> Callable[[Plan | None, Plan], None]:
-        from operators.bucket.dry_run import DryRun
-
-        return DryRun()
-
-    return lambda previous, plan: loaded()(previous, plan)
+    """Return a dry run that is not loaded yet."""
+    made = cache(lambda: _loaded()())
+    return lambda previous, plan: made()(previous, plan)
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ class Versions:
         base: Objective of the settings (or the workload), in force until another one is set.
         try_out: Compiles and runs a version on a made-up row after the one before; raises if it cannot.
         now_us: Wall clock, µs UTC.
+        webhook_targets: Where the webhooks of queries may go.
     """
 
     store: Store
@@ -61,6 +69,7 @@ class Versions:
     base: Objective
     try_out: Callable[[Plan | None, Plan], None] = field(default_factory=_late_dry_run)
     now_us: Callable[[], int] = wall_clock_us
+    webhook_targets: WebhookTargets = PUBLIC_TARGETS
 
     @property
     def objective(self) -> Objective:
@@ -140,6 +149,15 @@ class Versions:
         """Append a version of the queries that run already; arguments and errors of ``append``."""
         queries = [record.query for record in self.store.queries.running()]
         return self.append(queries, previous, calibration_of(self.store), cause=cause, anew=anew)
+
+    @staticmethod
+    def load() -> None:
+        """Load what tries versions; call it before the transaction of a change, in which others cannot write.
+
+        It takes seconds in a process that has not done it, and many where kernels are not compiled yet: for
+        the engine that would be a catalog that is away, and the lease would be lost.
+        """
+        _loaded()
 
     def try_version(self, previous: Plan | None, plan: Plan) -> None:
         """Refuse a version that cannot run.

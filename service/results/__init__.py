@@ -1,4 +1,4 @@
 """Results: files of joined pairs, read per query as pages or exported.
 
-Doors: export, result_check, result_expiry, result_files, result_formats, results.
+Doors: export, merge, result_check, result_expiry, result_files, result_formats, results.
 """

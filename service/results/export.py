@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from catalog.sql_text import quoted, text_literal
 from catalog.store.store import Store
 from catalog.values.query import Query
-from planner.families.families import family_id
+from operators.storage.folder import Folder
+from planner.families.families import family_of
 from service.errors import CorruptResults
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 from service.results.results import family_files, query_sql, reading
@@ -50,7 +51,9 @@ _ROUTES_SCHEMA = pa.schema(
 )
 
 
-def export_query(store: Store, results_dir: Path, name: str, queries: Sequence[Query], out_dir: Path) -> int:
+def export_query(
+    store: Store, results_dir: Folder, name: str, queries: Sequence[Query], out_dir: Path
+) -> int:
     """Write all results of a query to ``out_dir/<query name>/part-*.parquet``.
 
     A directory of that name is replaced once the new one is whole.
@@ -170,7 +173,7 @@ def _groups(store: Store, query_id: int) -> Iterator[list[tuple[int, int]]]:
     """Yield runs of (batch, results of the query) that are read together."""
     group: list[tuple[int, int]] = []
     batch = 0
-    while found := store.batches.of_query(query_id, batch, _BATCHES_PER_LOOKUP):
+    while found := store.counts.of_query(query_id, batch, _BATCHES_PER_LOOKUP):
         for number, rows in found:
             if group and sum(r for _, r in group) + rows > _ROWS_PER_READ:
                 yield group
@@ -184,15 +187,15 @@ def _groups(store: Store, query_id: int) -> Iterator[list[tuple[int, int]]]:
 def _export_batches(
     connection: duckdb.DuckDBPyConnection,
     store: Store,
-    results_dir: Path,
+    results_dir: Folder,
     query: Query,
     batches: Sequence[tuple[int, int]],
     writer: _PartWriter,
 ) -> None:
-    family = family_id(query.a.stream_id, query.b.stream_id, query.key)
-    files = [path for batch, _ in batches for path in family_files(store, results_dir, family, batch)]
-    before, expected = writer.rows, sum(rows for _, rows in batches)
+    family = family_of(query)
     numbers = [batch for batch, _ in batches]
+    files = family_files(store, results_dir, family, numbers)
+    before, expected = writer.rows, sum(rows for _, rows in batches)
     text = f"{query_sql(connection, store, query, files, numbers)} ORDER BY {order_sql()}"
     with reading(query.name):
         for found in connection.sql(text).to_arrow_reader(_ROWS_PER_GROUP):
@@ -207,11 +210,9 @@ def _export_batches(
 
 def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
     """Yield every file that a manifest names, with its family; late-row files have None."""
-    last = store.batches.last_manifest()
-    for first in range(0, last.batch + 1 if last is not None else 0, _BATCHES_PER_LOOKUP):
-        for manifest in store.batches.manifests(first, first + _BATCHES_PER_LOOKUP - 1):
-            yield from ((file.path, file.family) for file in manifest.files)
-            yield from ((file.path, None) for file in manifest.late_files)
+    for named in store.result_files.all():
+        yield from ((file.path, file.family) for file in named.files)
+        yield from ((file.path, None) for file in named.late_files)
 
 
 def _routes_table(store: Store, queries: Mapping[int, Query]) -> pa.Table:
@@ -239,10 +240,7 @@ def _views(
     newest text. Others, and those of an earlier query of the name, are views of their own, with their ids.
     """
     yield "-- Run in this directory: duckdb -init views.sql"
-    by_family = {
-        family_id(q.a.stream_id, q.b.stream_id, q.key): (q.a.stream_id, q.b.stream_id)
-        for q in queries.values()
-    }
+    by_family = {family_of(q): (q.a.stream_id, q.b.stream_id) for q in queries.values()}
     for family, (stream_a, stream_b) in sorted(by_family.items()):
         pairs = pairs_sql(store.streams.by_id(stream_a), store.streams.by_id(stream_b), files.get(family, ()))
         yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
@@ -251,7 +249,7 @@ def _views(
     for query in queries.values():
         last = newest[query.name.lower()]
         same = series[query.id] == series[last.id] and _columns(query) == _columns(last)
-        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
+        family = family_of(query)
         routes = (
             f"SELECT route FROM read_parquet({text_literal('routes.parquet')}) WHERE query_id = {query.id}"
         )

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import google_crc32c
 import pyarrow as pa
 
 from catalog.values.batch import ResultFile
+from operators.storage.folder import Folder, fetch
 from service.errors import CorruptResults
 
 #: Files that a process remembers to be whole.
-_KEPT = 65_536
+_KEPT = 16_384
 _whole: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 _lock = threading.Lock()
 
@@ -35,18 +36,18 @@ def length_and_checksum(path: Path) -> tuple[int, int]:
         return found.size, google_crc32c.value(found)
 
 
-def check_files(directory: Path, files: Iterable[ResultFile]) -> None:
+def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
     """Refuse files that are not as they were written; of older ones only missing and empty ones are known.
 
     Args:
-        directory: Directory that the paths are relative to.
+        directory: Folder that the paths are relative to.
         files: Files as a manifest names them.
 
     Raises:
         CorruptResults: A file is missing, or it has other bytes.
+        StorageDown: The object store cannot be reached.
     """
-    for file in files:
-        path = directory / file.path
+    for file, path in zip(files, fetch(directory, [file.path for file in files]), strict=True):
         try:
             status = path.stat()
             looks = (status.st_size, status.st_mtime_ns, status.st_ino)
@@ -72,5 +73,5 @@ def corrupt(path: Path, detail: str) -> CorruptResults:
     return CorruptResults(
         f'result file "{path}" is damaged',
         detail=detail,
-        hint="Restore the file from a backup, or stop the service and let sluice repair make it anew.",
+        hint="Restore the file from a backup, or stop the service and see what sluice repair can do.",
     )

@@ -9,14 +9,16 @@ a file that a manifest names.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.batch import ResultFile
 from operators.segments.writeback import begin_writeback
+from operators.storage.folder import Folder, prepare, publish
 from service.results.result_check import length_and_checksum
 
 #: Columns whose values repeat: one route, version and batch for many pairs.
@@ -28,19 +30,19 @@ class ResultWriter:
     """Writes the files of one engine.
 
     Attributes:
-        results_dir: Directory of result files.
-        late_dir: Directory of late rows; None keeps no late rows.
+        results_dir: Folder of result files.
+        late_dir: Folder of late rows; None keeps no late rows.
         epoch: Fencing epoch of the engine.
     """
 
-    results_dir: str
-    late_dir: str | None
+    results_dir: Folder
+    late_dir: Folder | None
     epoch: int
 
     def write_pairs(self, batch: int, family: str, rows: pa.RecordBatch) -> ResultFile:
         """Write joined pairs of a family and return the file, relative to the results directory."""
         name = self._name(batch, family)
-        return ResultFile(name, family, rows.num_rows, *self._write(Path(self.results_dir) / name, rows))
+        return ResultFile(name, family, rows.num_rows, *self._write(self.results_dir, name, rows))
 
     def write_late(self, batch: int, stream_id: int, rows: pa.RecordBatch) -> ResultFile | None:
         """Write late rows and return the file, named by the stream id; None if they are not kept."""
@@ -48,31 +50,54 @@ class ResultWriter:
             return None
         name = self._name(batch, str(stream_id))
         of = str(stream_id)
-        return ResultFile(name, of, rows.num_rows, *self._write(Path(self.late_dir) / name, rows))
+        return ResultFile(name, of, rows.num_rows, *self._write(self.late_dir, name, rows))
 
     def _name(self, batch: int, of: str) -> str:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
-    def _write(self, path: Path, rows: pa.RecordBatch) -> tuple[int, int]:
+    def publish(self, files: Iterable[ResultFile], late_files: Iterable[ResultFile]) -> None:
+        """Make files that were written here those of all machines, before a report names them.
+
+        Raises:
+            StorageDown: The object store does not take one.
+        """
+        publish(self.results_dir, [file.path for file in files])
+        if self.late_dir is not None:
+            publish(self.late_dir, [file.path for file in late_files])
+
+    def _write(self, folder: Folder, name: str, rows: pa.RecordBatch) -> tuple[int, int]:
         """Write a file and return its length and checksum."""
-        # Pairs are written once and read by column: dictionaries only where values repeat. Of most columns
-        # the differences are small: written as such they take half the bytes and less time than lz4 does.
-        repeated = [column for column in _REPEATED if column in rows.schema.names]
-        packed = [f.name for f in rows.schema if _counts(f.type) and f.name not in repeated]
-        with (
-            path.open("wb") as file,
-            pq.ParquetWriter(
-                file,
-                rows.schema,
-                compression={name: "none" if name in packed else "lz4" for name in rows.schema.names},
-                use_dictionary=repeated,
-                column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-                write_statistics=False,
-            ) as writer,
-        ):
+        prepare(folder)
+        path = folder / name
+        with path.open("wb") as file, parquet_writer(file, rows.schema) as writer:
             writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))
         begin_writeback(path)
         return length_and_checksum(path)
+
+
+def parquet_writer(
+    file: IO[bytes], schema: pa.Schema, *, statistics: Collection[str] = ()
+) -> pq.ParquetWriter:
+    """Return the writer of a result file.
+
+    Pairs are written once and read by column: dictionaries only where values repeat. Of most columns the
+    differences are small: written as such they take half the bytes and less time than lz4 does.
+
+    Args:
+        file: An open file.
+        schema: Schema of the rows.
+        statistics: Columns of which each row group tells the smallest and the largest value.
+    """
+    repeated = [column for column in _REPEATED if column in schema.names]
+    packed = [f.name for f in schema if _counts(f.type) and f.name not in repeated]
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression={name: "none" if name in packed else "lz4" for name in schema.names},
+        use_dictionary=repeated,
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in statistics if name in schema.names],
+    )
 
 
 def _counts(kind: pa.DataType) -> bool:

@@ -5,13 +5,15 @@
       -> a and b as STRUCTs             so that the texts of the select list resolve
       -> the select list                each output cast to its declared type, plus _event_time
 
-Files of one family may have been written under different plans with different columns. Every read therefore
-starts from an empty relation with all columns the query can name: what no file has is NULL, with its type.
+A file may have rows of other batches, too: old batches are merged into larger files, whose row groups say
+which batches they hold. Files of one family may have been written under different plans with different
+columns. Every read therefore starts from an empty relation with all columns the query can name: what no file
+has is NULL, with its type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from catalog.sql_text import quoted, text_literal
 from catalog.values.query import Query
@@ -32,13 +34,16 @@ PAIR_COLUMNS = {
 RESULT_ORDER = ("_batch", "_event_time", "_pos_a", "_pos_b")
 
 
-def pairs_sql(stream_a: Stream, stream_b: Stream, files: Sequence[str]) -> str:
+def pairs_sql(
+    stream_a: Stream, stream_b: Stream, files: Sequence[str], batches: Collection[int] | None = None
+) -> str:
     """Return the text of a relation of joined pairs.
 
     Args:
         stream_a: Stream of side a.
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; none gives an empty relation.
+        batches: Batches whose rows are wanted, and with them those of all batches in between; None for all.
 
     Returns:
         A SELECT with every column of both streams, whether or not a file has it.
@@ -51,28 +56,42 @@ def pairs_sql(stream_a: Stream, stream_b: Stream, files: Sequence[str]) -> str:
     if not files:
         return empty
     paths = ", ".join(text_literal(path) for path in files)
-    return f"{empty} UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true)"
+    wanted = f" WHERE _batch BETWEEN {min(batches)} AND {max(batches)}" if batches else ""
+    return f"{empty} UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true){wanted}"
 
 
-def results_sql(query: Query, pairs: str, routes: str) -> str:
+def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str] = ("_event_time",)) -> str:
     """Return the text that gives a query's results, in no order, with the order columns in scope as ``r``.
 
     Args:
         query: The query.
         pairs: Text of the relation of its family's pairs, in brackets, or a view's name.
         routes: What ``_route`` must be IN: numbers, or a SELECT. Must not be empty.
+        besides: Order columns that follow the select list.
 
     Returns:
         A SELECT to which ``ORDER BY`` over ``order_sql()`` and LIMIT can be added.
     """
     outputs = [f"TRY_CAST(({o.sql}) AS {o.type}) AS {quoted(o.name)}" for o in query.outputs]
-    order = ", ".join(RESULT_ORDER)
+    outputs += [f'r."{name}" AS "{name}"' for name in besides]
+    order = ", ".join(_event_time_sql(query) if name == "_event_time" else name for name in RESULT_ORDER)
     a = struct_sql("a", query.a.columns)
     b = struct_sql("b", query.b.columns)
     return (
-        f'SELECT {", ".join(outputs)}, r."_event_time" AS "_event_time" '
+        f"SELECT {', '.join(outputs)} "
         f"FROM (SELECT {order}, {a} AS a, {b} AS b FROM {pairs} AS p WHERE _route IN ({routes})) AS r"
     )
+
+
+def _event_time_sql(query: Query) -> str:
+    """Return the text of a result's event time: an absent row is stored with its own, for all its queries."""
+    if query.kind not in ("outer", "anti"):
+        return "_event_time"
+    cases = [
+        f"WHEN {partner} IS NULL THEN _event_time + to_microseconds({side.window_us})"
+        for side, partner in ((query.a, "_pos_b"), (query.b, "_pos_a"))
+    ]
+    return f"CASE {' '.join(cases)} ELSE _event_time END AS _event_time"
 
 
 def order_sql() -> str:

@@ -15,19 +15,21 @@ others: the catalog knows how many results each batch gave the query.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from catalog.store.retention import DroppedOfSeries
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
-from planner.families.families import family_id
+from operators.storage.folder import Folder
+from planner.families.families import family_of
 from service.errors import CorruptResults, InvalidCursor, ResultsExpired
 from service.results.result_check import check_files
 from service.results.result_expiry import has_lost
@@ -122,14 +124,14 @@ class ResultReader:
 
     Args:
         store: The catalog.
-        results_dir: Directory that the manifests' paths are relative to.
+        results_dir: Folder that the manifests' paths are relative to.
         threads: Threads that DuckDB may use for one page.
         spill_dir: Where DuckDB puts what is more than ``SPILLING_MEMORY`` while it sorts; None sorts in
             memory.
     """
 
     def __init__(
-        self, store: Store, results_dir: Path, *, threads: int = 1, spill_dir: Path | None = None
+        self, store: Store, results_dir: Folder, *, threads: int = 1, spill_dir: Path | None = None
     ) -> None:
         self._store = store
         self._results_dir = results_dir
@@ -144,7 +146,7 @@ class ResultReader:
 
     def count(self, series: int) -> int:
         """Return how many results a series has so far."""
-        totals = self._store.batches.query_totals()
+        totals = self._store.counts.totals()
         return sum(totals.get(query_id, 0) for query_id in self._store.queries.series_ids(series))
 
     def page(self, series: int, after: str | None, limit: int) -> ResultPage:
@@ -172,6 +174,7 @@ class ResultReader:
     def _look(self, series: int, after: str | None, limit: int, *, though_empty: bool) -> ResultPage | None:
         if not 1 <= limit <= MAX_PAGE_ROWS:
             raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
+        again = False
         while True:
             found, has_more, dropped = self._spans(series, after, limit)
             if not found and not though_empty:
@@ -180,8 +183,12 @@ class ResultReader:
                 page = self._page(series, after, found, has_more)
             except (CorruptResults, duckdb.IOException):
                 # Dropped while it was read: at the next look a cursor is refused, or the page starts later.
-                if not found or found[0].batch >= self._store.retention.kept_from()[0]:
+                # Merged while it was read: at the next look it is in another file.
+                dropped_now = found and found[0].batch < self._store.retention.kept_from()[0]
+                merged = found and not again and found[0].batch < self._store.result_files.merged_until()
+                if not dropped_now and not merged:
                     raise
+                again = True
                 continue
             if after is not None or dropped is None:
                 return page
@@ -202,35 +209,40 @@ class ResultReader:
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
         return ResultPage(newest.outputs, table, tuple(spans), next_cursor, has_more)
 
-    def whole_batch(
-        self, query_id: int, batch: int, rows: int, *, at_a_time: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield all results that a batch gave a query, in order.
+    def whole_batches(
+        self, query_id: int, batches: Sequence[tuple[int, int]], *, at_a_time: int
+    ) -> Generator[tuple[int, pa.RecordBatch]]:
+        """Yield all results that batches gave a query, in order, each part with the batch it is of.
+
+        One read for many small batches takes little more than one for each of them.
 
         Args:
             query_id: The query.
-            batch: The batch.
-            rows: How many there are, as the catalog says.
+            batches: (batch, how many results it gave, as the catalog says), ascending; one at least.
             at_a_time: About so many rows are in memory and come together.
 
         Raises:
-            CorruptResults: The files hold other rows than the manifest says; known after the last of them.
+            CorruptResults: The files hold other rows than a manifest says; known after the batch's last row.
         """
         query = self._store.queries.by_id(query_id).query
-        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
-        files = family_files(self._store, self._results_dir, family, batch)
-        found = 0
+        family = family_of(query)
+        numbers = [batch for batch, _ in batches]
+        files = family_files(self._store, self._results_dir, family, numbers)
+        found: dict[int, int] = {}
         cursor = self._connection.cursor()
         try:
-            text = query_sql(cursor, self._store, query, files, (batch,))
+            text = query_sql(cursor, self._store, query, files, numbers, besides=("_event_time", "_batch"))
             with reading(query.name):
                 for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
-                    found += part.num_rows
-                    yield part
+                    for batch, rows in _by_batch(part):
+                        if batch not in found:
+                            # All before it must be whole: what is made of them is used from now on.
+                            _check_whole(query, [before for before in batches if before[0] < batch], found)
+                        found[batch] = found.get(batch, 0) + rows.num_rows
+                        yield batch, rows
         finally:
             cursor.close()
-        if found != rows:
-            raise _not_whole(query, batch, batch, found, rows)
+        _check_whole(query, batches, found)
 
     def _spans(
         self, series: int, after: str | None, limit: int
@@ -277,14 +289,14 @@ class ResultReader:
         """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
         more = True
         while more:
-            found = self._store.queries.series_batches(series, from_batch, _BATCHES_PER_LOOKUP)
+            found = self._store.counts.of_series(series, from_batch, _BATCHES_PER_LOOKUP)
             yield from found
             more = len(found) == _BATCHES_PER_LOOKUP
             from_batch = found[-1][0] + 1 if found else from_batch
 
     def _given(self, series: int, batch: int) -> int:
         """Return how many results a batch gave a series, as far as they are kept."""
-        given = next(iter(self._store.queries.series_batches(series, batch, 1)), (batch, 0, 0))
+        given = next(iter(self._store.counts.of_series(series, batch, 1)), (batch, 0, 0))
         return given[2] if given[0] == batch else 0
 
     def _beyond(self, after: str | None) -> InvalidCursor:
@@ -295,17 +307,14 @@ class ResultReader:
 
     def _read(self, query: Query, spans: Sequence[Span]) -> pa.Table:
         """Read the rows of consecutive spans of a query: all but the last reach to the end of their batch."""
-        family = family_id(query.a.stream_id, query.b.stream_id, query.key)
-        files = [
-            path
-            for span in spans
-            for path in family_files(self._store, self._results_dir, family, span.batch)
-        ]
+        family = family_of(query)
+        batches = [span.batch for span in spans]
+        files = family_files(self._store, self._results_dir, family, batches)
         rows = sum(span.rows for span in spans)
         offset = spans[0].first if spans else 0
         cursor = self._connection.cursor()
         try:
-            text = query_sql(cursor, self._store, query, files, [span.batch for span in spans])
+            text = query_sql(cursor, self._store, query, files, batches)
             with reading(query.name):
                 table = cursor.sql(
                     f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}"
@@ -315,6 +324,23 @@ class ResultReader:
         if table.num_rows != rows:
             raise _not_whole(query, spans[0].batch, spans[-1].batch, table.num_rows, rows)
         return table
+
+
+def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut rows that are ordered by batch, their last column, into those of each batch, without the column."""
+    numbers = part.column(part.num_columns - 1).to_numpy()
+    rows = part.select(list(range(part.num_columns - 1)))
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
+    for start, end in pairwise((*starts, len(numbers))):
+        if end > start:
+            yield int(numbers[start]), rows.slice(start, end - start)
+
+
+def _check_whole(query: Query, batches: Sequence[tuple[int, int]], found: Mapping[int, int]) -> None:
+    """Refuse results that are not those of the batches, which have (number, rows)."""
+    if list(found.items()) != list(batches):
+        wanted = dict(batches)
+        raise _not_whole(query, min(wanted), max(wanted), sum(found.values()), sum(wanted.values()))
 
 
 def _not_whole(query: Query, first: int, last: int, found: int, rows: int) -> CorruptResults:
@@ -333,17 +359,17 @@ def _of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Se
     return list(takewhile(lambda span: columns(span) == columns(spans[0]), spans))
 
 
-def family_files(store: Store, results_dir: Path, family: str, batch: int) -> list[str]:
-    """Return the paths of one family's result files in a batch that has results of the family.
+def family_files(store: Store, results_dir: Folder, family: str, batches: Collection[int]) -> list[str]:
+    """Return the paths of the files that hold one family's results in batches that have any, beside others.
 
     Raises:
         CorruptResults: There are none, or one of them is damaged.
     """
-    manifest = store.batches.manifest(batch)
-    files = () if manifest is None else manifest.files
-    found = [file for file in files if file.family == family]
-    if not found:
-        raise CorruptResults(f"batch {batch} has results but no files")
+    found = store.result_files.of_family(family, batches)
+    if batches and not found:
+        raise CorruptResults(
+            f"batches {min(batches)} to {max(batches)} have results, but no files that are kept"
+        )
     check_files(results_dir, found)
     return [str(results_dir / file.path) for file in found]
 
@@ -361,7 +387,7 @@ def reading(name: str) -> Iterator[None]:
         raise CorruptResults(
             f'results of query "{name}" cannot be read',
             detail=f"{error}.",
-            hint="Restore the files from a backup, or stop the service and let sluice repair make them anew.",
+            hint="Restore the files from a backup, or stop the service and see what sluice repair can do.",
         ) from error
 
 
@@ -371,12 +397,17 @@ def query_sql(
     query: Query,
     files: Sequence[str],
     batches: Collection[int],
+    *,
+    besides: Sequence[str] = ("_event_time",),
 ) -> str:
     """Return the text that reads a query's results, unordered, out of its family's files in some batches.
+
+    ``besides`` are the order columns that follow the select list.
 
     Its routes can be thousands: as literals of the text they took 28 of the 34 ms of a page. So they become a
     table of the connection, which the next call replaces.
     """
-    pairs = pairs_sql(store.streams.by_id(query.a.stream_id), store.streams.by_id(query.b.stream_id), files)
+    a, b = (store.streams.by_id(side.stream_id) for side in (query.a, query.b))
+    pairs = pairs_sql(a, b, files, batches)
     connection.register(_ROUTES, pa.table({"route": store.routes.of_query(query.id, batches)}))
-    return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w")
+    return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w", besides=besides)

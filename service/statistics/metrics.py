@@ -1,60 +1,94 @@
 """Metrics for Prometheus, read from the catalog whenever they are asked for.
 
 Nothing is counted twice: the manifests' totals are the truth, so the metrics survive a restart and never run
-ahead of what is visible. Names follow Prometheus: base units, ``_total`` for counters.
+ahead of what is visible. Refused requests alone are counted by the process, from zero at each start.
+Names follow Prometheus: base units, ``_total`` for counters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from service.inputs.sources.backlog import Backlog
 
 #: Media type of the text format.
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: Every state an engine can be in; exactly one of them is 1.
-ENGINE_STATES = ("starting", "running", "paused", "failed", "stopped")
+ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
+#: Every limit that refuses posted events.
+INGEST_LIMITS = ("rows", "bytes", "disk")
 
 
-def metrics_text(store: Store, engine_state: str) -> bytes:
-    """Return all metrics in Prometheus' text format.
+@dataclass(frozen=True, slots=True)
+class IngestFigures:
+    """Back-pressure now.
+
+    Attributes:
+        backlogs: Posted events that no committed batch has read, by stream.
+        refused: Requests that were refused since the start, by the limit that was reached.
+        free_bytes: Free space of the data directory's file system.
+        least_bytes: Free space below which posted events are refused.
+        held: Whether batches take no input until there is more space.
+    """
+
+    backlogs: Mapping[str, Backlog]
+    refused: Mapping[str, int]
+    free_bytes: int
+    least_bytes: int
+    held: bool
+
+
+def metrics_text(store: Store, engine_state: str | None, ingest: IngestFigures | None) -> bytes:
+    """Return metrics in Prometheus' text format.
+
+    What the catalog says is told by the process whose engine is at work, so that sums over processes are
+    right: not by a stand-by, which tells that it is one.
 
     Args:
         store: The catalog.
-        engine_state: One of ``ENGINE_STATES``.
+        engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
+        ingest: Back-pressure; None where the process takes no events.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StoreCollector(store, engine_state))
+    registry.register(_StoreCollector(store, engine_state, ingest))
     return generate_latest(registry)
 
 
 class _StoreCollector(Collector):
-    """Makes metric families of the catalog's totals and of the last manifest."""
+    """Makes metric families of the catalog's totals, of the last manifest, and of back-pressure."""
 
-    def __init__(self, store: Store, engine_state: str) -> None:
+    def __init__(self, store: Store, engine_state: str | None, ingest: IngestFigures | None) -> None:
         self._store = store
         self._engine_state = engine_state
+        self._ingest = ingest
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family."""
-        yield from self._engine()
-        yield from self._streams()
-        yield from self._queries()
-        yield from self._sinks()
-        yield from self._state()
+        if self._engine_state is not None:
+            state = GaugeMetricFamily(
+                "sluice_engine_state", "1 for the state the engine is in.", labels=["state"]
+            )
+            for name in ENGINE_STATES:
+                state.add_metric([name], float(name == self._engine_state))
+            yield state
+        if self._engine_state not in (None, "standby"):
+            yield from self._engine()
+            yield from self._streams()
+            yield from self._queries()
+            yield from self._sinks()
+            yield from self._state()
+        if self._ingest is not None:
+            yield from self._back_pressure(self._ingest)
 
     def _engine(self) -> Iterator[Metric]:
-        state = GaugeMetricFamily(
-            "sluice_engine_state", "1 for the state the engine is in.", labels=["state"]
-        )
-        for name in ENGINE_STATES:
-            state.add_metric([name], float(name == self._engine_state))
-        yield state
         totals = self._store.batches.totals()
         yield CounterMetricFamily("sluice_batches", "Committed micro-batches.", value=totals.batches)
         last = self._store.batches.last_manifest()
@@ -102,9 +136,36 @@ class _StoreCollector(Collector):
                 watermark.add_metric([name], counters.watermark_us / 1e6)
         yield from (rows, late, rejected, watermark)
 
+    def _back_pressure(self, ingest: IngestFigures) -> Iterator[Metric]:
+        labels = ["stream"]
+        rows = GaugeMetricFamily(
+            "sluice_backlog_rows", "Posted events that no committed batch has read.", labels=labels
+        )
+        size = GaugeMetricFamily("sluice_backlog_bytes", "Their size in the event log.", labels=labels)
+        for name, backlog in ingest.backlogs.items():
+            rows.add_metric([name], backlog.rows)
+            size.add_metric([name], backlog.bytes)
+        refused = CounterMetricFamily(
+            "sluice_ingest_refused_requests",
+            "Requests with events that were refused, by the limit that was reached.",
+            labels=["limit"],
+        )
+        for limit in INGEST_LIMITS:
+            refused.add_metric([limit], ingest.refused.get(limit, 0))
+        yield from (rows, size, refused)
+        yield GaugeMetricFamily(
+            "sluice_disk_free_bytes", "Free space for the data directory.", value=ingest.free_bytes
+        )
+        yield GaugeMetricFamily(
+            "sluice_disk_free_least_bytes", "Free space below which ingest stops.", value=ingest.least_bytes
+        )
+        yield GaugeMetricFamily(
+            "sluice_input_held", "1 while batches take no input for want of space.", value=float(ingest.held)
+        )
+
     def _queries(self) -> Iterator[Metric]:
         results = CounterMetricFamily("sluice_query_results", "Results of running queries.", labels=["query"])
-        totals = self._store.batches.query_totals()
+        totals = self._store.counts.totals()
         for record in self._store.queries.running():
             results.add_metric([record.query.name], totals.get(record.query.id, 0))
         yield results
@@ -118,18 +179,31 @@ class _StoreCollector(Collector):
         rows = CounterMetricFamily("sluice_sink_rows", "Results delivered.", labels=labels)
         batches = CounterMetricFamily("sluice_sink_batches", "Batches delivered.", labels=labels)
         failures = CounterMetricFamily("sluice_sink_failures", "Attempts that failed.", labels=labels)
+        lost_rows = CounterMetricFamily("sluice_sink_lost_rows", "Results never delivered.", labels=labels)
+        lost_batches = CounterMetricFamily(
+            "sluice_sink_lost_batches", "Batches with results never delivered.", labels=labels
+        )
+        summed: list[CounterMetricFamily | GaugeMetricFamily]
+        summed = [lag, rows, batches, failures, lost_rows, lost_batches]
+        lag_s = GaugeMetricFamily(
+            "sluice_sink_lag_seconds", "How long the oldest results that wait have waited.", labels=labels
+        )
         totals: dict[tuple[str, str], list[int]] = {}
+        longest_s: dict[tuple[str, str], float] = {}
+        now_us = wall_clock_us()
         for record in self._store.sinks.all():
             if record.sink is not None:
-                of = totals.setdefault((record.query, record.sink.type), [0, 0, 0, 0])
-                counted = (record.pending, record.rows, record.batches, record.failures)
+                where = record.query, str(record.sink.type)
+                of = totals.setdefault(where, [0] * len(summed))
+                delivered = (record.pending, record.rows, record.batches, record.failures)
+                counted = (*delivered, record.lost_rows, record.lost)
                 of[:] = [total + more for total, more in zip(of, counted, strict=True)]
-        for where, counted_in_all in totals.items():
-            waiting, *delivered = counted_in_all
-            lag.add_metric(where, waiting)
-            for counter, value in zip((rows, batches, failures), delivered, strict=True):
-                counter.add_metric(where, value)
-        yield from (lag, rows, batches, failures)
+                longest_s[where] = max(longest_s.get(where, 0.0), record.lag_s(now_us))
+        for where, values in totals.items():
+            for metric, value in zip(summed, values, strict=True):
+                metric.add_metric(where, value)
+            lag_s.add_metric(where, longest_s[where])
+        yield from (*summed, lag_s)
 
     def _state(self) -> Iterator[Metric]:
         labels = ["family", "join", "side", "slice"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+from catalog.durations import MIN_TIME_US
 from catalog.store.store import Store
-from catalog.values.query import ALL_ROWS, Query, QueryRecord
+from catalog.values.query import ALL_ROWS, UNBOUNDED_US, Query, QueryRecord
 from catalog.values.sink import SinkRecord
 
 Desired = Literal["running", "paused", "removed"]
 Observed = Literal["pending", "running", "paused", "removed"]
+#: Watermark per stream id, µs UTC.
+Watermarks = Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,14 @@ class QueryStatus:
         desired_at_us: When, µs UTC.
         observed: What the job does; ``pending`` until it has taken up the newest of the series.
         observed_at_us: Since when, µs UTC.
+        paused_because: Why the engine paused it; None where a person did, or it is not paused.
         plan_version: Version in which the desired state takes effect.
         complete_from_us: Wall clock from which results are complete, µs UTC, where rows from before are
             missing; None when nothing is missing or the query is not active yet.
         missing_columns: Columns (``alias.column``) that rows from before had not kept, so that they take no
             part.
+        decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
+            an inner join, where a window is unbounded, and while it is not known.
         results: Result rows so far.
         sinks: Sinks that are kept of the series, the one that was asked for last at the end; its sink is None
             where none is wanted any more.
@@ -43,9 +49,11 @@ class QueryStatus:
     desired_at_us: int
     observed: Observed
     observed_at_us: int
+    paused_because: str | None
     plan_version: int
     complete_from_us: int | None
     missing_columns: tuple[str, ...]
+    decided_until_us: int | None
     results: int
     sinks: tuple[SinkRecord, ...]
 
@@ -58,7 +66,7 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
         records: The newest record of each of their series.
     """
     wanted = tuple(records)
-    totals = store.batches.query_totals()
+    totals = store.counts.totals()
     # One query for all of them, where there are several.
     found = (
         store.sinks.all() if len(wanted) > 1 else store.sinks.of_series(wanted[0].series) if wanted else ()
@@ -66,15 +74,44 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
     sinks: dict[int, tuple[SinkRecord, ...]] = {}
     for sink in found:
         sinks[sink.series] = (*sinks.get(sink.series, ()), sink)
-    return tuple(_status(store, record, totals, sinks.get(record.series, ())) for record in wanted)
+    series = store.queries.ids_of_series(record.series for record in wanted)
+    firsts = _Firsts(store)
+    watermarks: Watermarks = {}
+    if any(record.query.kind != "inner" for record in wanted):
+        watermarks = {c.stream_id: c.watermark_us for c in store.batches.stream_totals()}
+    return tuple(
+        _status(
+            store, record, series[record.series], firsts, totals, sinks.get(record.series, ()), watermarks
+        )
+        for record in wanted
+    )
+
+
+@dataclass(slots=True)
+class _Firsts:
+    """First batches of plan versions, each looked up once: thousands of queries come with few versions."""
+
+    store: Store
+    _known: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+
+    def of_version(self, version: int) -> tuple[int, int] | None:
+        """Return the first batch of a version and when it was committed; None while it is not in force."""
+        if version not in self._known:
+            self._known[version] = self.store.batches.first_of_version(version)
+        return self._known[version]
 
 
 def _status(
-    store: Store, record: QueryRecord, totals: dict[int, int], sinks: tuple[SinkRecord, ...]
+    store: Store,
+    record: QueryRecord,
+    revisions: tuple[int, ...],
+    firsts: _Firsts,
+    totals: dict[int, int],
+    sinks: tuple[SinkRecord, ...],
+    watermarks: Watermarks,
 ) -> QueryStatus:
-    revisions = store.queries.series_ids(record.series)
-    added = store.batches.first_of_version(record.added_version)
-    observed, observed_at_us = _observed(store, record, added)
+    added = firsts.of_version(record.added_version)
+    observed, observed_at_us = _observed(store, record, firsts, added)
     desired: Desired = "running" if record.running else "paused" if record.paused else "removed"
     return QueryStatus(
         query=record.query,
@@ -84,26 +121,41 @@ def _status(
         desired_at_us=record.removed_at_us or record.created_at_us,
         observed=observed,
         observed_at_us=observed_at_us,
+        paused_because=record.pause_reason if record.paused else None,
         plan_version=record.removed_version or record.added_version,
         complete_from_us=added[1] if added is not None and record.missing else None,
         missing_columns=() if record.missing == (ALL_ROWS,) else record.missing,
+        decided_until_us=_decided_until_us(record.query, watermarks) if observed == "running" else None,
         results=sum(totals.get(query_id, 0) for query_id in revisions),
         sinks=sinks,
     )
 
 
-def _observed(store: Store, record: QueryRecord, added: tuple[int, int] | None) -> tuple[Observed, int]:
+def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
+    """Return the event time up to which the rows of all preserved sides are decided."""
+    decided = []
+    for side in query.preserved:
+        mine, other = (query.a, query.b) if side == "a" else (query.b, query.a)
+        opposite = watermarks.get(other.stream_id)
+        if opposite is None or mine.window_us >= UNBOUNDED_US:
+            return None
+        decided.append(opposite - mine.window_us)
+    until = min(decided, default=MIN_TIME_US)
+    return until if until > MIN_TIME_US else None
+
+
+def _observed(
+    store: Store, record: QueryRecord, firsts: _Firsts, added: tuple[int, int] | None
+) -> tuple[Observed, int]:
     """Return what the job does with a query and since when, given the first batch that had it."""
-    removed = None
-    if record.removed_version is not None:
-        removed = store.batches.first_of_version(record.removed_version)
+    removed = None if record.removed_version is None else firsts.of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]
     if added is not None:
         return "running", added[1]
-    before = store.queries.before(record)
+    before = None if record.query.id == record.series else store.queries.before(record)
     if before is not None and before.paused and before.removed_version is not None:
-        paused = store.batches.first_of_version(before.removed_version)
+        paused = firsts.of_version(before.removed_version)
         if paused is not None:
             return "paused", paused[1]
     return "pending", record.created_at_us

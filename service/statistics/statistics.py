@@ -7,7 +7,8 @@ since the newest batch that had a say in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from catalog.clock import wall_clock_us
@@ -98,6 +99,12 @@ class FamilyStatistics:
             skew), smoothed, or None.
         skew_b: The same for b.
         keys_age_s: Age of keys and skews, seconds, or None.
+        undecided_a: Rows of a held after the last batch on which the verdict, partner or none, may be still
+            to come for some query: by time, so one that has found its partner counts for as long as it is
+            held. None where no query judges rows of a.
+        undecided_b: The same for b.
+        absent_a: Results that are rows of a without a partner, all queries together; None likewise.
+        absent_b: The same for b.
     """
 
     family: str
@@ -112,6 +119,10 @@ class FamilyStatistics:
     skew_a: float | None
     skew_b: float | None
     keys_age_s: float | None
+    undecided_a: int | None
+    undecided_b: int | None
+    absent_a: int | None
+    absent_b: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +188,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
     last = manifests[-1] if manifests else None
     recent = manifests[-RECENT_BATCHES:]
     totals = store.batches.totals()
-    results = store.batches.query_totals()
+    results = store.counts.totals()
     rows, seconds = _recent_rate(recent)
     names = {stream.id: stream.name for stream in store.streams.all()}
     return Statistics(
@@ -201,7 +212,8 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         filters=tuple(_filters(profile, names, now_us)),
         families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
         queries=tuple(
-            QueryStatistics(r.query.name, r.query.id, results.get(r.query.id, 0)) for r in store.queries.all()
+            QueryStatistics(name, query_id, results.get(query_id, 0))
+            for query_id, name in store.queries.names().items()
         ),
     )
 
@@ -238,9 +250,13 @@ def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterabl
 
 
 def _families(
-    recent: Iterable[BatchManifest], profiles: Mapping[str, FamilyProfile], now_us: int
+    recent: Sequence[BatchManifest], profiles: Mapping[str, FamilyProfile], now_us: int
 ) -> Iterable[FamilyStatistics]:
     slices = [s for m in recent for s in m.slices]
+    undecided = {(c.family, c.side): c.undecided for m in recent[-1:] for c in m.absence}
+    absent = Counter[tuple[str, str]]()
+    for counters in (c for m in recent for c in m.absence):
+        absent[counters.family, counters.side] += counters.absent
     for family in sorted({s.family for s in slices}):
         own = [s for s in slices if s.family == family]
         found = profiles.get(family)
@@ -260,6 +276,10 @@ def _families(
             skew_a=_value(skew_a),
             skew_b=_value(skew_b),
             keys_age_s=_age_s(now_us, *keys),
+            undecided_a=undecided.get((family, "a")),
+            undecided_b=undecided.get((family, "b")),
+            absent_a=absent.get((family, "a")),
+            absent_b=absent.get((family, "b")),
         )
 
 

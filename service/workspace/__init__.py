@@ -1,4 +1,4 @@
-"""The workspace: one data directory with its catalog, inputs and engine, served as one.
+"""The workspace: one data directory with its catalog and inputs, and its engine's part.
 
-Doors: bounded_run, queries, repair, workspace.
+Doors: backup, bounded_run, client_keys, engine_part, queries, repair, workspace.
 """

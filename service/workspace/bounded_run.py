@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from catalog.durations import MAX_TIME_US
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
-from catalog.values.plan import Strategy
-from catalog.values.query import Query
+from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import FilesSource
+from operators.storage.folder import directory_here
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily
 from service.config.calibration import data_dir_calibration
@@ -81,6 +83,7 @@ def run_workload(
     settings: Settings,
     strategy: Strategy | None = None,
     jvm: Jvm | None = None,
+    final: bool = False,
 ) -> RunSummary:
     """Run a workload to its end; started again with the same ``out`` it continues.
 
@@ -91,6 +94,8 @@ def run_workload(
         settings: Settings; their data directory is not used.
         strategy: Rules over the workload's strategy.
         jvm: Spark's JVM, if one was launched with the same settings already.
+        final: Whether all streams end for good, so that outer, semi and anti joins decide about all rows
+            whose window is bounded; whatever comes later is late.
 
     Returns:
         Counts and rates.
@@ -109,7 +114,7 @@ def run_workload(
     samples = SampleCache()
     if not (out / "_sluice").exists():
         rehearse(workload, objective, calibration, settings, samples)
-    directory = run_data_dir(out, results)
+    directory = run_data_dir(out, results, settings.storage.apart)
     settings = settings.for_data_dir(directory.root)
     store = open_catalog(directory, settings.storage.catalog_url)
     engine = Engine(settings, directory, store, bounded=True, jvm=jvm)
@@ -123,6 +128,9 @@ def run_workload(
             if isinstance(stream.source, FilesSource):
                 list_files(store, stream)
         engine.run()
+        if final:
+            _end_streams(store)
+            engine.run()
         engine.stop()
         _export(store, directory, out, results)
         return _summary(store, time.monotonic() - started)
@@ -269,9 +277,23 @@ class _Script:
             )
 
 
+def _end_streams(store: Store) -> None:
+    """Move the watermark of every stream past the last row by the largest window."""
+    plan = store.control_log.latest_plan()
+    newest = [s.max_event_time_us for s in store.batches.stream_totals() if s.max_event_time_us is not None]
+    if plan is None or not newest:
+        return
+    queries = [query for family in plan.families for query in family.queries]
+    windows = [w for q in queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
+    end_us = min(max(newest) + max(windows, default=0), MAX_TIME_US)
+    with store.transaction():
+        for stream in plan.streams:
+            store.control_log.append(heartbeat=Heartbeat(stream.id, end_us))
+
+
 def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -> None:
     if results == "shared":
-        export_shared(store, directory.results, out)
+        export_shared(store, directory_here(directory.results), out)
         return
     by_name: dict[str, list[Query]] = {}
     for record in store.queries.all():
@@ -284,7 +306,7 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
 
 def _summary(store: Store, seconds: float) -> RunSummary:
     totals = store.batches.totals()
-    rows = store.batches.query_totals()
+    rows = store.counts.totals()
     last = store.batches.last_manifest()
     plan = store.control_log.latest_plan()
     by_name: dict[str, int] = {}

@@ -7,7 +7,7 @@ in the block of ``changing``, which is part of that transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -66,10 +66,17 @@ class WorkspaceQueries:
         """
         return query_statuses(self._store, (self._store.queries.newest(name),))[0]
 
-    def statuses(self) -> tuple[QueryStatus, ...]:
-        """Return the status of every query that runs or is paused."""
-        wanted = (*self._store.queries.running(), *self._store.queries.paused())
-        return query_statuses(self._store, wanted)
+    def names(self) -> dict[int, str]:
+        """Return the names of the queries that run or are paused, by id."""
+        return self._store.queries.wanted_names()
+
+    def statuses(self, ids: Collection[int]) -> tuple[QueryStatus, ...]:
+        """Return the status of queries that run or are paused, by id, as far as they are there.
+
+        Args:
+            ids: Keys of ``names``: thousands of queries are listed page by page.
+        """
+        return query_statuses(self._store, self._store.queries.by_ids(ids))
 
     def series(self, name: str) -> int:
         """Return the series of the newest query of a name, by which its results are found.

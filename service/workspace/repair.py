@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from service.config.data_dir import DataDir
+from service.config.settings import StorageSettings
 from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
 from service.errors import NoDataDir, OtherLife
@@ -15,12 +16,12 @@ from service.recovery.opening import open_catalog
 from service.recovery.repair import find_repair
 
 
-def repair(directory: Path, catalog_url: str | None, *, yes: bool, say: Callable[[str], None]) -> None:
+def repair(directory: Path, storage: StorageSettings, *, yes: bool, say: Callable[[str], None]) -> None:
     """Repair a data directory, or say what the repair would be.
 
     Args:
         directory: Data directory of a service, or output directory of a run.
-        catalog_url: SQLAlchemy URL of a catalog elsewhere; None: SQLite in the data directory.
+        storage: Where the catalog is, and the storage apart; its data directory is not used.
         yes: Whether to do it.
         say: Prints a line.
 
@@ -30,11 +31,11 @@ def repair(directory: Path, catalog_url: str | None, *, yes: bool, say: Callable
         OtherLife: The catalog is not that of the directory.
         NotRepairable: What is left is not enough.
     """
-    data_dir = _data_dir(directory)
+    data_dir = _data_dir(directory, storage)
     lock = EngineLock(data_dir.engine_lock)
     lock.acquire()
     try:
-        with open_catalog(data_dir, catalog_url) as store:
+        with open_catalog(data_dir, storage.catalog_url) as store:
             lease = CatalogLease(store, data_dir.root, lambda _: None)
             lease.acquire()
             try:
@@ -42,7 +43,7 @@ def repair(directory: Path, catalog_url: str | None, *, yes: bool, say: Callable
                     # The next start will not know any more that power may have failed.
                     with suppress(OtherLife):
                         check_checkpoint(store, data_dir, unsynced=True)
-                found = find_repair(store, data_dir)
+                found = find_repair(store, data_dir, data_dir.events_url(storage.catalog_url))
                 if found is None:
                     say("nothing to repair: catalog, checkpoint and results belong together and are whole")
                     return
@@ -59,7 +60,7 @@ def repair(directory: Path, catalog_url: str | None, *, yes: bool, say: Callable
         lock.release()
 
 
-def _data_dir(directory: Path) -> DataDir:
+def _data_dir(directory: Path, storage: StorageSettings) -> DataDir:
     root = directory.absolute()
     if (root / "_sluice").is_dir():
         root = root / "_sluice"
@@ -71,6 +72,6 @@ def _data_dir(directory: Path) -> DataDir:
             hint="Name the directory of a service (--data-dir) or the output of a run (--out).",
         )
     shared = root.parent / "results" if root.name == "_sluice" else None
-    if shared is not None and next(shared.glob("b[0-9]*-*.parquet"), None) is not None:
-        return DataDir(root, shared).create()
-    return DataDir(root).create()
+    if shared is not None and next(shared.glob("[bm][0-9]*-*.parquet"), None) is not None:
+        return DataDir(root, shared, storage.apart).create()
+    return storage.model_copy(update={"data_dir": root}).open_data_dir()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -18,13 +17,15 @@ from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from catalog.values.source_file import SourceFile
-from catalog.values.stream import FilesSource, HttpSource, Stream
+from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from service.errors import NotAnHttpStream
 from service.inputs.inputs import Inputs
+from service.inputs.source_roots import SourceRoots
 from service.inputs.sources.files import candidates, judged_files
 from service.inputs.sources.http_log import EventLog, Sending
-from service.inputs.validate import resolve_source, validate_source
+from service.inputs.validate import check_servers, resolve_source, validate_source
 from service.planning.versions import Versions
+from service.workspace.back_pressure import BackPressure
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,30 @@ class WorkspaceStreams:
         store: The catalog.
         events: Event log, which takes posted events.
         versions: Plans; a stream that was in use leaves with a plan version of its own.
+        roots: Directories that files may be in.
         settle_s: A file that looks broken is left for a later listing until it has not changed for so long.
+        pressure: Says whether events are taken.
+        servers: Brokers that topics may be at; ``*`` for any.
     """
 
-    def __init__(self, store: Store, events: EventLog, versions: Versions, settle_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        events: EventLog,
+        versions: Versions,
+        roots: SourceRoots,
+        settle_s: float,
+        pressure: BackPressure,
+        servers: Sequence[str] = (),
+    ) -> None:
         self._store = store
         self._events = events
         self._versions = versions
         self._inputs = Inputs(store, events)
+        self._roots = roots
         self._settle_s = settle_s
+        self._pressure = pressure
+        self._servers = servers
 
     def all(self) -> tuple[Stream, ...]:
         """Return the registered streams, by id."""
@@ -90,15 +106,18 @@ class WorkspaceStreams:
 
         Raises:
             NameTaken: A stream of that name exists.
+            SourceNotAllowed: Its files are in no source root, or its topic is at brokers that are not named.
             InvalidInput: Its source cannot be read as it says.
         """
-        draft = resolve_source(draft, base=Path.cwd(), now_us=wall_clock_us())
+        check_servers(draft, self._servers)
+        draft = resolve_source(draft, base=self._roots.roots[0], now_us=wall_clock_us())
+        draft = self._roots.confined(draft)  # first of all: whoever asks learns nothing about other files
         validate_source(draft)
         found = _files_of(draft, self._settle_s)
         with self._store.transaction():
             stream = self._store.streams.add(draft)
             self._store.source_files.append(stream.id, found)
-            if stream.start == "latest":
+            if stream.start == "latest" and not isinstance(stream.source, KafkaSource):
                 end = self._inputs.end(stream)
                 stream = self._store.streams.set_initial_position(stream.name, end)
             yield stream
@@ -143,6 +162,16 @@ class WorkspaceStreams:
         if not isinstance(stream.source, HttpSource):
             raise NotAnHttpStream(stream.name, stream.source.type)
         return stream
+
+    def check_room(self, stream: Stream, sending: Sending | None) -> None:
+        """Refuse a request for which there is no room; one whose events were stored before needs none.
+
+        Raises:
+            IngestFull: Events of the stream, or of any, are not taken now.
+        """
+        refusal = self._pressure.refusal(stream)
+        if refusal is not None and (sending is None or self._events.receipt(sending) is None):
+            raise refusal
 
     def append(
         self, stream: Stream, events: Sequence[object], *, sending: Sending | None = None

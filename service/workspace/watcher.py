@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from catalog.clock import wall_clock_us
@@ -16,6 +16,8 @@ from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from catalog.values.stream import FilesSource, Stream
+from service.errors import KafkaDown
+from service.inputs.inputs import Inputs
 from service.inputs.sources.files import list_files
 
 log = logging.getLogger(__name__)
@@ -30,12 +32,16 @@ class Watcher:
         interval_s: Seconds between two looks.
         now_us: Wall clock, µs UTC.
         ticks: Called with the wall clock at the end of each look.
+        inputs: What sources hold; a stream of which input waits is not idle.
+        known: Paths of listed files by stream id; not looked up at each look, since there may be millions.
     """
 
     store: Store
+    inputs: Inputs
     interval_s: float
     now_us: Callable[[], int] = wall_clock_us
     ticks: tuple[Callable[[int], object], ...] = ()
+    known: dict[int, set[str]] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -55,7 +61,9 @@ class Watcher:
         """List new files, beat for idle streams and do what else is to be done now and then, once."""
         for stream in self.store.streams.all():
             if isinstance(stream.source, FilesSource):
-                list_files(self.store, stream, settle_s=self.interval_s)
+                if stream.id not in self.known:
+                    self.known[stream.id] = self.store.source_files.paths(stream.id)
+                list_files(self.store, stream, settle_s=self.interval_s, known=self.known[stream.id])
         self._beat()
         for tick in self.ticks:
             tick(self.now_us())
@@ -72,12 +80,15 @@ class Watcher:
     def _beat(self) -> None:
         """Move the watermark of each idle stream up to the farthest of the others."""
         counters = {c.stream_id: c for c in self.store.batches.stream_totals()}
+        last = self.store.batches.last_manifest()
+        read = {} if last is None else dict(last.input_end)
         for stream in self.store.streams.all():
             found = counters.get(stream.id)
             if stream.idle_timeout_us is None or found is None:
                 continue
             rows, since_us = self._last_seen.get(stream.id, (-1, 0))
-            if rows != found.rows:
+            # Rows that wait, for a paused engine or for space, would be late behind a heartbeat.
+            if self._waits(stream, read) or rows != found.rows:
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 continue
             target = self._target(stream, {i: c.watermark_us for i, c in counters.items()})
@@ -86,6 +97,13 @@ class Watcher:
                 self.store.control_log.append(heartbeat=Heartbeat(stream.id, target))
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 log.info("heartbeat", extra={"stream": stream.name, "watermark_us": target})
+
+    def _waits(self, stream: Stream, read: Mapping[str, int]) -> bool:
+        """Tell whether rows of a stream wait to be read; where brokers do not answer, some may."""
+        try:
+            return not self.inputs.is_read(stream, read)
+        except KafkaDown:
+            return True
 
     def _target(self, stream: Stream, watermarks: dict[int, int | None]) -> int | None:
         others = [w for i, w in watermarks.items() if i != stream.id and w is not None]

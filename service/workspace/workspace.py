@@ -1,57 +1,68 @@
-"""A workspace: one data directory with its catalog, engine and inputs.
+"""A workspace: one data directory with its catalog and inputs, as whoever changes and reads them sees it.
 
 The one door of the API and the demo; neither sees the catalog or Spark:
 
     workspace.streams  .queries  .plans  .migrations      changed in transactions that nest (``transaction``)
              .results  .batches  .commits                 read, and waited for
              .answers                                     answers to requests that may be repeated
+             .keys  .audit                                who may ask, and who asked for what
+             .engine                                      the engine, in whichever process it runs
+
+Any number of processes may have one, and none of them needs an engine. Nothing here needs the engine's lease:
+each change is one transaction of the catalog, which has one writer at a time, and is planned inside it.
 """
 
 from __future__ import annotations
 
-import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from catalog.store.access.audit_log import AuditLogRepository
+from catalog.store.counts import CountRepository
 from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.store.store import Store
-from planner.build.retained_boundaries import given_families
+from service.access.api_keys import KeyVerifier
 from service.commit.commits import Commits
-from service.commit.pruning import Pruner
-from service.commit.retention import ResultRetention
-from service.config.data_dir import DataDir, open_data_dir
+from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.engine.engine import Engine, EngineStatus
+from service.engine.engine_control import EngineControl
+from service.engine.engine_status import EngineState
+from service.inputs.disk_space import DiskSpace
 from service.inputs.sample import CatalogRows
+from service.inputs.source_roots import SourceRoots
 from service.inputs.sources.http_log import EventLog
 from service.inputs.voided import VoidedBatch
+from service.job.commit_signal import CommitSignal
 from service.jvm.jvm import Jvm
-from service.planning.adaptive import Adaptive
 from service.planning.migrations import Migrations
-from service.planning.objective import objective_of, take_settings
+from service.planning.objective import objective_of
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
-from service.sinks.deliverer import Deliverer
-from service.sinks.delivery import Delivery
+from service.sinks.webhook_targets import WebhookTargets
 from service.statistics.metrics import metrics_text
 from service.statistics.statistics import Statistics, read_statistics
+from service.workspace.back_pressure import BackPressure
+from service.workspace.commit_watch import CommitWatch
+from service.workspace.engine_part import EnginePart, EngineParts
 from service.workspace.plans import WorkspacePlans
 from service.workspace.queries import WorkspaceQueries
 from service.workspace.streams import WorkspaceStreams
-from service.workspace.watcher import Watcher
+
+#: How often a waiting call looks whether its plan version is in force.
+WAIT_STEP_S = 0.02
 
 
 @dataclass(slots=True)
 class Workspace:
-    """One running service on one data directory.
+    """One data directory.
 
     Args:
         settings: Settings; the data directory is created if it is missing.
-        jvm: Spark's JVM, if one was launched with the same settings already.
 
     Attributes:
         data_dir: The data directory.
@@ -61,12 +72,15 @@ class Workspace:
         migrations: Migrations.
         results: Reads results.
         batches: Manifests of committed batches, and totals.
+        counts: Results per query and batch.
         commits: Announces the engine's commits.
+        engine: Status and control of the engine.
         answers: Answers stored under idempotency keys.
+        keys: Verifies keys of clients.
+        audit: Who asked for which change.
     """
 
     settings: Settings
-    jvm: Jvm | None = None
     commits: Commits = field(init=False, default_factory=Commits)
     data_dir: DataDir = field(init=False)
     streams: WorkspaceStreams = field(init=False)
@@ -75,68 +89,65 @@ class Workspace:
     migrations: Migrations = field(init=False)
     results: ResultReader = field(init=False)
     batches: BatchRepository = field(init=False)
+    engine: EngineControl = field(init=False)
+    counts: CountRepository = field(init=False)
     answers: IdempotencyRepository = field(init=False)
+    keys: KeyVerifier = field(init=False)
+    audit: AuditLogRepository = field(init=False)
     _store: Store = field(init=False)
-    _engine: Engine = field(init=False)
     _events: EventLog = field(init=False)
-    _versions: Versions = field(init=False)
-    _watcher: Watcher = field(init=False)
-    _deliverer: Deliverer = field(init=False)
+    _pressure: BackPressure = field(init=False)
+    _watch: CommitWatch | None = field(init=False, default=None)
 
     def open(self) -> None:
-        """Open the catalog and the inputs. What needs no engine works from here on."""
-        self.data_dir = open_data_dir(self.settings.storage.data_dir)
+        """Open the catalog and the inputs."""
+        self.data_dir = self.settings.storage.open_data_dir()
         store = self._store = open_catalog(self.data_dir, self.settings.storage.catalog_url)
-        events = self._events = EventLog(self.data_dir.events_db)
-        self._engine = Engine(self.settings, self.data_dir, store, jvm=self.jvm, commits=self.commits)
-        statistician = Statistician(store, CatalogRows(store, events), self.settings.bucket_count)
-        versions = self._versions = Versions(store, statistician, objective_of(self.settings.planning))
-        self.streams = WorkspaceStreams(store, events, versions, self._list_interval_s)
+        events = self._events = EventLog(self.data_dir.events_url(self.settings.storage.catalog_url))
+        versions = self._new_versions(store)
+        disk = DiskSpace(self.data_dir.root, self.settings.ingest.min_free_mb)
+        self._pressure = BackPressure(store, events, self.settings.ingest, disk)
+        roots = SourceRoots.of(self.settings.sources.roots, self.data_dir)
+        roots.tell_outsiders(store.streams.all())
+        settle_s, servers = self.settings.sources.list_interval_ms / 1000, self.settings.sources.servers
+        self.streams = WorkspaceStreams(store, events, versions, roots, settle_s, self._pressure, servers)
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)
         self.migrations = Migrations(versions)
         self.results = ResultReader(store, self.data_dir.results)
-        self.batches = store.batches
+        self.batches, self.counts = store.batches, store.counts
+        self.engine = EngineControl(store)
         self.answers = store.idempotency
+        self.keys = KeyVerifier(store.api_keys)
+        self.audit = store.audit_log
 
-    def start(self) -> None:
-        """Take the data directory and start the engine in the background.
+    def watch_commits(self) -> None:
+        """Begin to announce commits, until the catalog is closed."""
+        url = self.settings.storage.catalog_url or self.data_dir.catalog_url
+        self._watch = CommitWatch(self._store, self.commits, CommitSignal.of((url,)))
+        self._watch.start()
 
-        Raises:
-            DataDirInUse: Another service runs on it.
+    def new_engine_part(self, jvm: Jvm | None = None) -> EnginePart:
+        """Return an engine of this data directory, which the caller starts and stops.
+
+        Args:
+            jvm: Spark's JVM, if one was launched with the same settings already.
         """
-        self.open()
-        try:
-            self._engine.acquire()
-        except BaseException:
-            self.close_catalog()
-            raise
-        self._take_objective()
-        adaptive = Adaptive(self._store, self._versions, self.settings.adaptive)
-        self._watcher = Watcher(
-            self._store,
-            self._list_interval_s,
-            ticks=(
-                self.migrations.tick,
-                Pruner(self._store).run_once,
-                self._retention().run_once,
-                *((adaptive.run_once,) if self.settings.adaptive.enabled else ()),
-            ),
-        )
-        self._watcher.start()
-        self._deliverer = self._new_deliverer()
-        self._deliverer.start()
-        self._engine.start()
 
-    def close(self) -> None:
-        """Stop the engine after its batch and give the data directory back."""
-        self._watcher.stop()
-        self._deliverer.stop()
-        self._engine.close()
-        self.close_catalog()
+        def parts() -> EngineParts:
+            store = self._store.twin()
+            ticks = (self._pressure.run_once,)
+            versions = self._new_versions(store)
+            return EngineParts(self.settings, self.data_dir, store, self._events, versions, ticks)
+
+        part = EnginePart(parts, jvm)
+        self.engine.own = part.status
+        return part
 
     def close_catalog(self) -> None:
-        """Close what ``open`` opened."""
+        """Close what was opened."""
+        if self._watch is not None:
+            self._watch.stop()
         self.results.close()
         self._events.close()
         self._store.close()
@@ -153,33 +164,32 @@ class Workspace:
             yield
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
-        """Wait until a plan version is in force; return whether it is."""
-        return self._engine.wait_for_version(version, timeout_s)
+        """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
+        deadline = time.monotonic() + timeout_s
+        while self._store.batches.first_of_version(version) is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            time.sleep(min(WAIT_STEP_S, left_s))
+        return True
 
     def statistics(self) -> Statistics:
         """Return counters and measurements of the job."""
         return read_statistics(self._store)
 
-    def metrics(self) -> bytes:
-        """Return counters and gauges in Prometheus' text format."""
-        return metrics_text(self._store, self._engine.status().state)
+    def metrics(self, engine_state: EngineState | None, *, ingest: bool) -> bytes:
+        """Return counters and gauges in Prometheus' text format.
 
-    def engine_status(self) -> EngineStatus:
-        """Return the state of the engine."""
-        return self._engine.status()
+        Args:
+            engine_state: State of this process's engine; None leaves out what the engine is asked for.
+            ingest: Whether to tell of back-pressure, which who takes events is asked for.
+        """
+        return metrics_text(self._store, engine_state, self._pressure.figures() if ingest else None)
 
-    def pause_engine(self) -> None:
-        """Stop after the batch in hand; nothing is lost."""
-        self._engine.stop(state="paused")
-
-    def resume_engine(self) -> None:
-        """Go on where the engine was paused."""
-        self._engine.start()
-
-    def restart_engine(self) -> None:
-        """Stop and start again, for example after a failure."""
-        self._engine.stop()
-        self._engine.start()
+    def input_held(self) -> str | None:
+        """Return why batches take no input now, or None."""
+        disk = self._pressure.disk
+        return disk.told(disk.held_below_bytes) if disk.is_out else None
 
     def skip_batch(self, stream: str | None, actor: str) -> VoidedBatch:
         """Void the batch that fails again and again, and start the engine; its rows become dead letters.
@@ -192,40 +202,14 @@ class Workspace:
             NothingToSkip: No batch has failed often enough.
             StreamNotFound: There is no such stream.
         """
-        ids = () if stream is None else (self.streams.get(stream).id,)
-        voided = self._engine.void_batch_in_hand(ids, actor)
-        self.restart_engine()
-        return voided
+        return self.engine.skip(() if stream is None else (self.streams.get(stream).id,), actor)
 
-    @property
-    def _list_interval_s(self) -> float:
-        return self.settings.sources.list_interval_ms / 1000
-
-    def _retention(self) -> ResultRetention:
-        return ResultRetention(
-            self._store,
-            self.data_dir.results,
-            self.data_dir.late,
-            self.settings.results.retention_us,
-            str(self.data_dir.engine_lock),
-            needed_from=self._store.sinks.oldest_needed_batch,
+    def _new_versions(self, store: Store) -> Versions:
+        return Versions(
+            store,
+            Statistician(store, CatalogRows(store, self._events), self.settings.bucket_count),
+            objective_of(self.settings.planning),
+            webhook_targets=WebhookTargets.of(
+                self.settings.sinks.webhook_hosts, self.settings.sources.servers
+            ),
         )
-
-    def _new_deliverer(self) -> Deliverer:
-        # Left there by a service that was killed; in the engine's cache it would be deleted while in use.
-        shutil.rmtree(self.data_dir.spill, ignore_errors=True)
-        results = ResultReader(self._store, self.data_dir.results, spill_dir=self.data_dir.spill)
-        exports = self.settings.storage.export_dir or self.data_dir.exports
-        delivery = Delivery(self._store, results, exports.absolute(), str(self.data_dir.engine_lock))
-        return Deliverer(self._store, delivery)
-
-    def _take_objective(self) -> None:
-        """Plan anew if the settings name other strategies than at the last start, or the plan has others."""
-        with self._store.transaction():
-            overruled = take_settings(self._store, self._versions.base)
-            objective = self._versions.objective
-            latest = self._store.control_log.latest_plan()
-            if latest is not None and (overruled or not objective.is_of(latest, self.queries.running())):
-                cause = f"strategy {objective.strategy} by settings"
-                # Pinned chains are given up, so they are not those of before.
-                self._versions.replan(latest, cause, anew=given_families(latest))

@@ -42,6 +42,7 @@ from service.commit.route_dictionary import RouteDictionary
 from service.inputs.sample import CatalogRows
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from tests.empty_catalog import prepared
 from tests.operators.harness import Runner
 
 SECOND_US = 1_000_000
@@ -124,7 +125,7 @@ class ChurningService:
     routes: RouteDictionary = field(default_factory=RouteDictionary)
 
     def __post_init__(self) -> None:
-        self.store = Store.open(f"sqlite:///{self.directory / 'catalog.db'}")
+        self.store = Store.open(prepared(f"sqlite:///{self.directory / 'catalog.db'}"))
         columns = (
             Column("ts", "timestamp"),
             Column("k", "bigint"),

@@ -22,6 +22,7 @@ from service.planning.changes import apply_changes, one
 from service.planning.migrations import Migrations
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from tests.empty_catalog import prepared
 
 SECOND_US = 1_000_000
 KEY = "A.k = B.k"
@@ -113,7 +114,7 @@ def request(**body: Any) -> MigrationRequest:
 @contextmanager
 def desk(directory: Path, **options: Any) -> Iterator[Desk]:
     """Open a desk with streams A, B and C; opened again on the same directory it goes on."""
-    store = Store.open(f"sqlite:///{directory}/catalog.db")
+    store = Store.open(prepared(f"sqlite:///{directory}/catalog.db"))
     try:
         if not store.streams.all():
             columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))

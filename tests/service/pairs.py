@@ -15,6 +15,7 @@ from catalog.values.query import Output, Query, Side
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.families.families import family_id
+from tests.empty_catalog import prepared
 
 COLUMNS = (
     Column("ts", "timestamp"),
@@ -26,7 +27,7 @@ COLUMNS = (
 
 def open_store(tmp_path: Path) -> Store:
     """Open a catalog with the streams A (1) and B (2)."""
-    store = Store.open(f"sqlite:///{tmp_path / 'catalog.db'}")
+    store = Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}"))
     for name in ("A", "B"):
         store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
     store.epochs.begin("test")
@@ -68,6 +69,7 @@ class Batches:
     ) -> None:
         self.store = store
         self.spacing_us = spacing_us
+        self.started_us = 0
         self.version = 1
         self.results_dir = results_dir
         self.routes = routes
@@ -98,7 +100,7 @@ class Batches:
                 slices=(),
                 query_rows=tuple(sorted(given.items())),
                 started_at_us=0,
-                committed_at_us=self.next * self.spacing_us,
+                committed_at_us=self.started_us + self.next * self.spacing_us,
             ),
             BatchRoutes(table, self.next) if used else None,
         )

@@ -75,7 +75,7 @@ def committed(store: Store, batch: int, rows: int, row_bytes: int) -> None:
 def forget_batches(store: Store) -> None:
     """Begin with batch 0 once more: a source repeats what is committed."""
     with store._database.write() as connection:
-        for table in (tables.batches, tables.batch_queries, tables.batch_routes):
+        for table in (tables.batches, tables.query_counts, tables.batch_routes):
             connection.execute(delete(table))
 
 
@@ -95,7 +95,8 @@ def sizes(
     forget_batches(store)
     options = {
         "catalog_url": f"sqlite:///{tmp_path / 'catalog.db'}",
-        "events_db": str(tmp_path / "events.db"),
+        "events_url": f"sqlite:///{tmp_path / 'events.db'}",
+        "data_dir": str(tmp_path),
         "engine_lock": str(tmp_path / "lock"),
         "epoch": str(store.epochs.current()),
         "bucket_keys": "0,1",

@@ -127,6 +127,7 @@ def churned_and_killed(directory: Path, changes: int) -> dict[str, int]:
     return left
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_pruned_service_is_killed_and_goes_on(tmp_path: Path) -> None:
     left = churned_and_killed(tmp_path, 40)

@@ -12,6 +12,7 @@ from catalog.values.plan import Plan
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.costs.paper import loads_of_family, unshared_cost
+from planner.families.families import family_id
 from service.demo.data import DemoTables, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES
 from service.demo.replay import WEEK_US, Replay, kept_step_length_us, step_length_us
@@ -20,6 +21,7 @@ from service.demo.workload import write_workload
 from service.documents.workload import bind_workload, check_sources, load_workload
 
 HOUR_US = 3_600_000_000
+AIRPORT, AIRCRAFT = (("origin", "origin"),), (("tailnum", "tailnum"),)
 
 
 @pytest.fixture(scope="module")
@@ -113,13 +115,27 @@ def _expected(tables: DemoTables, inbox: Path) -> Iterator[Path]:
 
 
 def test_there_are_enough_queries_with_windows_from_ten_minutes_to_twelve_hours() -> None:
-    (family,) = plan_of(*(query.cql for query in QUERIES)).families
+    families = {family.id: family for family in plan_of(*(query.cql for query in QUERIES)).families}
+    shared = families.pop(family_id(1, 2, AIRPORT))
 
-    windows = [window for query in family.queries for window in (query.w_a_us, query.w_b_us)]
-    assert len(QUERIES) >= 12
+    windows = [window for query in shared.queries for window in (query.w_a_us, query.w_b_us)]
+    assert len(shared.queries) >= 12
     assert (min(windows), max(windows)) == (HOUR_US // 6, 12 * HOUR_US)
-    assert family.key == (("origin", "origin"),)
     assert len({query.name for query in QUERIES}) == len(QUERIES)
+
+
+def test_what_is_not_there_is_asked_in_families_of_their_own() -> None:
+    families = {family.id: family for family in plan_of(*(query.cql for query in QUERIES)).families}
+
+    absence = {
+        family: [(query.kind, query.preserved) for query in planned.queries]
+        for family, planned in families.items()
+        if family != family_id(1, 2, AIRPORT)
+    }
+    assert absence == {
+        family_id(1, 1, AIRCRAFT, absence=True): [("anti", ("a",))],
+        family_id(1, 2, AIRPORT, absence=True): [("anti", ("a",))],
+    }
 
 
 FILTERED = (
@@ -159,6 +175,38 @@ def test_unshared_pairs_with_filters_first_are_the_results(tables: DemoTables) -
     assert expected == (meter.pairs(tables.last_us).filters_first,)
     assert meter.pairs(tables.last_us).filters_last > meter.pairs(tables.last_us).filters_first
     assert meter.pairs(tables.first_us - 1) == Need()
+
+
+#: Aircraft without a number are of no pair; a flight is one with itself.
+AGAIN = (
+    "SELECT f.flight FROM flights [RANGE 1 DAY] f WHERE f.dep_delay > 60 AND NOT EXISTS "
+    "(SELECT 1 FROM flights [RANGE 10 MINUTES] g WHERE g.tailnum = f.tailnum AND g.air_time > 100)"
+)
+
+
+def test_a_join_of_a_stream_with_itself_is_reckoned_too(tables: DemoTables) -> None:
+    meter = UnsharedMeter(plan_of(AGAIN), tables)
+    near = "FROM flights f JOIN flights g ON f.tailnum = g.tailnum AND (g.ts BETWEEN f.ts AND f.ts + "
+    near += "INTERVAL 1 DAY - INTERVAL 1 MICROSECOND OR g.ts <= f.ts AND f.ts < g.ts + INTERVAL 10 MINUTES)"
+    with duckdb.connect() as connection:
+        connection.register("flights", tables.flights)
+        pairs = connection.execute(
+            f"SELECT count(*), count(*) FILTER (f.dep_delay > 60 AND g.air_time > 100) {near}"
+        ).fetchone()
+
+    whole = meter.pairs(tables.last_us)
+    assert pairs == (whole.filters_last, whole.filters_first)
+
+
+def test_families_add_up_to_the_need_of_all(tables: DemoTables) -> None:
+    texts = (FILTERED, AGAIN, FILTERED.replace("f.origin = w.origin", "f.dest = w.origin"))
+    together, *alone = (UnsharedMeter(plan_of(*some), tables) for some in (texts, *((t,) for t in texts)))
+    now = tables.first_us + 200 * 24 * HOUR_US + HOUR_US // 2
+    times = {1: now, 2: now}
+
+    assert together.pairs(now) == sum((meter.pairs(now) for meter in alone), Need())
+    assert together.state_rows(times, times) == sum((m.state_rows(times, times) for m in alone), Need())
+    assert all(meter.state_rows(times, times) != Need() for meter in alone)
 
 
 def test_the_demo_can_be_written_as_a_workload(tmp_path: Path) -> None:

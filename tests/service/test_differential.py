@@ -73,6 +73,19 @@ def test_random_workload_equals_oracle(
     check(seed, tmp_path, buckets, mode, SIZE, strategies, partitioning)
 
 
+#: Workloads most of whose queries are outer, semi and anti joins.
+ABSENCE = Size(rows=500, queries=8, steps=4, absence=0.8)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(200, 220))]
+)
+def test_random_workload_with_absence_equals_oracle(seed: int, tmp_path: Path) -> None:
+    strategies = (STRATEGIES[seed % 5], STRATEGIES[(seed + 2) % 5])
+    check(seed, tmp_path, 1 + seed % 4, "per-query", ABSENCE, strategies, "auto")
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(100, 140))

@@ -13,6 +13,7 @@ import pytest
 
 from catalog.store.store import Store
 from tests.oracle import Oracle
+from tests.s3 import S3Server
 from tests.sluice_run import assert_equals_oracle, link_home, run
 from tests.workloads import Size, make_workload
 
@@ -24,8 +25,14 @@ MASTER = "local-cluster[2,1,1024]"
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("buckets", "partitions"), [(2, 2), (4, 2), (8, 4)])
-def test_two_executors_give_the_rows_of_duckdb(buckets: int, partitions: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("buckets", "partitions"),
+    [pytest.param(2, 2, marks=pytest.mark.slow), (4, 2), pytest.param(8, 4, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize("kept", [pytest.param("directory", marks=pytest.mark.slow), "s3"])
+def test_two_executors_give_the_rows_of_duckdb(
+    buckets: int, partitions: int, kept: str, s3: S3Server, tmp_path: Path
+) -> None:
     spec, files = make_workload(SEED, tmp_path, SIZE)
     environment = {
         "SLUICE_SPARK_MASTER": MASTER,
@@ -33,6 +40,12 @@ def test_two_executors_give_the_rows_of_duckdb(buckets: int, partitions: int, tm
         # Executors of a local cluster work below Spark's home.
         "SPARK_HOME": str(link_home(tmp_path / "spark")),
     }
+
+    if kept == "s3":
+        environment |= {
+            "SLUICE_STORAGE_URL": s3.new_url(),
+            "SLUICE_STORAGE_CACHE_DIR": str(tmp_path / "cache"),
+        }
 
     outcome = run(tmp_path / "WORKLOAD.yaml", tmp_path / "out", buckets=buckets, environment=environment)
 

@@ -1,5 +1,10 @@
-"""The command line as a shell sees it: what it prints, where, and its exit code."""
+"""The command line as a shell sees it: what it prints, where, and its exit code.
 
+Most commands run inside the test's process, through the entry point of the console script: an interpreter of
+their own takes 2 s of imports each. Those that end a process in their own way have one.
+"""
+
+import io
 import json
 import subprocess
 import sys
@@ -7,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sluice_run import sluice
+from catalog.errors import SluiceError
+from service.cli.client_cli import _cql, _sink
+from tests.sluice_run import Command
+from tests.sluice_run import sluice as sluice_process
 
 WORKLOAD = """\
 streams:
@@ -26,7 +34,7 @@ def workload(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_plan_of_a_workload_is_printed(workload: Path) -> None:
+def test_the_plan_of_a_workload_is_printed(sluice: Command, workload: Path) -> None:
     done = sluice("plan", workload)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -50,16 +58,23 @@ def test_the_plan_of_a_workload_is_printed(workload: Path) -> None:
     assert lines[12] == "    0.5 pass A.v < 0.2 (assumed)"
 
 
-def test_the_installed_script_is_the_same_command(workload: Path) -> None:
+def test_the_installed_script_is_the_same_command(sluice: Command, workload: Path) -> None:
     script = Path(sys.executable).with_name("sluice")
 
     done = subprocess.run([script, "plan", workload], capture_output=True, text=True, check=True)
 
-    assert done.stdout == sluice("plan", workload).stdout
+    assert done.stdout == sluice_process("plan", workload).stdout == sluice("plan", workload).stdout
+
+
+def test_a_process_prints_an_error_and_exits_as_the_command_does(sluice: Command, workload: Path) -> None:
+    one, other = (run("plan", workload, "--chain", "10") for run in (sluice, sluice_process))
+
+    assert (one.returncode, one.stdout, one.stderr) == (other.returncode, other.stdout, other.stderr)
+    assert other.returncode == 2
 
 
 def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
-    workload: Path, tmp_path: Path
+    sluice: Command, workload: Path, tmp_path: Path
 ) -> None:
     statistics = tmp_path / "statistics.yaml"
     statistics.write_text(
@@ -79,7 +94,7 @@ def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
     assert "  A: 50 rows/s (given), 48 bytes/row (given)\n    0.2 pass A.v < 0.2 (given)\n" in done.stdout
 
 
-def test_the_json_of_a_plan_has_costs_and_statistics(workload: Path) -> None:
+def test_the_json_of_a_plan_has_costs_and_statistics(sluice: Command, workload: Path) -> None:
     done = sluice("plan", workload, "--format", "json", "--chain", "A=10,30", "--chain", "B=30")
     document = json.loads(done.stdout)
 
@@ -102,7 +117,9 @@ def test_the_json_of_a_plan_has_costs_and_statistics(workload: Path) -> None:
         (["--chain", "30", "--chain-family", "A.k = B.v"], 'family "A.k = B.v" does not exist'),
     ],
 )
-def test_a_chain_that_cannot_be_meant_exits_2(workload: Path, options: list[str], error: str) -> None:
+def test_a_chain_that_is_invalid_exits_2(
+    sluice: Command, workload: Path, options: list[str], error: str
+) -> None:
     done = sluice("plan", workload, *options)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -121,8 +138,8 @@ def test_a_chain_that_cannot_be_meant_exits_2(workload: Path, options: list[str]
         ("[", "2:1", "not valid YAML: expected the node content, but found '<stream end>'"),
     ],
 )
-def test_statistics_that_cannot_be_meant_exit_2_with_their_place(
-    workload: Path, tmp_path: Path, text: str, place: str, error: str
+def test_statistics_that_are_invalid_exit_2_with_their_place(
+    sluice: Command, workload: Path, tmp_path: Path, text: str, place: str, error: str
 ) -> None:
     statistics = tmp_path / "statistics.yaml"
     statistics.write_text(text + "\n")
@@ -132,7 +149,7 @@ def test_statistics_that_cannot_be_meant_exit_2_with_their_place(
     assert done.stderr.startswith(f"error: {statistics}:{place}: {error}\n")
 
 
-def test_options_of_a_workload_are_refused_without_one() -> None:
+def test_options_of_a_workload_are_refused_without_one(sluice: Command) -> None:
     done = sluice("plan", "--strategy", "cpu-opt")
 
     assert done.returncode == 2
@@ -140,7 +157,7 @@ def test_options_of_a_workload_are_refused_without_one() -> None:
 
 
 @pytest.mark.parametrize(("form", "start"), [("json", "{"), ("mermaid", "flowchart"), ("dot", "digraph")])
-def test_the_plan_has_other_forms(workload: Path, form: str, start: str) -> None:
+def test_the_plan_has_other_forms(sluice: Command, workload: Path, form: str, start: str) -> None:
     done = sluice("plan", workload, "--format", form)
 
     assert done.returncode == 0
@@ -149,7 +166,9 @@ def test_the_plan_has_other_forms(workload: Path, form: str, start: str) -> None
         assert json.loads(done.stdout)["version"] == 1
 
 
-def test_a_bad_workload_exits_2_with_its_place_and_writes_nothing(workload: Path, tmp_path: Path) -> None:
+def test_a_bad_workload_exits_2_with_its_place_and_writes_nothing(
+    sluice: Command, workload: Path, tmp_path: Path
+) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     workload.write_text(WORKLOAD.replace("B.k AND", "B.kk AND"))
@@ -162,7 +181,9 @@ def test_a_bad_workload_exits_2_with_its_place_and_writes_nothing(workload: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_source_that_does_not_exist_exits_2_and_writes_nothing(workload: Path, tmp_path: Path) -> None:
+def test_a_source_that_does_not_exist_exits_2_and_writes_nothing(
+    sluice: Command, workload: Path, tmp_path: Path
+) -> None:
     done = sluice("run", workload, "--out", tmp_path / "out")
 
     assert done.returncode == 2
@@ -170,18 +191,18 @@ def test_a_source_that_does_not_exist_exits_2_and_writes_nothing(workload: Path,
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_option_exits_2() -> None:
+def test_an_unknown_option_exits_2(sluice: Command) -> None:
     assert sluice("run", "--nonsense").returncode == 2
 
 
-def test_a_value_out_of_range_exits_2(workload: Path, tmp_path: Path) -> None:
+def test_a_value_out_of_range_exits_2(sluice: Command, workload: Path, tmp_path: Path) -> None:
     done = sluice("run", workload, "--out", tmp_path / "out", "--buckets", "0")
 
     assert done.returncode == 2
     assert 'setting "buckets" cannot be 0' in done.stderr
 
 
-def test_without_a_service_the_client_says_how_to_start_one() -> None:
+def test_without_a_service_the_client_says_how_to_start_one(sluice: Command) -> None:
     done = sluice("query", "list", "--url", "http://127.0.0.1:9")
 
     assert done.returncode == 1
@@ -195,3 +216,67 @@ def test_help_loads_neither_spark_nor_sqlglot() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "primary"),
+    [
+        ('{"type": "files",', "the sink is not valid JSON"),
+        ("@missing.yaml", 'file "missing.yaml" cannot be read'),
+        ("@list.yaml", 'file "list.yaml" holds no sink'),
+        ("tape:alerts", '"tape:alerts" is no sink'),
+    ],
+)
+def test_a_sink_that_cannot_be_read_is_refused(
+    written: str, primary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list.yaml").write_text("- parquet\n")
+    with pytest.raises(SluiceError) as refused:
+        _sink(written)
+    assert refused.value.primary == primary
+
+
+@pytest.mark.parametrize(
+    ("words", "primary"),
+    [
+        ((), "there is no CQL text"),
+        (("SELECT 1", "--file", "q.cql"), "the CQL text is given twice"),
+        (("--file", "missing.cql"), 'file "missing.cql" cannot be read'),
+        (("-f", "latin.cql"), 'file "latin.cql" is no UTF-8 text'),
+    ],
+)
+def test_a_text_that_is_not_there_is_refused(
+    words: tuple[str, ...], primary: str, sluice: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.cql").write_bytes("SELECT é".encode("latin-1"))
+    for command in (("add", "q"), ("validate",)):
+        done = sluice("query", *command, *words, "--url", "http://127.0.0.1:9")
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: {primary}")
+
+
+def test_a_text_is_read_from_a_file_or_from_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "SELECT a.k -- é\nFROM A a"
+    (tmp_path / "q.cql").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert _cql(None, str(tmp_path / "q.cql")) == _cql(None, "-") == _cql(text, None) == text
+
+
+def test_a_sink_is_said_in_json_or_in_a_file(tmp_path: Path) -> None:
+    sink = {
+        "type": "postgres",
+        "server": "db:5432",
+        "database": "d",
+        "user": "u",
+        "password": {"env": "SLUICE_SECRET_DB"},
+        "table": "alerts",
+        "key": ["k"],
+    }
+    file = tmp_path / "sink.yaml"
+    file.write_text(
+        "type: postgres\nserver: db:5432\ndatabase: d\nuser: u\npassword: {env: SLUICE_SECRET_DB}\n"
+        "table: alerts\nkey: [k]\n"
+    )
+    assert _sink(json.dumps(sink)) == _sink(f"@{file}") == {"sink": sink}

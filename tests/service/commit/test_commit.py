@@ -42,9 +42,7 @@ def a_plan() -> Plan:
 def committed(store: Store, reports: Sequence[BucketReport], directory: Path) -> BatchManifest:
     """Commit a batch and read its manifest back."""
     epoch = store.epochs.begin("engine")
-    committer = BatchCommitter(
-        store, directory, directory, epoch, str(directory / "lock"), log_of(directory), lambda: None
-    )
+    committer = BatchCommitter(store, directory, directory, epoch, str(directory / "lock"), log_of(directory))
     committer(reports)
     manifest = store.batches.last_manifest()
     assert manifest is not None
@@ -60,8 +58,11 @@ def reports_of_a_batch() -> list[BucketReport]:
     reports = []
     for number, (bucket, output) in enumerate(zip(runner.state, outputs, strict=True), 1):
         report = bucket_report(bucket, output, number=number, batch=0)
+        routes = tuple(counted.table.encode() for counted in output.routes.values())
         began_us = None if number == 1 else 1_000 * number
-        reports.append(replace(report, began_us=began_us, cpu=CpuCounters(number, 10 * number)))
+        reports.append(
+            replace(report, began_us=began_us, routes=routes, cpu=CpuCounters(number, 10 * number))
+        )
     return reports
 
 
@@ -91,7 +92,8 @@ def test_counters_of_the_buckets_add_up_in_the_manifest(store: Store, tmp_path: 
     # Eleven rows came and ten pairs were made, all pairs and five rows or more in the bucket of key 1.
     assert (manifest.buckets.buckets, manifest.buckets.work, manifest.buckets.hottest_us) == (3, 21, 30)
     assert 15 <= manifest.buckets.hottest_work <= 21
-    assert dict(manifest.query_rows) == {1: 4, 2: 6}
+    assert manifest.query_rows == ()
+    assert store.counts.totals() == {1: 4, 2: 6}
 
 
 def test_buckets_that_disagree_are_refused(store: Store, tmp_path: Path) -> None:
@@ -123,7 +125,6 @@ def test_a_batch_that_comes_again_with_other_input_or_results_is_refused(
             store.epochs.current(),
             str(tmp_path / "lock"),
             SparkLog(tmp_path / "checkpoint"),
-            lambda: None,
         )(reports_of_a_batch())
     assert store.batches.last_manifest() == first
 
@@ -150,7 +151,7 @@ def test_input_is_that_of_the_batch_where_sparks_numbers_are_ahead(store: Store,
     write_begun(log, 1, {"1": 7, "batch": 1, "control": 1})
     lock = str(tmp_path / "lock")
     epoch = store.epochs.begin("engine")
-    BatchCommitter(store, tmp_path, tmp_path, epoch, lock, log, lambda: None)(reports_of_a_batch())
+    BatchCommitter(store, tmp_path, tmp_path, epoch, lock, log)(reports_of_a_batch())
     manifest = store.batches.last_manifest()
     assert manifest is not None
     assert dict(manifest.input_end) == {"1": 7, "batch": 1, "control": 1}
@@ -160,6 +161,6 @@ def test_a_batch_that_spark_has_not_begun_is_refused(store: Store, tmp_path: Pat
     log = SparkLog(tmp_path / "checkpoint")
     write_begun(log, 0, {"batch": 0, "control": 0})
     epoch = store.epochs.begin("engine")
-    committer = BatchCommitter(store, tmp_path, tmp_path, epoch, str(tmp_path / "lock"), log, lambda: None)
+    committer = BatchCommitter(store, tmp_path, tmp_path, epoch, str(tmp_path / "lock"), log)
     with pytest.raises(InvariantBroken, match="batch 0 runs, but Spark's offset log does not have it"):
         committer(reports_of_a_batch())

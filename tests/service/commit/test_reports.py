@@ -6,13 +6,15 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Client
 from typing import Any
 
+import numpy as np
 import pytest
 
 from catalog.errors import InvariantBroken
+from catalog.values.routes.route_table import RouteTable
 from service.commit import reports as module
 from service.commit.bucket_report import BucketReport
 from service.commit.reports import CommitFailed, ReportAddress, Reports, send_report
@@ -22,10 +24,10 @@ def a_report(batch: int, bucket: int, **facts: Any) -> BucketReport:
     return BucketReport(batch=batch, bucket=bucket, **facts)
 
 
-def send(address: ReportAddress, report: BucketReport) -> None:
-    """BucketReport as a worker does, over a connection of this thread's own."""
+def send(address: ReportAddress, report: BucketReport, routes: Sequence[RouteTable] = ()) -> None:
+    """Report as a worker does, over a connection of this thread's own."""
     with address.connect() as connection:
-        module._sent(connection, report)
+        module._sent(connection, report, routes)
 
 
 @contextmanager
@@ -59,13 +61,29 @@ def test_every_batch_is_committed_once_with_the_last_report_of_each_bucket(
                 send(reports.address, a_report(batch, bucket, plan_version=attempts[bucket]))
                 attempts[bucket] += 1
             assert len(committed) == batch
-            send(reports.address, a_report(batch, last, routes=(b"x" * rng.choice([1, 100_000]),)))
+            many = RouteTable.of({number: (number,) for number in range(1, rng.choice([2, 1_000]))})
+            send(reports.address, a_report(batch, last), [many])
+            (told,) = committed[batch][last].routes
+            assert RouteTable.decode(told).ids() == many.ids()
             assert len(committed) == batch + 1
             found = committed[batch]
             assert [(report.batch, report.bucket) for report in found] == [
                 (batch, bucket) for bucket in range(buckets)
             ]
             assert all(found[b].plan_version == attempts[b] - 1 for b in others)
+
+
+def test_a_bucket_tells_the_routes_that_the_engine_does_not_know() -> None:
+    committed: list[BucketReport] = []
+    known = np.array([5, 8], dtype=np.int64)
+    reports = Reports(1, committed.extend, unknown=lambda n: n[np.isin(n, known, invert=True)])
+    with closing(reports):
+        one, other = RouteTable.of({5: (1,), 6: (1, 2)}), RouteTable.of({8: (3,)})
+        send(reports.address, a_report(0, 0), [one, other])
+        send(reports.address, a_report(1, 0), [other])
+    (told,) = committed[0].routes
+    assert RouteTable.decode(told).ids() == {6: (1, 2)}
+    assert committed[1].routes == ()
 
 
 def test_buckets_that_report_at_once_are_one_batch() -> None:
@@ -156,7 +174,7 @@ def test_closing_waits_for_the_commit_in_hand_and_refuses_what_comes_later() -> 
         closed.result(60)
         last.result(60)
         with pytest.raises(CommitFailed, match="has been stopped"):
-            module._sent(kept, a_report(1, 0))
+            module._sent(kept, a_report(1, 0), ())
     assert committed == [0]
     reports.close()
     with pytest.raises(OSError, match="refused"):

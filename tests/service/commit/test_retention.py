@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_removed_is_tried_again(world: World, caplog: pyte
     (stubborn / "inside").mkdir(parents=True)
     world.drop(4)
     world.drop(6)
-    assert "file of dropped results cannot be removed" in caplog.text
+    assert "files of dropped results cannot be removed" in caplog.text
     assert world.store.retention.kept_from()[0] == 6, "dropping goes on"
     shutil.rmtree(stubborn)
     stubborn.touch()
@@ -161,7 +161,6 @@ def committer(world: World) -> BatchCommitter:
         1,
         str(world.directory / "engine.lock"),
         log_of(world.directory),
-        lambda: None,
     )
 
 

@@ -57,6 +57,15 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
     )
 
 
+def test_a_setting_with_passwords_is_not_repeated_where_it_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_SPARK_CONF", '{"spark.ssl.keyPassword": "open-sesame"')
+
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings()
+
+    assert "open-sesame" not in str(caught.value)
+
+
 def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_SPARK_CONF", "a=b")
 
@@ -64,7 +73,7 @@ def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pyte
         load_settings()
 
     assert str(caught.value) == (
-        "setting \"spark_conf\" cannot be 'a=b'\n"
+        'setting "spark_conf" cannot be what was given\n'
         "  detail: Write a JSON object.\n"
         "  hint: Set it by --spark-conf or by SLUICE_SPARK_CONF."
     )
@@ -124,6 +133,14 @@ def test_results_are_kept_for_three_days_unless_it_is_set(monkeypatch: pytest.Mo
     assert load_settings().results.retention_us == 5_400_000_000
     assert load_settings(result_retention="Forever").results.retention_us is None
     assert load_settings(result_retention="0").results.retention_us == 0
+
+
+def test_results_are_kept_for_sinks_for_a_week_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().sinks.retention_us == 7 * 86_400_000_000
+    monkeypatch.setenv("SLUICE_SINK_RETENTION", "forever")
+    assert load_settings().sinks.retention_us is None
+    with pytest.raises(InvalidSetting, match="setting \"sink_retention\" cannot be 'a week'"):
+        load_settings(sink_retention="a week")
 
 
 def test_a_retention_that_is_no_length_of_time_is_named() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from catalog.errors import FencedOut
+from catalog.errors import FencedOut, SluiceError
 from catalog.store.lease import Holder
 from catalog.store.store import Store
 from service.config.data_dir import open_data_dir
@@ -22,15 +25,16 @@ from service.engine.engine import Engine
 from service.errors import CatalogInUse
 from tests.catalog.examples import manifest
 
-EXPIRY_S, RENEW_S = 0.6, 0.1
+#: Long enough for a machine that others keep busy.
+EXPIRY_S, RENEW_S, GIVE_UP_S = 1.5, 0.1, 0.5
 
 
 @contextmanager
-def an_engine(directory: Path, name: str) -> Iterator[tuple[Store, CatalogLease, list[str]]]:
+def an_engine(url: str, directory: Path, name: str) -> Iterator[tuple[Store, CatalogLease, list[str]]]:
     """Open the catalog as one more engine does, which says why it gave up."""
     reasons: list[str] = []
-    with Store.open(f"sqlite:///{directory / 'catalog.db'}") as store:
-        lease = CatalogLease(store, directory / name, reasons.append, EXPIRY_S, RENEW_S, 2 * RENEW_S)
+    with Store.open(url) as store:
+        lease = CatalogLease(store, directory / name, reasons.append, EXPIRY_S, RENEW_S, GIVE_UP_S)
         yield store, lease, reasons
         lease.release()
 
@@ -49,11 +53,18 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def stopped(lease: CatalogLease) -> None:
     """Let an engine hang: it renews no more, and does not know."""
     lease._ended.set()
+    for thread in lease._threads:
+        thread.join()
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_second_engine_on_another_machine_is_refused_as_long_as_the_first_renews(tmp_path: Path) -> None:
-    with an_engine(tmp_path, "one") as (_, first, _), an_engine(tmp_path, "other") as (_, second, _):
+def test_a_second_engine_on_another_machine_is_refused_as_long_as_the_first_renews(
+    either_url: str, tmp_path: Path
+) -> None:
+    with (
+        an_engine(either_url, tmp_path, "one") as (_, first, _),
+        an_engine(either_url, tmp_path, "other") as (_, second, _),
+    ):
         first.acquire()
         with pytest.raises(CatalogInUse, match="in use by another engine") as refused:
             second.acquire()
@@ -64,10 +75,10 @@ def test_a_second_engine_on_another_machine_is_refused_as_long_as_the_first_rene
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(tmp_path: Path) -> None:
+def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(either_url: str, tmp_path: Path) -> None:
     with (
-        an_engine(tmp_path, "one") as (first_store, first, reasons),
-        an_engine(tmp_path, "other") as (second_store, second, _),
+        an_engine(either_url, tmp_path, "one") as (first_store, first, reasons),
+        an_engine(either_url, tmp_path, "other") as (second_store, second, _),
     ):
         first.acquire()
         epoch = first_store.epochs.begin("first")
@@ -90,14 +101,14 @@ def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_of_two_that_wait_one_gets_it(tmp_path: Path) -> None:
-    with an_engine(tmp_path, "dead") as (_, dead, _):
+def test_of_two_that_wait_one_gets_it(either_url: str, tmp_path: Path) -> None:
+    with an_engine(either_url, tmp_path, "dead") as (_, dead, _):
         dead.acquire()
         stopped(dead)
         got: list[str] = []
 
         def wait(name: str) -> None:
-            with an_engine(tmp_path, name) as (_, lease, _):
+            with an_engine(either_url, tmp_path, name) as (_, lease, _):
                 try:
                     lease.acquire()
                 except CatalogInUse:
@@ -120,20 +131,20 @@ def test_of_two_that_wait_one_gets_it(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("days", [-400, 400])
 def test_a_wrong_clock_gives_nobody_a_lease_that_is_renewed(
-    tmp_path: Path, days: int, monkeypatch: pytest.MonkeyPatch
+    either_url: str, tmp_path: Path, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with an_engine(tmp_path, "one") as (_, first, _):
+    with an_engine(either_url, tmp_path, "one") as (_, first, _):
         first.acquire()
         now_s = time.time()
         monkeypatch.setattr(time, "time", lambda: now_s + days * 86_400)
-        with an_engine(tmp_path, "other") as (_, second, _), pytest.raises(CatalogInUse):
+        with an_engine(either_url, tmp_path, "other") as (_, second, _), pytest.raises(CatalogInUse):
             second.acquire()
 
 
 def test_a_holder_that_this_machine_knows_to_be_dead_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    either_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with an_engine(tmp_path, "one") as (store, second, _):
+    with an_engine(either_url, tmp_path, "one") as (store, second, _):
         dead = replace(this_process(tmp_path), started_s=1.0)
         store.lease.take(dead, 3_600_000, None)
         second.acquire()
@@ -141,18 +152,42 @@ def test_a_holder_that_this_machine_knows_to_be_dead_is_not_waited_for(
 
 
 def test_an_engine_that_cannot_renew_gives_up_before_others_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    either_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with an_engine(tmp_path, "one") as (_, lease, reasons):
+    with an_engine(either_url, tmp_path, "one") as (_, lease, reasons):
         lease.acquire()
-        with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as other, other.transaction():
+        with Store.open(either_url) as other, other.transaction():
             # Another writer keeps the database for itself.
             lease.store._database._busy_timeout_s = 0.05
             monkeypatch.setattr(lease.store.lease, "renew", _down)
             deadline_s = time.monotonic() + 5
             while not reasons and time.monotonic() < deadline_s:
                 time.sleep(0.01)
-        assert reasons == ["the lease of the catalog was not renewed for 0.2 s"]
+        assert reasons == ["the lease of the catalog was not renewed for 0.5 s"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_engine_whose_own_transaction_hangs_keeps_its_lease(sqlite_url: str, tmp_path: Path) -> None:
+    with (
+        an_engine(sqlite_url, tmp_path, "one") as (store, lease, reasons),
+        an_engine(sqlite_url, tmp_path, "two") as (_, other, _),
+    ):
+        lease.acquire()
+        store._database._busy_timeout_s = 0.05
+        others: list[Exception] = []
+        waiting = threading.Thread(target=lambda: others.append(_error_of(other.acquire)))
+        with store.transaction():
+            waiting.start()
+            time.sleep(5 * lease.give_up_s)
+        waiting.join()
+        assert [type(error) for error in others] == [CatalogInUse]
+        assert not reasons
+
+
+def _error_of(action: Callable[[], None]) -> Exception:
+    with pytest.raises(SluiceError) as found:
+        action()
+    return found.value
 
 
 def _down(lease: object) -> None:
@@ -161,8 +196,8 @@ def _down(lease: object) -> None:
     raise CatalogDown("catalog cannot be used")
 
 
-def test_two_directories_on_one_catalog_have_one_engine(tmp_path: Path) -> None:
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+def test_two_directories_on_one_catalog_have_one_engine(either_url: str, tmp_path: Path) -> None:
+    with Store.open(either_url) as store:
         engines = [Engine(Settings(), open_data_dir(tmp_path / name), store) for name in ("one", "other")]
         engines[0].acquire()
         with pytest.raises(CatalogInUse):
@@ -170,3 +205,93 @@ def test_two_directories_on_one_catalog_have_one_engine(tmp_path: Path) -> None:
         engines[0].close()
         engines[1].acquire()
         engines[1].close()
+
+
+def test_a_stand_by_waits_and_is_next(either_url: str, tmp_path: Path) -> None:
+    """Three engines one after the other: given back, dead, given back."""
+    taken: list[str] = []
+    stopping = threading.Event()
+
+    def wait(name: str) -> None:
+        with an_engine(either_url, tmp_path, name) as (_, lease, _):
+            if lease.stand_by(stopping):
+                taken.append(name)
+                stopping.wait(EXPIRY_S)
+
+    with an_engine(either_url, tmp_path, "first") as (store, first, _):
+        first.acquire()
+        threads = [threading.Thread(target=wait, args=(name,)) for name in ("one", "other")]
+        for thread in threads:
+            thread.start()
+        time.sleep(2 * EXPIRY_S)
+        assert taken == [], "the first one renews"
+        first.release()
+        for thread in threads:
+            thread.join(60)
+        found = store.lease.current()
+    assert sorted(taken) == ["one", "other"]
+    assert found is not None
+    assert (found.epoch, found.token) == (3, "")
+
+
+def test_a_stand_by_that_is_told_to_stop_stops(either_url: str, tmp_path: Path) -> None:
+    stopping = threading.Event()
+    with (
+        an_engine(either_url, tmp_path, "one") as (_, first, _),
+        an_engine(either_url, tmp_path, "other") as (_, second, _),
+    ):
+        first.acquire()
+        threading.Timer(0.2, stopping.set).start()
+        assert not second.stand_by(stopping)
+
+
+_HUNG = """
+import sys, threading
+from pathlib import Path
+from catalog.store.store import Store
+from service.engine.catalog_lease import CatalogLease
+store = Store.open(sys.argv[1])
+CatalogLease(store, Path("/data"), print, float(sys.argv[2]), 0.1, 60.0).acquire()
+print("held", flush=True)
+with store.transaction():
+    print("writing", flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_a_holder_that_hangs_on_this_machine_is_killed_and_replaced(either_url: str, tmp_path: Path) -> None:
+    """It hangs in a write transaction, which keeps everybody else from writing for as long as it lives."""
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", _HUNG, either_url, str(EXPIRY_S)],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[3],
+        ) as hung,
+        ExitStack() as ending,
+        an_engine(either_url, tmp_path, "next") as (_, lease, _),
+    ):
+        ending.callback(hung.kill)
+        assert hung.stdout is not None
+        assert [hung.stdout.readline() for _ in range(2)] == [b"held\n", b"writing\n"]
+        hung.send_signal(signal.SIGSTOP)
+        began_s = time.monotonic()
+        assert lease.stand_by(threading.Event())
+        assert time.monotonic() - began_s >= EXPIRY_S
+        assert lease.former is not None
+        assert lease.former.pid == hung.pid
+        assert hung.wait(60) == -signal.SIGKILL
+
+
+def test_a_renewal_that_hangs_does_not_keep_an_engine_from_giving_up(
+    either_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the network to the server was cut, which tells so after ten seconds."""
+    cut = threading.Event()
+    with an_engine(either_url, tmp_path, "one") as (_, lease, reasons):
+        lease.acquire()
+        monkeypatch.setattr(lease.store.lease, "renew", lambda _: cut.wait())
+        deadline_s = time.monotonic() + 10
+        while not reasons and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        assert reasons == ["the lease of the catalog was not renewed for 0.5 s"]
+        cut.set()

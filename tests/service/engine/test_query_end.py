@@ -15,6 +15,7 @@ import httpx
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from api.serve import serving
@@ -123,7 +124,7 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
     settings = load_settings(data_dir=tmp_path / "data", port=free_port(), cores=1, buckets=1)
     with (
         caplog.at_level(logging.ERROR, "service.engine.engine"),
-        serving(settings) as workspace,
+        serving(settings),
         httpx.Client(base_url=f"http://127.0.0.1:{settings.server.port}/api/v1") as http,
     ):
 
@@ -135,7 +136,9 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
             return found
 
         first = awaited("running", engine_in("running"))
-        query = workspace._engine._query
+        session = SparkSession._instantiatedSession
+        assert session is not None
+        (query,) = session.streams.active
         assert SparkQuery(query).thread_lives()
 
         # Behind the engine's back, which may end the JVM before that has answered.

@@ -7,7 +7,6 @@ import errno
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from service.engine.engine import _reason
 from service.engine.retry import (
     FORGET_AFTER_S,
     MAX_DELAY_S,
@@ -17,6 +16,7 @@ from service.engine.retry import (
     Failures,
     can_pass,
 )
+from service.engine.spark_failure import reason_of, with_causes
 
 
 def delays(*failures: Failure, ran_s: float = 1.0) -> list[float | None]:
@@ -25,7 +25,7 @@ def delays(*failures: Failure, ran_s: float = 1.0) -> list[float | None]:
 
 
 def test_a_jvm_that_dies_while_idle_is_started_again_forever() -> None:
-    died = Failure(7, _reason(Py4JNetworkError("gone"), "gone"), can_pass("The JVM has gone."))
+    died = Failure(7, reason_of(Py4JNetworkError("gone"), "gone"), can_pass("The JVM has gone."))
     found = delays(*[died] * 20)
     assert found[:4] == [RESTART_DELAY_S, 2 * RESTART_DELAY_S, 4 * RESTART_DELAY_S, 8 * RESTART_DELAY_S]
     assert found[-1] == MAX_DELAY_S
@@ -42,6 +42,11 @@ def test_failures_of_other_kinds_or_batches_are_not_the_same_way() -> None:
     assert None not in delays(one, other, one, other, later, one)
 
 
+def test_a_job_that_has_committed_a_batch_begins_anew() -> None:
+    died = [Failure(batch, "The JVM has gone.", True) for batch in (None, 7, 7, 8, None, None)]
+    assert delays(*died) == [RESTART_DELAY_S * times for times in (1, 1, 2, 1, 2, 4)]
+
+
 def test_what_failed_long_ago_is_forgotten() -> None:
     poison = Failure(7, "Conversion Error", False)
     assert delays(*[poison] * 5, ran_s=FORGET_AFTER_S) == [RESTART_DELAY_S] * 5
@@ -56,7 +61,7 @@ def test_what_failed_long_ago_is_forgotten() -> None:
     ],
 )
 def test_what_the_system_refuses_can_pass(error: OSError) -> None:
-    reason = _reason(error, str(error))
+    reason = reason_of(error, str(error))
     assert can_pass(reason), reason
     if error.filename:
         assert error.filename in reason
@@ -64,4 +69,13 @@ def test_what_the_system_refuses_can_pass(error: OSError) -> None:
 
 def test_a_full_disk_in_a_trace_of_spark_can_pass() -> None:
     trace = "org.apache.spark.SparkException: Job aborted\nOSError: [Errno 28] No space left on device: 'x'"
-    assert can_pass(_reason(RuntimeError(), trace))
+    assert can_pass(reason_of(RuntimeError(), trace))
+
+
+def test_a_full_disk_that_only_a_cause_in_the_jvm_tells_of_can_pass() -> None:
+    told = "[STREAM_FAILED] terminated: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Cannot perform commit."
+    cause = "java.io.IOException: No space left on device"
+    stack = f"SparkException: {told}\n\tat A.b(A.scala:1)\nCaused by: {cause}\n"
+    reason = reason_of(RuntimeError(), with_causes(told, stack))
+    assert reason == cause
+    assert can_pass(reason)

@@ -9,13 +9,13 @@ from service.job.commit_signal import CommitSignal
 
 def news_of(directory: Path) -> tuple[Store, CommitSignal]:
     url = f"sqlite:///{directory / 'catalog.db'}"
-    news = CommitSignal.of(url, str(directory / "events.db"), str(directory / "engine.lock"))
+    news = CommitSignal.of((url, f"sqlite:///{directory / 'events.db'}"), str(directory / "engine.lock"))
     assert news is not None
     return Store.open(url), news
 
 
 def test_a_catalog_on_a_server_tells_no_news() -> None:
-    assert CommitSignal.of("postgresql://host/catalog", "events.db", "engine.lock") is None
+    assert CommitSignal.of(("postgresql://host/catalog", "sqlite:///events.db"), "engine.lock") is None
 
 
 def test_a_commit_is_news(tmp_path: Path) -> None:

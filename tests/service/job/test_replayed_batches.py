@@ -25,10 +25,12 @@ from catalog.store.store import Store
 from catalog.values.plan import Plan
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
+from operators.storage.folder import folder_text
 from service.inputs.sources.http_log import EventLog
 from service.job.reader_tasks import PackPartition
 from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
+from tests.crash.disks import tmpfs
 from tests.service.inputs.streams import stream_of
 
 Death = Literal["before the offset log", "after the offset log", "while it reads"]
@@ -43,6 +45,7 @@ class Spark:
     Attributes:
         directory: Of both.
         max_rows: Rows of a batch.
+        min_free_mb: Space that is to be free, as the job's options have it.
         offsets: The offset log: ends of batches.
         read: What the readers of each committed batch read.
         changed: Of each event, by stream and offset: the last change before it was posted.
@@ -52,6 +55,7 @@ class Spark:
     store: Store
     events: EventLog
     max_rows: int = 1000
+    min_free_mb: str = "0"
     epoch: int = 0
     offsets: list[dict[str, int]] = field(default_factory=list)
     read: list[Ranges] = field(default_factory=list)
@@ -83,12 +87,14 @@ class Spark:
         self.epoch = self.store.epochs.begin("engine")
         options = {
             "catalog_url": f"sqlite:///{self.directory / 'catalog.db'}",
-            "events_db": str(self.directory / "events.db"),
+            "events_url": f"sqlite:///{self.directory / 'events.db'}",
+            "data_dir": str(self.directory),
             "engine_lock": str(self.directory / "lock"),
             "epoch": str(self.epoch),
-            "dead_letters": str(self.directory / "dead"),
+            "dead_letters": folder_text(self.directory / "dead"),
             "bucket_keys": "0,1",
             "max_rows": str(self.max_rows),
+            "min_free_mb": self.min_free_mb,
         }
         self.reader = SluiceReader(options)
         if len(self.offsets) > len(self.read):
@@ -264,3 +270,37 @@ def test_an_engine_that_was_replaced_begins_no_batch(tmp_path: Path) -> None:
         run.store.epochs.begin("another engine")
         with pytest.raises(FencedOut, match="batch 0 would be begun under epoch 1, the current one is 2"):
             run.latest()
+
+
+def test_input_waits_for_space_and_changes_do_not(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 64) as disk, spark(disk.root) as found:
+        stream = found.add_stream()
+        found.post(stream, 3)
+        found.batch()
+        found.min_free_mb = "16"
+        found.start()
+        disk.fill(7 << 20)
+        found.post(stream, 5)
+        assert found.latest() == {}
+        found.change()
+        found.batch()  # the change alone
+        assert found.offsets[-1]["control"] == found.store.control_log.head()
+        assert found.read[-1] == {}
+        found.post(stream, 1)
+        assert found.latest() == {}
+        disk.clear()
+        found.start()  # a look at the disk without waiting for a second
+        found.batch()
+        assert found.read[-1] == {stream.id: (3, 9)}
+        assert_each_event_once(found)
+
+
+def test_a_batch_that_was_begun_is_repeated_on_a_disk_without_space(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 64) as disk, spark(disk.root) as found:
+        stream = found.add_stream()
+        found.post(stream, 3)
+        found.offsets.append(found.latest())
+        found.min_free_mb = "16"
+        disk.fill(7 << 20)
+        found.start()  # repeats it
+        assert found.read == [{stream.id: (0, 3)}]

@@ -12,7 +12,13 @@ from service.job.chain_processor import ChainOptions
 from service.job.spark_entry_points import ChainEntryPoint, SourceEntryPoint
 from service.results.result_files import ResultWriter
 
-OPTIONS = {"bucket_keys": "0,1", "max_rows": "7", "catalog_url": "sqlite:///none.db", "events_db": "none.db"}
+OPTIONS = {
+    "bucket_keys": "0,1",
+    "max_rows": "7",
+    "catalog_url": "sqlite:///none.db",
+    "events_url": "sqlite:///none.db",
+    "data_dir": ".",
+}
 
 
 @pytest.mark.parametrize(

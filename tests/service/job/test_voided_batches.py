@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -60,8 +62,8 @@ def test_rows_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         found.batch()
         found.post(stream, 2)
         begin_batch(found)
-        with found.events._lock:
-            found.events._connection.execute("UPDATE blobs SET data = x'00'")
+        with closing(sqlite3.connect(str(found.events.file))) as events, events:
+            events.execute("UPDATE blobs SET data = x'00'")
         void(found)
         assert found.partitions() == {}
         (told,) = (tmp_path / "dead").iterdir()

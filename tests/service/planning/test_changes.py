@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
@@ -33,6 +35,7 @@ from service.planning.changes import Changed, apply_changes, changing, one, seve
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses
+from tests.empty_catalog import prepared
 
 COLUMNS = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
 
@@ -48,7 +51,7 @@ class World:
     """A catalog with the streams A and B."""
 
     def __init__(self, file: Path) -> None:
-        self.store = Store.open(f"sqlite:///{file}")
+        self.store = Store.open(prepared(f"sqlite:///{file}"))
         for name in ("A", "B"):
             self.store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
         statistician = Statistician(self.store, CatalogRows(self.store), buckets=2)
@@ -286,3 +289,30 @@ def test_status_says_what_is_wanted_before_a_batch_has_it(world: World) -> None:
     (status,) = query_statuses(world.store, world.change(PauseQuery("q")).records)
     assert (status.desired, status.observed, status.plan_version) == ("paused", "pending", 3)
     assert (status.series, status.revisions) == (1, (1, 2))
+
+
+#: Makes the first change of a process, and says whether others could write while it loaded what tries plans.
+_FIRST_CHANGE = """
+import sqlite3, sys
+from pathlib import Path
+from tests.service.planning.test_changes import World, cql
+from catalog.values.change import AddQuery
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "operators.bucket.dry_run":
+            with sqlite3.connect(sys.argv[1], timeout=0) as other:
+                other.execute("BEGIN IMMEDIATE")
+            print("others can write")
+
+world = World(Path(sys.argv[1]))
+sys.meta_path.insert(0, Finder())
+world.change(AddQuery("q", cql()))
+world.store.close()
+"""
+
+
+def test_what_tries_plans_is_loaded_while_others_can_write(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _FIRST_CHANGE, str(tmp_path / "catalog.db")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (told.returncode, told.stdout) == (0, "others can write\n"), told.stderr

@@ -28,6 +28,7 @@ from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
 from service.planning.objective import objective_of
 from service.planning.preview import NewQuery, PreviewRequest, Statistician, explain_version, preview_change
+from tests.empty_catalog import prepared
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
 Q2 = "SELECT A.k FROM A [RANGE 30 SECONDS], B [RANGE 30 SECONDS] WHERE A.k = B.k AND A.v < 0.25"
@@ -37,7 +38,7 @@ ROWS = 2_000
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """Two streams of files, 100 rows a second and 10 keys, and two queries in a plan."""
-    opened = Store.open(f"sqlite:///{tmp_path}/catalog.db")
+    opened = Store.open(prepared(f"sqlite:///{tmp_path}/catalog.db"))
     try:
         by_name: dict[str, Stream] = {}
         for name in ("A", "B"):

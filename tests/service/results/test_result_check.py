@@ -17,7 +17,7 @@ from service.results.result_files import ResultWriter
 
 def written(directory: Path) -> ResultFile:
     rows = pa.record_batch({"_route": pa.array([1, 1, 2]), "k": pa.array([7, 8, 9])})
-    return ResultWriter(str(directory), None, 1).write_pairs(0, "f", rows)
+    return ResultWriter(directory, None, 1).write_pairs(0, "f", rows)
 
 
 def flip_a_bit(path: Path) -> None:

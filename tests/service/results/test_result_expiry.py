@@ -102,7 +102,7 @@ class Meanwhile:
 
 
 @pytest.mark.parametrize(
-    "before", [("batches", "manifest"), ("retention", "dropped"), ("streams", "by_id")], ids=".".join
+    "before", [("result_files", "of_family"), ("retention", "dropped"), ("streams", "by_id")], ids=".".join
 )
 @pytest.mark.parametrize("after", [None, "2.1"])
 def test_what_is_dropped_while_a_page_is_read_is_never_passed_over(
@@ -143,7 +143,8 @@ def test_a_page_never_has_rows_of_another_batch_in_place_of_dropped_ones(
         world.commit()
     meanwhile = Meanwhile(lambda: world.drop(3))
     with Store.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
-        monkeypatch.setattr(store.batches, "manifest", meanwhile.before(store.batches.manifest))
+        of_family = meanwhile.before(store.result_files.of_family)
+        monkeypatch.setattr(store.result_files, "of_family", of_family)
         reader = ResultReader(store, world.directory / "results")
         page = reader.page(world.q.id, None, 3)
         reader.close()

@@ -28,7 +28,7 @@ COLUMNS = {
 
 
 def written(directory: Path, rows: pa.RecordBatch) -> Path:
-    file = ResultWriter(str(directory), None, epoch=1).write_pairs(3, "f", rows)
+    file = ResultWriter(directory, None, epoch=1).write_pairs(3, "f", rows)
     assert file.rows == rows.num_rows
     return directory / file.path
 

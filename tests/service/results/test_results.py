@@ -237,7 +237,7 @@ def test_a_file_that_is_no_parquet_file_is_an_error_of_ours(
     with pytest.raises(CorruptResults, match=r"is damaged|cannot be read"):
         world.reader.page(world.q1.id, None, 10)
     with pytest.raises(CorruptResults, match=r"is damaged|cannot be read"):
-        list(world.reader.whole_batch(world.q1.id, 0, 1, at_a_time=10))
+        list(world.reader.whole_batches(world.q1.id, [(0, 1)], at_a_time=10))
 
 
 def test_a_cursor_reads_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,8 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
-from service.statistics.metrics import metrics_text
+from service.inputs.sources.backlog import Backlog
+from service.statistics.metrics import IngestFigures, metrics_text
 from tests.service.pairs import Batches, add_query, open_store
+
+CALM = IngestFigures(backlogs={}, refused={}, free_bytes=9, least_bytes=4, held=False)
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -22,7 +26,7 @@ def samples(text: bytes) -> Samples:
 
 def test_an_empty_catalog_has_metrics_too(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
-        found = samples(metrics_text(store, "starting"))
+        found = samples(metrics_text(store, "starting", CALM))
     assert found["sluice_engine_state", (("state", "starting"),)] == 1
     assert found["sluice_engine_state", (("state", "running"),)] == 0
     assert found["sluice_batches_total", ()] == 0
@@ -50,7 +54,7 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
                     cpu=CpuCounters(250_000, 125_000),
                 )
             )
-        found = samples(metrics_text(store, "running"))
+        found = samples(metrics_text(store, "running", CALM))
     of_a = (("stream", "A"),)
     assert found["sluice_input_rows_total", of_a] == 20
     assert found["sluice_late_rows_total", of_a] == 4
@@ -78,9 +82,37 @@ def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
         (record,) = store.sinks.pending()
         store.sinks.delivered(record, 0, 1, whole=True)
         store.sinks.failed(record.id, "no space left")
-        found = samples(metrics_text(store, "running"))
+        batches.commit([{"route": 1, "t": 1, "pos": (9, 0), "a_k": 1, "b_k": 1}] * 2)
+        (record,) = store.sinks.pending()
+        store.sinks.lose(record, 2)
+        found = samples(metrics_text(store, "running", CALM))
+        (record,) = store.sinks.pending()
+        store.sinks.lose(record, 4)
+        later = samples(metrics_text(store, "running", CALM))
     of = (("query", "q1"), ("type", "files"))
     assert found["sluice_sink_lag_batches", of] == 2
     assert found["sluice_sink_rows_total", of] == 1
     assert found["sluice_sink_batches_total", of] == 1
     assert found["sluice_sink_failures_total", of] == 1
+    assert found["sluice_sink_lost_batches_total", of] == 1
+    assert found["sluice_sink_lost_rows_total", of] == 1
+    # Batches here were committed in 1970.
+    assert abs(found["sluice_sink_lag_seconds", of] - time.time()) < 600
+    assert later["sluice_sink_lost_batches_total", of] == 3
+    assert later["sluice_sink_lost_rows_total", of] == 4
+    assert later["sluice_sink_lag_batches", of] == later["sluice_sink_lag_seconds", of] == 0
+
+
+def test_back_pressure_is_told_by_stream_and_by_limit(tmp_path: Path) -> None:
+    figures = IngestFigures({"A": Backlog(7, 700)}, {"disk": 2}, free_bytes=3, least_bytes=8, held=True)
+    with open_store(tmp_path) as store:
+        found = samples(metrics_text(store, "running", figures))
+    assert found["sluice_backlog_rows", (("stream", "A"),)] == 7
+    assert found["sluice_backlog_bytes", (("stream", "A"),)] == 700
+    refused = {
+        limit: found["sluice_ingest_refused_requests_total", (("limit", limit),)]
+        for limit in ("rows", "bytes", "disk")
+    }
+    assert refused == {"rows": 0, "bytes": 0, "disk": 2}
+    assert (found["sluice_disk_free_bytes", ()], found["sluice_disk_free_least_bytes", ()]) == (3, 8)
+    assert found["sluice_input_held", ()] == 1

@@ -288,7 +288,7 @@ def test_no_number_is_younger_than_now() -> None:
 
 
 def a_plan(version: int, filters: Sequence[PlannedFilter]) -> Plan:
-    chain = (Slice(0, SECOND_US, (), None),)
+    chain = (Slice(0, SECOND_US, None),)
     family = FamilyPlan(
         id=FAMILY,
         stream_a=1,

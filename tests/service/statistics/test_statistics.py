@@ -10,6 +10,7 @@ import pytest
 
 from catalog.store.store import Store
 from catalog.values.batch import (
+    AbsenceCounters,
     BatchManifest,
     BucketCounters,
     CpuCounters,
@@ -52,6 +53,7 @@ def commit_batches(store: Store, count: int) -> None:
                 committed_at_us=moment_us + SECOND_US // 2,
                 filters=(FilterCounters(FAMILY, "a", 0, 10, 3),),
                 keys=(KeyCounters(FAMILY, "a", 10, 5, 6, 40),),
+                absence=(AbsenceCounters(FAMILY, "a", undecided=n + 2, absent=2),),
                 cpu=CpuCounters(20_000, 10_000),
                 buckets=BucketCounters(2, work=10 + n, hottest_work=9, hottest_us=6_000),
             )
@@ -98,6 +100,10 @@ def test_smoothed_numbers_come_with_their_age(tmp_path: Path, batches: int) -> N
             skew_a=pytest.approx(2),
             skew_b=None,
             keys_age_s=30,
+            undecided_a=batches + 1,
+            undecided_b=None,
+            absent_a=2 * probed,
+            absent_b=None,
         ),
     )
     assert (found.batch_seconds, found.batch_event_seconds) == (pytest.approx(0.5), pytest.approx(1))

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 #: Prints the page faults of a batch that holds 160 MB, 8 at a time, and Arrow's allocator. The median of five
-#: batches: now and then one finds 8 MB of its place taken by something small, and takes another one that is
-#: new (1,953 faults, twice that seldom; never in three of five batches of some 35 processes).
+#: batches: something small can lie in 8 MB of the place that was freed, and the batch takes 8 MB elsewhere
+#: that are new (1,953 faults).
 _BATCHES = """
 import resource, sys
 import numpy as np
@@ -45,7 +45,7 @@ def faults_and_allocator(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize("library", ["numpy", "arrow"])
 def test_batches_after_the_first_ones_use_memory_that_is_there(library: str) -> None:
     faults, allocator = faults_and_allocator("kept", library)
-    assert faults < 1_000
+    assert faults < 5_000
     assert allocator == "system"
 
 

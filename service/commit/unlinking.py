@@ -1,0 +1,44 @@
+"""Delayed removal of files that the catalog does not name any more.
+
+A page or an export that looked the names up before has opened its files by then. A crash in between leaves
+the files to the sweep at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from catalog.clock import is_due
+from operators.errors import StorageDown
+from operators.storage.folder import Folder, remove
+
+log = logging.getLogger(__name__)
+
+#: Longer than a page or an export of some batches takes to open the files that it was told of.
+UNLINK_AFTER_S = 60.0
+
+
+@dataclass(slots=True)
+class Unlinking:
+    """Files that wait to be unlinked; of one thread."""
+
+    _waiting: deque[tuple[int, Folder, list[str]]] = field(default_factory=deque, init=False)
+
+    def add(self, now_us: int, folder: Folder, names: Iterable[str]) -> None:
+        """Have files of a folder go that nobody is told of from now on, wall clock µs UTC."""
+        self._waiting.append((now_us, folder, list(names)))
+
+    def run_once(self, now_us: int, after_s: float) -> None:
+        """Unlink the files that have waited for so long, wall clock µs UTC."""
+        while self._waiting and is_due(self._waiting[0][0], now_us, after_s):
+            _, folder, names = self._waiting[0]
+            try:
+                remove(folder, names)
+            except (OSError, StorageDown) as error:
+                # It may work at the next look; if not, the sweep of the next start will say so, too.
+                log.warning("files of dropped results cannot be removed: %s", error)
+                return
+            self._waiting.popleft()

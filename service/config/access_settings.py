@@ -1,0 +1,56 @@
+"""Settings of access: who may use the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, model_validator
+
+from service.config.setting_group import SettingGroup
+
+
+def _names(value: object) -> object:
+    """Split names at commas, as variables have them."""
+    return (
+        tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+    )
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+
+
+class AccessSettings(SettingGroup):
+    """Access to the service.
+
+    Attributes:
+        insecure: Whether the service may listen beyond this machine without asking for a key.
+        require_keys: Whether a key is asked for on a loopback address, too, as behind a proxy.
+        allowed_hosts: Further names of this service in ``Host`` and ``Origin``, with commas between them.
+        tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
+        tls_key: Its private key, PEM; None: it is in the same file.
+        tls_client_ca: Certificates that sign those of clients, PEM; with it a client must have one.
+        oidc_issuer: URL of the issuer whose tokens are taken; None takes none.
+        oidc_audience: Name of this service in them.
+    """
+
+    insecure: bool = False
+    require_keys: bool = False
+    allowed_hosts: Names = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    oidc_issuer: str | None = None
+    oidc_audience: str = "sluice"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.tls_cert is None and (self.tls_key is not None or self.tls_client_ca is not None):
+            raise ValueError("Give tls_cert, too, the certificate of the service")
+        if self.oidc_issuer is not None:
+            parts = urlsplit(self.oidc_issuer)
+            near = parts.hostname in ("localhost", "127.0.0.1", "::1")
+            if parts.scheme != "https" and not (parts.scheme == "http" and near):
+                raise ValueError("Give an issuer with https")
+        return self

@@ -1,0 +1,118 @@
+"""Clients of Apache Kafka: consumers and producers of librdkafka, their secrets from the environment.
+
+The library is an extra of the package, so it is loaded where a client is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, MutableSequence
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from catalog.values.stream import EnvSecret, KafkaCluster
+from service.errors import KafkaUnsupported, SecretMissing
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+
+log = logging.getLogger(__name__)
+
+#: Codes of the library (rdkafka.h) for TLS and SASL that came to nothing.
+REFUSALS: Final = frozenset({-181, -169})
+#: So that a broker that is back is found within seconds.
+_COMMON: Final[Mapping[str, str | int | bool]] = {
+    "client.id": "sluice",
+    "reconnect.backoff.max.ms": 2000,
+    "log_level": 2,
+    "socket.timeout.ms": 10_000,
+    "allow.auto.create.topics": False,
+}
+
+
+def secret_value(secret: EnvSecret) -> str:
+    """Return a secret.
+
+    Raises:
+        SecretMissing: Its variable is not set in this process.
+    """
+    value = os.environ.get(secret.env)
+    if value is None:
+        raise SecretMissing(
+            f'environment variable "{secret.env}" is not set',
+            hint="Set it for the service, and on a cluster for Spark's driver and executors, too.",
+        )
+    return value
+
+
+def new_consumer(
+    cluster: KafkaCluster,
+    options: Mapping[str, str | int | bool],
+    refusals: MutableSequence[str] | None = None,
+) -> Consumer:
+    """Return a consumer that has no partitions yet and commits nothing to the cluster.
+
+    Args:
+        cluster: The brokers.
+        options: Further options of the library.
+        refusals: Takes why a connection came to nothing: a certificate, a password. The library repeats a
+            request until its time is over, and then tells of that alone. Filled while messages are asked for.
+
+    Raises:
+        KafkaUnsupported: The library is not installed.
+        SecretMissing: A secret is not there.
+    """
+    fixed = {
+        "group.id": "sluice",  # asked for by the library; no group is joined, as partitions are assigned
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",  # messages that are gone are told, never passed over
+        "isolation.level": "read_committed",
+    }
+    told = {} if refusals is None else {"error_cb": partial(_keep_refusal, refusals)}
+    consumer: Consumer = _library().Consumer({**_options(cluster), **fixed, **options, **told}, logger=log)
+    return consumer
+
+
+def _keep_refusal(refusals: MutableSequence[str], error: KafkaError) -> None:
+    if error.code() in REFUSALS:
+        refusals[:] = [error.str()]
+
+
+def new_producer(cluster: KafkaCluster, options: Mapping[str, str | int | bool]) -> Producer:
+    """Return a producer; raises as `new_consumer`."""
+    producer: Producer = _library().Producer({**_options(cluster), **options}, logger=log)
+    return producer
+
+
+def _options(cluster: KafkaCluster) -> dict[str, str | int | bool]:
+    options = {**_COMMON, "bootstrap.servers": cluster.bootstrap}
+    tls, sasl = cluster.tls, cluster.sasl
+    options["security.protocol"] = ("sasl_" if sasl else "") + ("ssl" if tls else "plaintext")
+    if tls is not None:
+        given = {
+            "ssl.ca.pem": tls.ca,
+            "ssl.certificate.pem": tls.certificate,
+            "ssl.key.pem": None if tls.key is None else secret_value(tls.key),
+        }
+        options |= {name: value for name, value in given.items() if value is not None}
+    if sasl is not None:
+        options |= {
+            "sasl.mechanism": sasl.mechanism,
+            "sasl.username": sasl.username,
+            "sasl.password": secret_value(sasl.password),
+        }
+    return options
+
+
+def _library() -> ModuleType:
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise KafkaUnsupported(
+            "Kafka needs a client library that is not installed",
+            hint='Install Sluice with its extra "kafka": pip install "sluice[kafka]".',
+        ) from error
+    return confluent_kafka

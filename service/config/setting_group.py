@@ -1,0 +1,11 @@
+"""Base of groups of settings."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class SettingGroup(BaseModel):
+    """Settings that belong together; made by the names of its fields, or read by their flat names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)

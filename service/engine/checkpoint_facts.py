@@ -1,0 +1,62 @@
+"""Facts of a checkpoint that its first start fixes for good."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from catalog.store.store import Store
+from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.config.settings import Settings
+from service.errors import BucketsFixed
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """Facts that the first start of a checkpoint fixes.
+
+    Attributes:
+        id: Part of every segment's name.
+        keys: Spark's key of each bucket.
+        partitions: Shuffle partitions.
+        sealed: Whether all of its segments have a seal.
+    """
+
+    id: str
+    keys: tuple[int, ...]
+    partitions: int
+    sealed: bool
+
+
+def check_buckets(store: Store, settings: Settings) -> None:
+    """Refuse settings that want another number of buckets than the first start has fixed.
+
+    Raises:
+        BucketsFixed: They do.
+    """
+    facts, wanted = store.settings.get(CHECKPOINT_SETTING), settings.state.buckets
+    if isinstance(facts, dict) and wanted is not None and wanted != int(str(facts["buckets"])):
+        raise BucketsFixed(
+            f"this data directory has {facts['buckets']} buckets, not {wanted}",
+            detail="The number of buckets is fixed by the first batch.",
+            hint=f"Set SLUICE_BUCKETS (--buckets) to {facts['buckets']}, leave it out, or hash the state "
+            "anew with sluice move --buckets.",
+        )
+
+
+def checkpoint_facts(store: Store, settings: Settings) -> CheckpointFacts:
+    """Return what the first start has fixed, or fix it.
+
+    Raises:
+        BucketsFixed: The settings want another number of buckets.
+    """
+    check_buckets(store, settings)
+    facts = store.settings.get(CHECKPOINT_SETTING)
+    if not isinstance(facts, dict):
+        facts = {"id": uuid.uuid4().hex[:12], "buckets": settings.bucket_count, "sealed": True}
+    if "partitions" not in facts:  # a move leaves them to the machine that goes on
+        facts = facts | {"partitions": min(int(str(facts["buckets"])), max(settings.spark.cores, 1))}
+        store.settings.set(CHECKPOINT_SETTING, facts)
+    buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))
+    keys = bucket_keys(buckets, partitions)
+    return CheckpointFacts(str(facts["id"]), keys, partitions, facts.get("sealed") is True)

@@ -1,0 +1,142 @@
+"""The engine as other processes see and steer it: by rows of the catalog.
+
+    API      wish    ── setting "engine_wish"   ──>  engine   looks for it, and does it
+    API    <── setting "engine_status" ── status     engine   writes it whenever it changes
+           <── the lease: whether there is an engine
+
+A wish outlives engines: one that begins while the engine is to be paused does not start its job.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from catalog.clock import wall_clock_us
+from catalog.store.codec import decode, encode
+from catalog.store.lease import Lease
+from catalog.store.store import Store
+from service.engine.engine_status import EngineStatus, EngineWish, WantedState
+from service.engine.retry import MAX_FAILURES_AT_A_BATCH
+from service.errors import NothingToSkip
+from service.inputs.voided import VoidedBatch, void_batch
+
+_WISH: Final = "engine_wish"
+_STATUS: Final = "engine_status"
+
+#: How long a request waits until the engine has followed it: a batch in hand, and the end of Spark.
+FOLLOW_TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 0.05
+
+_Value = TypeVar("_Value", EngineStatus, EngineWish)
+
+
+def wish_of(store: Store) -> EngineWish:
+    """Return what is wanted of the engine."""
+    return _read(store, _WISH, EngineWish)
+
+
+def report(store: Store, status: EngineStatus) -> None:
+    """Let others know the engine's status.
+
+    Raises:
+        FencedOut: Another engine has the lease.
+    """
+    store.settings.set(_STATUS, encode(status).decode())
+
+
+@dataclass(slots=True)
+class EngineControl:
+    """The engine of a catalog, wherever it runs; threads may share it.
+
+    Attributes:
+        store: Catalog.
+        clock_s: Monotonic clock.
+        own: Status of the engine in this process, where there is one. While the catalog cannot be written, as
+            on a full disk, it alone tells.
+    """
+
+    store: Store
+    clock_s: Callable[[], float] = time.monotonic
+    own: Callable[[], EngineStatus] | None = None
+    _seen: tuple[Lease | None, float] = field(default=(None, 0.0), init=False)
+
+    def status(self) -> EngineStatus:
+        """Return the engine's status; ``stopped`` if nobody holds the lease, or renews it any more."""
+        lease, now_s = self.store.lease.current(), self.clock_s()
+        found = _read(self.store, _STATUS, EngineStatus)
+        if lease is None or not lease.token:
+            return _without_engine(found, None)
+        seen, since_s = self._seen
+        if lease != seen:
+            self._seen = seen, since_s = lease, now_s
+        if now_s - since_s > lease.expiry_ms / 1000:
+            if self.own is not None and (own := self.own()).lease == lease.epoch:
+                return replace(own, followed=found.followed)
+            who = f"Process {lease.holder.pid} on {lease.holder.host}"
+            return _without_engine(found, f"{who} has not renewed its lease for {now_s - since_s:.0f} s.")
+        if found.lease != lease.epoch:
+            return EngineStatus("starting", found.since_us, lease=lease.epoch)
+        return found
+
+    def want(self, state: WantedState, *, restart: bool = False) -> None:
+        """Say what the engine is to do, and wait a while until it has done so, if there is one.
+
+        Args:
+            state: Wanted state.
+            restart: Whether the job is to be stopped before.
+        """
+        self._await(self._write_wish(state, restart=restart))
+
+    def skip(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
+        """Decide that the batch that fails again and again is processed without some of its input.
+
+        Args:
+            stream_ids: Streams whose rows are left out of it; empty for all.
+            actor: Who decides.
+
+        Raises:
+            NothingToSkip: No batch was begun, or it has not failed often enough.
+        """
+        with self.store.transaction():
+            status, last = self.status(), self.store.batches.last()
+            batch = 0 if last is None else last + 1
+            if not status.skippable:
+                raise NothingToSkip(
+                    "no batch can be skipped",
+                    detail=f"The batch after {batch - 1} has failed {status.failures} times the same way, of "
+                    f"{MAX_FAILURES_AT_A_BATCH} that show that it will fail again.",
+                    hint="GET /api/v1/engine says what the job does.",
+                )
+            voided = VoidedBatch(batch, stream_ids, status.error or "", actor, wall_clock_us())
+            void_batch(self.store, voided)
+            number = self._write_wish("running", restart=True)
+        self._await(number)
+        return voided
+
+    def _write_wish(self, state: WantedState, *, restart: bool) -> int:
+        with self.store.transaction():
+            before = wish_of(self.store)
+            number = before.number + 1
+            wish = EngineWish(state, number, number if restart else before.restart)
+            self.store.settings.set(_WISH, encode(wish).decode())
+        return number
+
+    def _await(self, number: int) -> None:
+        until_s = self.clock_s() + FOLLOW_TIMEOUT_S
+        while self.clock_s() < until_s:
+            status = self.status()
+            if status.followed >= number or not status.lease:
+                return
+            time.sleep(_LOOK_S)
+
+
+def _without_engine(last: EngineStatus, why: str | None) -> EngineStatus:
+    return replace(last, state="stopped", error=why, retry_at_us=None, skippable=False, lease=0)
+
+
+def _read(store: Store, key: str, kind: type[_Value]) -> _Value:
+    found = store.settings.get(key)
+    return kind() if found is None else decode(kind, str(found))

@@ -1,0 +1,102 @@
+"""``sluice move``: the command, from the directory that the settings name to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from service.config.data_dir import DataDir
+from service.config.settings import Settings
+from service.config.storage import storage_of
+from service.engine.catalog_lease import CatalogLease
+from service.engine.engine_lock import EngineLock
+from service.errors import MoveRefused, NoDataDir
+from service.inputs.sources.event_reader import shown
+from service.job.job import start_session
+from service.job.state_reader import read_manifests
+from service.jvm.jvm import launched
+from service.recovery.move import FinishedMove, Place, move
+from service.recovery.opening import open_catalog, sqlite_file
+
+
+def move_command(
+    directory: Path,
+    settings: Settings,
+    *,
+    to: str | None,
+    catalog_url: str | None,
+    buckets: int | None,
+    say: Callable[[str], None],
+) -> None:
+    """Move the data directory of a stopped service.
+
+    Args:
+        directory: Data directory that it goes to.
+        settings: Where everything is now.
+        to: URL of the storage that it goes to; None: the data directory.
+        catalog_url: URL of the catalog that it goes to; None: SQLite in the data directory.
+        buckets: Number of buckets; None: as many as now.
+        say: Prints a line.
+
+    Raises:
+        NoDataDir: There is no data directory.
+        InvalidSetting: ``to`` is the URL of no storage.
+        InvalidCatalogUrl: ``catalog_url`` is that of no catalog.
+        DataDirInUse: An engine runs on it.
+        MoveRefused: See ``service.recovery.move.move``, as for other errors.
+    """
+    storage = settings.storage
+    source = Place(DataDir(storage.data_dir.absolute(), storage=storage.apart), storage.catalog_url)
+    apart = storage_of(to, storage.cache_dir, storage.cache_mb)
+    target = Place(DataDir(directory.absolute(), storage=apart), catalog_url)
+    file = sqlite_file(storage.effective_catalog_url)
+    if not source.data_dir.root.is_dir() or (file is not None and not file.exists()):
+        raise NoDataDir(
+            f'"{source.data_dir.root}" is no data directory of a service',
+            hint="Name the directory of a service with --data-dir.",
+        )
+    with ExitStack() as held:
+        lock = EngineLock(source.data_dir.engine_lock)
+        lock.acquire()
+        held.callback(lock.release)
+        root = target.data_dir.root
+        store = held.enter_context(open_catalog(source.data_dir, source.catalog_url, moved_to=root))
+        lease = CatalogLease(store, source.data_dir.root, lambda _: None)
+        lease.acquire()
+        held.callback(lease.release)
+        if lease.unsynced:
+            raise MoveRefused(
+                f'the machine of "{source.data_dir.root}" went down while its engine was at work',
+                hint="Start the service there and stop it again, then move it.",
+            )
+
+        def read(checkpoint: Path, number: int) -> dict[int, bytes]:
+            # Whatever Spark's master is: it is a driver that reads.
+            spark = settings.spark.model_copy(update={"master": "local[1]"})
+            with launched(spark, target.data_dir.spark_log) as jvm:
+                session = start_session(spark, jvm)
+                try:
+                    return read_manifests(session, checkpoint, number)
+                finally:
+                    session.stop()
+
+        moved = move(store, source, target, buckets, read)
+    say(_told(source, target, moved))
+
+
+def _told(source: Place, target: Place, moved: FinishedMove | None) -> str:
+    """Return what was moved, and with which settings it goes on."""
+    root = target.data_dir.root
+    lines = [f'moved "{source.data_dir.root}" to "{root}"']
+    if moved is not None:
+        results = f"results up to batch {moved.batch}" if moved.batch >= 0 else "no batch yet"
+        buckets = "" if moved.buckets is None else f" in {moved.buckets} buckets"
+        lines[0] += f": {results}, {moved.files} files, {moved.state_rows} rows of state{buckets}"
+    lines.append(f"It goes on with --data-dir {root} and")
+    storage = target.data_dir.storage
+    lines.append(f"  SLUICE_STORAGE_URL {'not set' if storage is None else storage.url}")
+    url = target.catalog_url
+    lines.append(f"  SLUICE_CATALOG_URL {'not set' if url is None else shown(url)}")
+    lines.append(f'"{source.data_dir.root}" does not start any more. Files of streams stay where they are.')
+    return "\n".join(lines)

@@ -1,0 +1,43 @@
+"""The end of Spark in this process, also where its JVM has died."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from service.engine.spark_failure import spark_errors
+from service.jvm.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def end_spark(session: SparkSession | None, jvm: Jvm | None) -> None:
+    """End Spark and its JVM; one that died already leaves handles, which are dropped.
+
+    Args:
+        session: The session, if there is one.
+        jvm: The JVM, if one was launched.
+    """
+    if sys.modules.get("pyspark") is None:  # not loaded yet, or it cannot be
+        if jvm is not None:
+            jvm.end()
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if session is not None:
+        with contextlib.suppress(*spark_errors()):
+            session.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        with contextlib.suppress(*spark_errors()):
+            gateway.shutdown()
+    if jvm is not None:
+        jvm.end()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None

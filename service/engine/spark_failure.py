@@ -1,0 +1,47 @@
+"""Failures of Spark in words: what its errors say, and what a person can use of that."""
+
+from __future__ import annotations
+
+from service.engine.retry import can_pass
+from service.errors import disk_failed
+
+#: Opens the line of a cause in a stack of the JVM.
+_CAUSED_BY = "Caused by: "
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return what talking to Spark raises."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return Py4JError, PySparkException, OSError
+
+
+def trace_of(error: Exception) -> str:
+    """Return what an error of Spark says, and what it says of its causes."""
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    return with_causes(str(error), error._stackTrace if isinstance(error, CapturedException) else "")
+
+
+def with_causes(told: str, stack: str) -> str:
+    """Add the causes that a stack of the JVM names: of a full disk they alone may tell."""
+    causes = [line.removeprefix(_CAUSED_BY) for line in stack.splitlines() if line.startswith(_CAUSED_BY)]
+    return "\n".join([told, *causes])
+
+
+def reason_of(error: Exception, trace: str) -> str:
+    """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
+    from py4j.protocol import Py4JNetworkError
+
+    if isinstance(error, OSError) and disk_failed(error) is not None:
+        return f"{error.strerror}: {error.filename}." if error.filename else f"{error.strerror}."
+    if isinstance(error, Py4JNetworkError | OSError):
+        return "The JVM has gone."
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
+    # "service.errors.CorruptInput: file ..." - people want what comes behind the class.
+    if causes:
+        return causes[-1].partition(": ")[2]
+    passing = next((line for line in lines if can_pass(line)), None)
+    return passing or (lines[0] if lines else type(error).__name__)

@@ -1,0 +1,227 @@
+"""A look at a cluster's workers before the first batch: each sees the storage, and runs what the engine runs.
+
+    engine    writes a token in the storage and in the checkpoint's directory
+    workers   a task each reads both, writes an answer beside them, and says what it runs and what time it is
+    engine    reads the answers
+
+Spark gives tasks to executors as it likes. There are four for each core, and each takes a moment, so that all
+executors that have come get one; one that comes later is not looked at.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from catalog.clock import wall_clock_us
+from catalog.errors import SluiceError
+from operators.storage.folder import Folder, create, place_of, read, remove
+from service.errors import StorageDiffers, WorkerDiffers
+
+#: Packages whose versions decide what state, payloads and results look like.
+_PACKAGES: Final = ("sluice", "pyspark", "pyarrow", "numpy", "pandas", "numba", "duckdb")
+#: How long the first task may wait for an executor; Spark itself waits without end.
+PATIENCE_S: Final = 120.0
+#: Wall clocks may differ by so much: results, retention and `max_ahead` go by them.
+MOST_SKEW_US: Final = 60_000_000
+#: Error of PySpark's worker, and of a Python that cannot load the daemon or a task.
+_OTHER_PYTHON: Final = re.compile(
+    r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)"
+)
+_NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)")
+_PYTHON_HINT: Final = (
+    "Install the same Python, with Sluice, on all machines, and at the path at which the engine has it: "
+    f"workers run {sys.executable}."
+)
+_TASKS_PER_CORE: Final = 4
+_TASK_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker's facts about itself.
+
+    Attributes:
+        host: Name of its machine.
+        python: Version of Python.
+        packages: Versions of the packages that matter, by name.
+        clock_us: Its wall clock, µs UTC.
+        failure: Why it does not see the storage, None if it does.
+        answers: Names of its answers, in the order of the folders.
+    """
+
+    host: str
+    python: str
+    packages: dict[str, str]
+    clock_us: int
+    failure: str | None = None
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The task: it is sent to workers, and called there.
+
+    Attributes:
+        folders: Folders that all have to see.
+        token: Name of the file that the engine has written in each, and its content.
+    """
+
+    folders: tuple[Folder, ...]
+    token: str
+
+    def __call__(self, numbers: object) -> list[Worker]:
+        """Return what this worker is, one in a list, as Spark wants it."""
+        time.sleep(_TASK_S)
+        worker = this_process()
+        answers = []
+        try:
+            for folder in self.folders:
+                if read(folder, self.token) != self.token.encode():
+                    return [
+                        replace(worker, failure=f'There is no file "{self.token}" in {place_of(folder)}.')
+                    ]
+                name = f"{self.token}.{uuid.uuid4().hex}"
+                create(folder, name, self.token.encode())
+                answers.append(name)
+        except (OSError, SluiceError) as error:
+            return [replace(worker, failure=f"{error}")]
+        return [replace(worker, answers=tuple(answers))]
+
+
+def this_process() -> Worker:
+    """Return what this process says of itself."""
+    versions = {name: version(name) for name in _PACKAGES}
+    return Worker(socket.gethostname(), platform.python_version(), versions, wall_clock_us())
+
+
+def check_workers(session: SparkSession, folders: Sequence[Folder], patience_s: float = PATIENCE_S) -> None:
+    """Refuse workers with which a batch would go wrong.
+
+    Args:
+        session: Spark of a cluster.
+        folders: Folders that engine and workers share.
+        patience_s: So long it waits for the first worker.
+
+    Raises:
+        StorageDiffers: A worker does not see what the engine writes, or the reverse.
+        WorkerDiffers: No worker comes, or one has another Python, other packages or another time.
+    """
+    token = f"look-{uuid.uuid4().hex}"
+    answers: list[str] = []
+    try:
+        for folder in folders:
+            create(folder, token, token.encode())
+        began_us = wall_clock_us()
+        workers = _ask(session, Look(tuple(folders), token), patience_s)
+        compare(this_process(), workers, began_us, wall_clock_us())
+        for worker in workers:
+            answers += worker.answers
+            for folder, name in zip(folders, worker.answers, strict=True):
+                if read(folder, name) is None:
+                    raise _differs(
+                        worker, f'The engine does not see its file "{name}" in {place_of(folder)}.'
+                    )
+    finally:
+        for folder in folders:
+            remove(folder, [token, *answers])
+
+
+def _ask(session: SparkSession, look: Look, patience_s: float) -> list[Worker]:
+    context = session.sparkContext
+    tasks = max(context.defaultParallelism, 1) * _TASKS_PER_CORE
+    group = f"look at workers {uuid.uuid4().hex[:8]}"
+    waited = threading.Event()
+
+    def give_up() -> None:
+        waited.set()
+        context.cancelJobGroup(group)
+
+    timer = threading.Timer(patience_s, give_up)
+    timer.daemon = True
+    context.setJobGroup(group, "look at workers")
+    timer.start()
+    try:
+        return context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+    except Exception as error:
+        if not waited.is_set():
+            if (refused := python_differs(str(context.master), str(error))) is not None:
+                raise refused from error
+            raise
+        raise WorkerDiffers(
+            f"no worker of {context.master} has taken a task in {patience_s:g} s",
+            hint="See whether it has free cores, and whether its workers reach the engine: "
+            "spark.driver.host in SLUICE_SPARK_CONF is the address that they connect to.",
+        ) from error
+    finally:
+        timer.cancel()
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
+
+
+def python_differs(master: str, told: str) -> WorkerDiffers | None:
+    """Return the error for a Python that could not even take a task, None if Spark tells of something else.
+
+    Args:
+        master: Spark's master.
+        told: Error of Spark.
+    """
+    if versions := _OTHER_PYTHON.search(told):
+        return WorkerDiffers(
+            f"a worker of {master} runs Python {versions[1]}, the engine {versions[2]}", hint=_PYTHON_HINT
+        )
+    if module := _NO_MODULE.search(told):
+        return WorkerDiffers(
+            f'the Python of a worker of {master} lacks the module "{module[1]}"', hint=_PYTHON_HINT
+        )
+    return None
+
+
+def compare(engine: Worker, workers: Sequence[Worker], began_us: int, ended_us: int) -> None:
+    """Refuse workers that are not as the engine is; raises as ``check_workers`` does.
+
+    Args:
+        engine: What the engine says of itself.
+        workers: What workers say.
+        began_us: Engine's wall clock before they were asked, µs UTC.
+        ended_us: The same after that.
+    """
+    for worker in workers:
+        if worker.failure is not None:
+            raise _differs(worker, worker.failure)
+        if _minor(worker.python) != _minor(engine.python):
+            raise WorkerDiffers(
+                f'worker "{worker.host}" runs Python {worker.python}, the engine {engine.python}',
+                hint=_PYTHON_HINT,
+            )
+        for name, found in worker.packages.items():
+            if found != engine.packages[name]:
+                raise WorkerDiffers(
+                    f'worker "{worker.host}" has {name} {found}, the engine {engine.packages[name]}',
+                    hint="Install the same version of Sluice on all machines, with its constraints.txt.",
+                )
+        if not began_us - MOST_SKEW_US <= worker.clock_us <= ended_us + MOST_SKEW_US:
+            skew_s = max(began_us - worker.clock_us, worker.clock_us - ended_us) / 1e6
+            raise WorkerDiffers(
+                f'the clock of worker "{worker.host}" differs from the engine\'s by {skew_s:.0f} s',
+                detail=f"At most {MOST_SKEW_US // 1_000_000} s are allowed.",
+                hint="Let all machines take their time from one NTP server.",
+            )
+
+
+def _minor(python: str) -> str:
+    return python.rpartition(".")[0]
+
+
+def _differs(worker: Worker, detail: str) -> StorageDiffers:
+    return StorageDiffers(f'worker "{worker.host}" does not share the engine\'s storage', detail=detail)

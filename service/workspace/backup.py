@@ -1,0 +1,61 @@
+"""``sluice backup`` and ``sluice restore``: the commands, on the directories that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from service.config.data_dir import DataDir
+from service.config.settings import StorageSettings
+from service.errors import BackupRefused, NoDataDir
+from service.recovery.backup import back_up
+from service.recovery.opening import sqlite_file
+from service.recovery.restore import restore
+
+
+def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str], None]) -> None:
+    """Back a data directory up, whether its service runs or not.
+
+    Args:
+        storage: Data directory and catalog.
+        target: Directory of the backup: new, or empty.
+        say: Prints a line.
+
+    Raises:
+        BackupRefused: It cannot be made there, the catalog is on PostgreSQL, or a storage apart.
+        NoDataDir: There is no data directory.
+        BackupNotMade: See ``back_up``, as for other errors.
+    """
+    catalog = sqlite_file(storage.effective_catalog_url)
+    if catalog is None:
+        raise BackupRefused(
+            "a catalog on PostgreSQL is not backed up",
+            detail="Catalog and data directory must be of one moment.",
+            hint="Stop the service, run pg_dump on the catalog's database and copy the data directory.",
+        )
+    if storage.url is not None:
+        raise BackupRefused(
+            "results and state that are in a storage of their own are not backed up",
+            detail=f"SLUICE_STORAGE_URL is {storage.url}; catalog, data directory and storage must be of one "
+            "moment.",
+            hint="Stop the service, and copy the data directory and the storage.",
+        )
+    data_dir = DataDir(storage.data_dir.absolute())
+    for path in (catalog, data_dir.events_db):
+        if not path.is_file():
+            raise NoDataDir(
+                f'"{data_dir.root}" is no data directory of a service',
+                detail=f"There is no file {path}.",
+                hint="Name the directory of a service with --data-dir.",
+            )
+    made = back_up(data_dir, catalog, target.absolute())
+    results = f"results up to batch {made.batch}" if made.batch >= 0 else "no batch yet"
+    say(f'backed up "{data_dir.root}" to "{target}": {results}, {made.files} files, {made.bytes} bytes')
+
+
+def restore_command(backup: Path, storage: StorageSettings, *, say: Callable[[str], None]) -> None:
+    """Restore a backup to the data directory; raises as ``service.recovery.restore.restore``."""
+    root = storage.data_dir.absolute()
+    found = restore(backup.absolute(), root)
+    results = f"results up to batch {found.batch}" if found.batch >= 0 else "no batch yet"
+    say(f'restored "{backup}" to "{root}": {results}, {len(found.files)} files')

@@ -1,0 +1,73 @@
+"""Looks for commits of the engine, which may be another process, and tells whoever waits for results.
+
+A catalog in SQLite says by its files that somebody has written (``service.job.commit_signal``); one on a
+server is asked. Either costs something only while somebody waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+from catalog.errors import CatalogDown
+from catalog.store.store import Store
+from service.commit.commits import Commits
+from service.job.commit_signal import CommitSignal
+
+log = logging.getLogger(__name__)
+
+#: How often a catalog on a server is asked for its last batch, which takes a millisecond.
+POLL_S = 0.04
+#: How long to wait for news that files may not tell.
+WAIT_S = 0.5
+
+
+@dataclass(slots=True)
+class CommitWatch:
+    """A thread that looks for commits.
+
+    Attributes:
+        store: Catalog.
+        commits: Who is told.
+        signal: Tells that the catalog's file was written; None: it is no file.
+    """
+
+    store: Store
+    commits: Commits
+    signal: CommitSignal | None
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Start looking."""
+        self._thread = threading.Thread(target=self._run, name="commits", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stop.set()
+        self.commits.listened.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        seen: int | None = None
+        while not self._stop.is_set():
+            if not self.commits.listened.wait(WAIT_S):
+                continue
+            signs = () if self.signal is None else self.signal.signs()
+            try:
+                last = self.store.batches.last()
+            except CatalogDown as error:
+                log.debug("looking for commits failed: %s", error)
+                self._stop.wait(WAIT_S)
+                continue
+            if last != seen:
+                seen = last
+                self.commits.tell()
+            elif self.signal is None:
+                self._stop.wait(POLL_S)
+            else:
+                self.signal.wait(signs, time.monotonic() + WAIT_S)

@@ -1,0 +1,283 @@
+"""The engine's part of a service: an engine whenever this process holds the lease of the catalog.
+
+    stand by ── lease ── at work: job, listing, sinks, pruning, retention, merging ── stopped, or fenced out
+       ^                                                                                        |
+       +----------------------------------------------------------------------------------------+
+
+A term begins with the lease and ends with it; all threads and the JVM end with the term, and the next one
+begins with new ones. While at work it follows the wishes of the catalog and reports what it does
+(``service.engine.engine_control``); who wishes and reads may be another process.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from catalog.errors import CatalogDown, FencedOut, SluiceError
+from catalog.store.store import Store
+from planner.build.retained_boundaries import given_families
+from service.commit.compaction import Compactor
+from service.commit.pruning import Pruner
+from service.commit.retention import ResultRetention
+from service.config.data_dir import DataDir
+from service.config.settings import Settings
+from service.engine.engine import Engine
+from service.engine.engine_control import report, wish_of
+from service.engine.engine_status import EngineStatus
+from service.inputs.inputs import Inputs
+from service.inputs.retention import InputRetention
+from service.inputs.sources.http_log import EventLog
+from service.jvm.jvm import Jvm
+from service.planning.adaptive import Adaptive
+from service.planning.failing_queries import pause_failing
+from service.planning.migrations import Migrations
+from service.planning.objective import take_settings
+from service.planning.versions import Versions
+from service.recovery.identity import identity_of
+from service.results.results import ResultReader
+from service.sinks.deliverer import Deliverer
+from service.sinks.delivery import Delivery
+from service.workspace.watcher import Watcher
+
+log = logging.getLogger(__name__)
+
+#: How often wishes are looked for.
+LOOK_S = 0.2
+#: Pause before another try to take over, where something that a person has to mend stood in the way.
+RETRY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """Everything that an engine works with.
+
+    Attributes:
+        settings: Settings.
+        data_dir: Data directory.
+        store: Catalog, as the engine writes to it.
+        events: Event log.
+        versions: Plans of this engine.
+        ticks: Further work now and then, given the wall clock.
+    """
+
+    settings: Settings
+    data_dir: DataDir
+    store: Store
+    events: EventLog
+    versions: Versions
+    ticks: tuple[Callable[[int], object], ...] = ()
+
+
+@dataclass(slots=True)
+class EnginePart:
+    """A thread that stands by and works in turn.
+
+    Attributes:
+        parts: Makes what a term works with.
+        jvm: The JVM of the first term, if one was launched already.
+    """
+
+    parts: Callable[[], EngineParts]
+    jvm: Jvm | None = None
+    _term: _Term | None = field(default=None, init=False)
+    _refused: str | None = field(default=None, init=False)
+    _stopping: threading.Event = field(default_factory=threading.Event, init=False)
+    _wake: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def start(self, *, stand_by: bool) -> None:
+        """Start in the background.
+
+        Args:
+            stand_by: Whether to wait for the lease while another engine has it, which else is an error.
+
+        Raises:
+            DataDirInUse: Another engine has the data directory or the catalog; not for a stand-by.
+            OtherLife: The checkpoint is not that of the catalog; not for a stand-by.
+        """
+        first = self._new_term()
+        if not stand_by:
+            first.acquire()
+        self._thread = threading.Thread(target=self._run, args=(first, not stand_by), name="engine-part")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the job after its batch and give the lease back."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def status(self) -> EngineStatus:
+        """Return what this process does, whoever holds the lease."""
+        if self._term is None:
+            return EngineStatus("failed" if self._refused else "stopped", error=self._refused)
+        return self._term.engine.status()
+
+    def _new_term(self) -> _Term:
+        jvm, self.jvm = self.jvm, None
+        self._term = _Term(self.parts(), jvm, self._wake)
+        return self._term
+
+    def _run(self, term: _Term, acquired: bool) -> None:
+        while True:
+            try:
+                if acquired or term.engine.stand_by(self._stopping):
+                    self._refused = None
+                    term.work(self._stopping)
+            except SluiceError as error:
+                # Another engine's directory, a checkpoint that is lost, a catalog that is away.
+                log.error("engine cannot take over: %s", error)
+                self._refused = str(error)
+            except Exception as error:
+                log.exception("engine ended unexpectedly")
+                self._refused = f"{type(error).__name__}: {error}"
+            finally:
+                self._term = None if self._refused else term
+                term.close()
+            if self._stopping.wait(RETRY_S if self._refused else 0):
+                return
+            term, acquired = self._new_term(), False
+
+
+class _Term:
+    """An engine, and what works beside it, from before its lease until after it."""
+
+    def __init__(self, parts: EngineParts, jvm: Jvm | None, wake: threading.Event) -> None:
+        self._parts, self._wake = parts, wake
+        self.engine = Engine(
+            parts.settings,
+            parts.data_dir,
+            parts.store,
+            jvm=jvm,
+            pause_failing=partial(pause_failing, parts.versions),
+            changed=wake.set,
+        )
+        self._beside: list[Watcher | Compactor | Deliverer] = []
+
+    def acquire(self) -> None:
+        """Take data directory and lease now; raises as ``Engine.acquire``."""
+        try:
+            self.engine.acquire()
+        except BaseException:
+            self.close()
+            raise
+
+    def work(self, stopping: threading.Event) -> None:
+        """Do an engine's work until told to stop, or until another engine has the lease."""
+        self._take_objective()
+        self._start_beside()
+        store, reported = self._parts.store, EngineStatus()
+        wish = wish_of(store)
+        if wish.state == "running":
+            self.engine.start()
+        else:
+            self.engine.stop(state="paused")
+        while not stopping.is_set() and not self.engine.fenced:
+            try:
+                status = replace(self.engine.status(), followed=wish.number)
+                if status != reported:
+                    report(store, status)
+                    reported = status
+                self._wake.wait(LOOK_S)
+                self._wake.clear()
+                wanted = wish_of(store)
+            except FencedOut:
+                return
+            except CatalogDown as error:
+                log.debug("wishes cannot be looked for: %s", error)
+                stopping.wait(LOOK_S)
+                continue
+            if wanted.number != wish.number:
+                restart = wanted.restart > wish.number
+                self._follow(wanted.state == "running", restart=restart)
+                wish = wanted
+
+    def close(self) -> None:
+        """End everything and give the lease back."""
+        for part in self._beside:
+            part.stop()
+        self._beside = []
+        self.engine.close()
+
+    def _follow(self, runs: bool, *, restart: bool) -> None:
+        if not runs:
+            self.engine.stop(state="paused")
+            return
+        if restart:
+            self.engine.stop()
+        self.engine.start()
+
+    def _start_beside(self) -> None:
+        parts, settings = self._parts, self._parts.settings
+        store, data_dir = parts.store, parts.data_dir
+        lock, kept_us = str(data_dir.engine_lock), settings.results.retention_us
+        retention = ResultRetention(
+            store,
+            data_dir.results,
+            data_dir.late,
+            kept_us,
+            lock,
+            needed_from=store.sinks.oldest_needed_batch,
+        )
+        adaptive = Adaptive(store, parts.versions, settings.adaptive)
+        known: dict[int, set[str]] = {}
+        watcher = Watcher(
+            store,
+            Inputs(store, parts.events),
+            settings.sources.list_interval_ms / 1000,
+            known=known,
+            ticks=(
+                *parts.ticks,
+                Migrations(parts.versions).tick,
+                Pruner(store).run_once,
+                retention.run_once,
+                InputRetention(store, parts.events, known).run_once,
+                *((adaptive.run_once,) if settings.adaptive.enabled else ()),
+            ),
+        )
+        self._beside = [
+            watcher,
+            Compactor(store, data_dir.results, data_dir.late, kept_us, lock),
+            self._new_deliverer(),
+        ]
+        for part in self._beside:
+            part.start()
+
+    def _new_deliverer(self) -> Deliverer:
+        parts, settings = self._parts, self._parts.settings
+        store, data_dir = parts.store, parts.data_dir
+        # Left there by a service that was killed; in the engine's cache it would be deleted while in use.
+        shutil.rmtree(data_dir.spill, ignore_errors=True)
+        results = ResultReader(store, data_dir.results, spill_dir=data_dir.spill)
+        exports = settings.storage.export_dir or data_dir.exports
+        identity = identity_of(store)
+        delivery = Delivery(
+            store,
+            results,
+            exports.absolute(),
+            str(data_dir.engine_lock),
+            targets=parts.versions.webhook_targets,
+            catalog_id="" if identity is None else identity.id,
+        )
+        kept_us = (settings.results.retention_us, settings.sinks.retention_us)
+        longest_us = None if None in kept_us else max(each for each in kept_us if each is not None)
+        return Deliverer(store, delivery, longest_us)
+
+    def _take_objective(self) -> None:
+        """Plan anew if the settings name other strategies than at the last start, or the plan has others."""
+        store, versions = self._parts.store, self._parts.versions
+        with store.transaction():
+            overruled = take_settings(store, versions.base)
+            objective = versions.objective
+            latest = store.control_log.latest_plan()
+            running = [record.query for record in store.queries.running()]
+            if latest is not None and (overruled or not objective.is_of(latest, running)):
+                cause = f"strategy {objective.strategy} by settings"
+                # Pinned chains are given up, so they are not those of before.
+                versions.replan(latest, cause, anew=given_families(latest))
