@@ -4,84 +4,164 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Literal
 
 import anyio
 from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp
 
 from api import problems
+from api.access.envelope import Envelope
+from api.access.guard import Guard
+from api.access.origins import Origins, is_loopback
+from api.audit.endpoints import router as audit_router
 from api.changes.endpoints import router as changes_router
+from api.console.console import install_console
 from api.dependencies import MAX_WAITING_REQUESTS
 from api.engine.endpoints import router as engine_router
 from api.health.endpoints import router as health_router
 from api.migrations.endpoints import router as migrations_router
-from api.openapi import describe
+from api.openapi import Security, describe
 from api.plan.endpoints import preview_router
 from api.plan.endpoints import router as plan_router
 from api.queries.endpoints import router as queries_router
 from api.queries.endpoints import validate_router
 from api.queries.results import router as results_router
+from api.server.docs_pages import install_docs
 from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
 from api.streams.event_body import MAX_BODY_BYTES
+from service.access.tokens import TokenVerifier
 from service.config.settings import Settings, load_settings
 from service.jvm.jvm import Jvm
 from service.workspace.workspace import Workspace
 
 PREFIX = "/api/v1"
 
+#: What a process without the API does not answer.
+_OF_API = (
+    audit_router,
+    streams_router,
+    validate_router,
+    queries_router,
+    changes_router,
+    results_router,
+    preview_router,
+    plan_router,
+    migrations_router,
+    statistics_router,
+    engine_router,
+)
 
-def create_app(settings: Settings | None = None, jvm: Jvm | None = None) -> FastAPI:
-    """Build the application; its workspace, engine included, lives as long as the server runs it.
+
+class _Application(FastAPI):
+    """FastAPI in an envelope, which its own layers for errors are inside of."""
+
+    def __init__(self, settings: Settings, **options: Any) -> None:  # Any: as FastAPI takes them
+        super().__init__(**options)
+        self._settings = settings
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put everything that FastAPI builds into the envelope."""
+        return Envelope(
+            super().build_middleware_stack(), origins_of(self._settings), problems.problem_response
+        )
+
+
+def origins_of(settings: Settings) -> Origins:
+    """Return the hosts and origins that a service lets in."""
+    loopback = is_loopback(settings.server.host)
+    return Origins(
+        names=frozenset(name.lower() for name in settings.access.allowed_hosts),
+        any_name=needs_key(settings),
+        loopback=loopback,
+    )
+
+
+def guard_of(settings: Settings) -> Guard:
+    """Return the guard of a service's routes.
+
+    Raises:
+        TokensUnsupported: An issuer is named, and what verifies its tokens is not installed.
+    """
+    access = settings.access
+    tokens = None
+    if access.oidc_issuer is not None:
+        tokens = TokenVerifier(access.oidc_issuer, access.oidc_audience)
+    return Guard(needs_key(settings), tokens)
+
+
+def needs_key(settings: Settings) -> bool:
+    """Tell whether a client must prove who it is."""
+    access = settings.access
+    return access.require_keys or not (is_loopback(settings.server.host) or access.insecure)
+
+
+#: Parts of a service that a process may have.
+Part = Literal["api", "engine"]
+#: Both parts in one process.
+WHOLE: frozenset[Part] = frozenset({"api", "engine"})
+
+
+def create_app(
+    settings: Settings | None = None, jvm: Jvm | None = None, parts: frozenset[Part] = WHOLE
+) -> FastAPI:
+    """Build the application; its workspace, and its engine if it has one, live as long as the server runs it.
 
     Args:
         settings: Settings of the service; None reads them from the environment.
         jvm: Spark's JVM, if one was launched with the same settings already.
+        parts: Parts of this process. An engine without the API answers probes and tells metrics, and stands
+            by while another engine is at work; with the API it is an error that there is another one.
     """
     chosen = settings if settings is not None else load_settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        workspace = Workspace(chosen, jvm)
-        await anyio.to_thread.run_sync(workspace.start)
-        app.state.workspace = workspace
-        app.state.wait_limiter = anyio.CapacityLimiter(MAX_WAITING_REQUESTS)
-        app.state.idempotency_keys = set()
+        workspace = app.state.workspace = Workspace(chosen)
+        await anyio.to_thread.run_sync(workspace.open)
         try:
+            if "api" in parts:
+                workspace.watch_commits()
+            if "engine" in parts:
+                app.state.engine = workspace.new_engine_part(jvm)
+                start = partial(app.state.engine.start, stand_by="api" not in parts)
+                await anyio.to_thread.run_sync(start)
+            app.state.wait_limiter = anyio.CapacityLimiter(MAX_WAITING_REQUESTS)
+            app.state.idempotency_keys = set()
             yield
         finally:
-            await anyio.to_thread.run_sync(workspace.close)
+            if app.state.engine is not None:
+                await anyio.to_thread.run_sync(app.state.engine.stop)
+            await anyio.to_thread.run_sync(workspace.close_catalog)
 
-    app = FastAPI(
+    app = _Application(
+        chosen,
         title="Sluice",
         summary="Many continuous window joins, one shared Spark job.",
         version="1",
         lifespan=lifespan,
         openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=f"{PREFIX}/docs",
+        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
         max_body_size=MAX_BODY_BYTES,
     )
+    app.state.guard = guard_of(chosen)
+    app.state.engine = None
+    app.state.takes_events = "api" in parts
     api = APIRouter(prefix=PREFIX)
-    for router in (
-        streams_router,
-        validate_router,
-        queries_router,
-        changes_router,
-        results_router,
-        preview_router,
-        plan_router,
-        migrations_router,
-        statistics_router,
-        engine_router,
-        health_router,
-        metrics_router,
-    ):
+    for router in (*(_OF_API if "api" in parts else ()), health_router, metrics_router):
         api.include_router(router)
     app.include_router(api)
     app.include_router(health_router, include_in_schema=False)
     app.include_router(metrics_router, include_in_schema=False)
+    if "api" in parts:
+        install_docs(app, PREFIX)
+        install_console(app)
     problems.install(app)
-    describe(app)
+    access = chosen.access
+    describe(app, Security(needs_key(chosen), access.oidc_issuer, access.tls_client_ca is not None))
     return app

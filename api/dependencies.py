@@ -11,6 +11,9 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Header, Query, Request
 
 from api.errors import InvalidRequest, RequestFault
+from api.routes import DEFAULT_ACTOR
+from service.access.principal import Principal
+from service.workspace.engine_part import EnginePart
 from service.workspace.workspace import Workspace
 
 T = TypeVar("T")
@@ -31,6 +34,15 @@ def get_workspace(request: Request) -> Workspace:
 
 
 WorkspaceDep = Annotated[Workspace, Depends(get_workspace)]
+
+
+def get_engine(request: Request) -> EnginePart | None:
+    """Return the engine of this process, None where it has none."""
+    engine: EnginePart | None = request.app.state.engine
+    return engine
+
+
+EngineDep = Annotated[EnginePart | None, Depends(get_engine)]
 
 After = Annotated[
     str | None,
@@ -73,18 +85,28 @@ def get_if_match(
 
 IfMatch = Annotated[int | None, Depends(get_if_match)]
 
-#: Who changes something, for the history of plans.
-DEFAULT_ACTOR = "anonymous"
-Actor = Annotated[
-    str,
-    Header(
-        alias="X-Actor",
-        max_length=100,
-        min_length=1,
-        description="Who changes the plan, for its history.",
-        examples=["ops@example.org"],
-    ),
-]
+
+def get_actor(
+    request: Request,
+    x_actor: Annotated[
+        str,
+        Header(
+            alias="X-Actor",
+            max_length=100,
+            min_length=1,
+            description="Who changes the plan, for its history; behind the name of the key, if there is one.",
+            examples=["ops@example.org"],
+        ),
+    ] = DEFAULT_ACTOR,
+) -> str:
+    """Return who changes something: whoever proved it, for whom he says he does."""
+    principal: Principal = request.state.principal
+    if principal.name is None:
+        return x_actor
+    return principal.name if x_actor == DEFAULT_ACTOR else f"{principal.name} for {x_actor}"
+
+
+Actor = Annotated[str, Depends(get_actor)]
 
 
 async def wait_for_version(request: Request, version: int, wait_s: float) -> bool:

@@ -7,13 +7,24 @@
     * MethodNotAllowed        the route has no such method                 405
     * UnsupportedMediaType    the body is of another type                  415
     * BodyTooLarge            the body is too big for one request          413
+    * HeadTooLarge            path and headers are too large               431
+    * RequestTooSlow          the request did not come in time             408
+    * Unauthenticated         no key, or none that is known                401
+    * Forbidden               the key may do other things                  403
+    * ForeignOrigin           a page of another site sent it               403
+    * UnknownHost             the host is none of this service's           421
     * AddressInUse            the address to listen on is taken            (at the start)
+    * CredentialsMissing      nobody could prove who he is                 (at the start)
+    * UnusableCertificate     a certificate or key cannot be loaded        (at the start)
     NotFound
     * RouteNotFound           no route has that path                       404
     Conflict
     * RequestUnderWay         the same Idempotency-Key is being served     409
+    Overloaded
+    * TooManyRequests         more requests than a key may send            429
     Unavailable
     * EngineNotReady          the engine does not process batches now      503
+    * TooManyConnections      there are as many as the service serves      503
 
 The numbers are given in ``api.problems``, as for every other error.
 """
@@ -23,7 +34,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.errors import Conflict, InvalidInput, NotFound, Unavailable
+from catalog.errors import Conflict, InvalidInput, NotFound, Overloaded, Unavailable
 
 
 class MalformedBody(InvalidInput):
@@ -91,6 +102,56 @@ class BodyTooLarge(InvalidInput):
     code = "body-too-large"
 
 
+class HeadTooLarge(InvalidInput):
+    """The path and headers of a request are too large."""
+
+    code = "head-too-large"
+
+
+class RequestTooSlow(InvalidInput):
+    """The request did not come in time."""
+
+    code = "request-too-slow"
+
+
+class Unauthenticated(InvalidInput):
+    """The request has no key, or none that is known here."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(InvalidInput):
+    """The key does not allow this."""
+
+    code = "forbidden"
+
+
+class ForeignOrigin(InvalidInput):
+    """The request comes from a page of another site."""
+
+    code = "foreign-origin"
+
+
+class UnknownHost(InvalidInput):
+    """The request is for a host that is none of this service's."""
+
+    code = "unknown-host"
+
+
+class TooManyRequests(Overloaded):
+    """More requests than one may send.
+
+    Attributes:
+        retry_after_s: Seconds after which one more is let in.
+    """
+
+    code = "too-many-requests"
+
+    def __init__(self, primary: str, *, retry_after_s: int) -> None:
+        super().__init__(primary, hint=f"Send the next one after {retry_after_s} s.")
+        self.retry_after_s = retry_after_s
+
+
 class RouteNotFound(NotFound):
     """No route has that path."""
 
@@ -109,7 +170,25 @@ class EngineNotReady(Unavailable):
     code = "engine-not-ready"
 
 
+class TooManyConnections(Unavailable):
+    """There are as many connections as the service serves."""
+
+    code = "too-many-connections"
+
+
 class AddressInUse(InvalidInput):
     """The address to listen on is taken or not ours."""
 
     code = "address-in-use"
+
+
+class CredentialsMissing(InvalidInput):
+    """The service would listen beyond this machine, and there is no key to let anybody in with."""
+
+    code = "credentials-missing"
+
+
+class UnusableCertificate(InvalidInput):
+    """A certificate or its key cannot be loaded."""
+
+    code = "unusable-certificate"

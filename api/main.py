@@ -1,13 +1,16 @@
 """The console script ``sluice``: the command line of ``service.cli``, and the commands that serve the API.
 
 service.cli.cli     run, plan, calibrate, query, stream
-here                serve, demo
+here                serve, api, engine, doctor, demo
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,10 +23,22 @@ from service.cli.cli import (
     run_command_line,
 )
 from service.config.log import setup_logging
-from service.config.settings import load_settings
+from service.config.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from api.app import Part
 
 HostOption = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
 PortOption = Annotated[int | None, typer.Option(help="Port to listen on. [default: 8080]")]
+CertificateOption = Annotated[Path | None, typer.Option(help="Certificate chain, PEM: the API speaks TLS.")]
+PrivateKeyOption = Annotated[Path | None, typer.Option(help="Its private key, PEM. [default: in --tls-cert]")]
+ClientCaOption = Annotated[
+    Path | None, typer.Option(help="Certificates that sign those of clients, PEM: clients need one.")
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Let everybody in who reaches the address, without a key.")
+]
+LogLevelOption = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 
 
 @app.command()
@@ -34,9 +49,16 @@ def serve(
     cores: CoresOption = None,
     buckets: BucketsOption = None,
     strategy: StrategyOption = None,
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+    tls_cert: CertificateOption = None,
+    tls_key: PrivateKeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    insecure: InsecureOption = False,
+    log_level: LogLevelOption = None,
 ) -> None:
-    """Run the API and the engine in one process until a signal comes."""
+    """Run the API and the engine in one process until a signal comes.
+
+    On an address that other machines reach, clients need a key (sluice key create) or a certificate.
+    """
     settings = load_settings(
         data_dir=data_dir,
         host=host,
@@ -44,13 +66,113 @@ def serve(
         cores=cores,
         buckets=buckets,
         strategy=strategy,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        insecure=insecure or None,
         log_level=log_level,
     )
+    _serve(settings, "serving", settings.server.port, ("api", "engine"))
+
+
+@app.command()
+def api(
+    data_dir: DataDirOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: PrivateKeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    insecure: InsecureOption = False,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Run the API alone, beside an engine on the same catalog and data directory; there may be several.
+
+    Give all processes of a service the same settings (SLUICE_...), those of plans and buckets above all.
+    """
+    settings = load_settings(
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        insecure=insecure or None,
+        log_level=log_level,
+    )
+    _serve(settings, "API", settings.server.port, ("api",))
+
+
+@app.command()
+def engine(
+    data_dir: DataDirOption = None,
+    host: HostOption = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of probes and metrics (engine_port). [default: 8081]")
+    ] = None,
+    cores: CoresOption = None,
+    buckets: BucketsOption = None,
+    strategy: StrategyOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: PrivateKeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    insecure: InsecureOption = False,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Run an engine alone; it stands by, with its JVM ready, while another one is at work.
+
+    It answers /health/live, /health/ready and /metrics.
+    """
+    settings = load_settings(
+        data_dir=data_dir,
+        host=host,
+        engine_port=port,
+        cores=cores,
+        buckets=buckets,
+        strategy=strategy,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        insecure=insecure or None,
+        log_level=log_level,
+    )
+    _serve(settings, "engine", settings.server.engine_port, ("engine",))
+
+
+def _serve(settings: Settings, what: str, port: int, parts: Sequence[Part]) -> None:
     setup_logging(settings.log.level, settings.log.format)
     from api.serve import serve as serve_until_signal
 
-    where = f"http://{settings.server.host}:{settings.server.port} from {settings.storage.data_dir}"
-    serve_until_signal(settings, lambda: typer.echo(f"sluice: serving on {where}", err=True))
+    scheme = "http" if settings.access.tls_cert is None else "https"
+    where = f"{scheme}://{settings.server.host}:{port} from {settings.storage.data_dir}"
+    serve_until_signal(settings, lambda: typer.echo(f"sluice: {what} on {where}", err=True), parts=parts)
+
+
+@app.command()
+def doctor(
+    data_dir: DataDirOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    cores: CoresOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
+) -> None:
+    """Look at what a service needs: Java, memory, disk, catalog, storage, port, clocks; change nothing.
+
+    Exits with 1 if a service would not start, or does not work.
+    """
+    settings = load_settings(data_dir=data_dir, host=host, port=port, cores=cores)
+    setup_logging("WARNING", settings.log.format)
+    from rich.console import Console
+
+    from service.recovery.doctor import examine, table
+
+    findings = list(examine(settings))
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], ensure_ascii=False))
+    else:
+        Console().print(table(findings))
+    if any(finding.state == "problem" for finding in findings):
+        raise typer.Exit(1)
 
 
 @app.command()

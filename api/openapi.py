@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.problems import MEDIA_TYPE, Problem
+from api.access.scopes import scope_of
+from api.errors import (
+    Forbidden,
+    ForeignOrigin,
+    TooManyRequests,
+    Unauthenticated,
+    UnknownHost,
+    UnsupportedMediaType,
+)
+from api.problems import MEDIA_TYPE, Problem, problem_responses
 from api.routes import MUTATIONS
+from catalog.errors import SluiceError
+from service.access.principal import Scope
 
 _DESCRIPTION = """
 Register streams, add and remove continuous window joins, and read their results. Every change of the plan
@@ -22,6 +34,8 @@ takes effect at a micro-batch boundary, without a restart of the job.
   done again.
 * **Changes of the plan** take `If-Match` with the plan version they were made for, and `wait` in seconds.
 * **Collections** page with `after` and `limit`; `next_cursor` is the next `after`.
+* **Access**: on a loopback address no key is needed; elsewhere each operation needs a key with the scope that
+  stands with its security: `read`, `ingest`, `write` or `admin`.
 * **Values**: timestamps are ISO 8601 with `Z` and microseconds, decimals are strings, and the doubles that
   JSON lacks are the strings `NaN`, `Infinity` and `-Infinity`.
 """
@@ -40,18 +54,56 @@ _KEY_CONFLICT = {
 }
 
 
-def describe(app: FastAPI) -> None:
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Ways for a client to prove its identity, as the OpenAPI document lists them.
+
+    Attributes:
+        required: Whether it must.
+        issuer: Issuer whose tokens are taken; None if there is none.
+        certificates: Whether clients have certificates.
+    """
+
+    required: bool
+    issuer: str | None
+    certificates: bool
+
+    def schemes(self) -> dict[str, dict[str, str]]:
+        """Return the security schemes by name."""
+        found = {
+            "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A key: `sluice key create NAME --scope read` makes one.",
+            }
+        }
+        if self.issuer is not None:
+            url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+            found["token"] = {"type": "openIdConnect", "openIdConnectUrl": url}
+        if self.certificates:
+            found["certificate"] = {"type": "mutualTLS", "description": "A certificate allows everything."}
+        return found
+
+    def of(self, scope: Scope | None) -> list[dict[str, list[str]]]:
+        """Return the alternatives that an operation of this scope has."""
+        if scope is None:
+            return []
+        found = [{name: [] if name == "certificate" else [str(scope)]} for name in self.schemes()]
+        return found if self.required else [*found, {}]
+
+
+def describe(app: FastAPI, security: Security) -> None:
     """Make an app serve the completed document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
+            app.openapi_schema = _document(app, security)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _document(app: FastAPI, security: Security) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -63,11 +115,20 @@ def _document(app: FastAPI) -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
-    for item in document["paths"].values():
+    document["components"]["securitySchemes"] = security.schemes()
+    for path, item in document["paths"].items():
         for method, operation in item.items():
+            scope = scope_of(method.upper(), path)
+            operation["security"] = security.of(scope)
+            refusals: list[type[SluiceError]] = [ForeignOrigin, UnknownHost]
+            if scope is not None:
+                refusals += [Unauthenticated, Forbidden, TooManyRequests]
             if method.upper() in MUTATIONS:
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
+                refusals.append(UnsupportedMediaType)
                 operation["responses"].setdefault("409", _KEY_CONFLICT)
+            for status, response in problem_responses(*refusals).items():
+                operation["responses"].setdefault(str(status), response)
             _replace_validation_error(operation["responses"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)

@@ -25,11 +25,18 @@ from starlette.exceptions import HTTPException
 
 from api.errors import (
     BodyTooLarge,
+    Forbidden,
+    ForeignOrigin,
+    HeadTooLarge,
     InvalidRequest,
     MalformedBody,
     MethodNotAllowed,
     NotAcceptable,
+    RequestTooSlow,
     RouteNotFound,
+    TooManyRequests,
+    Unauthenticated,
+    UnknownHost,
     UnsupportedMediaType,
 )
 from api.validation import invalid_request
@@ -43,7 +50,7 @@ from catalog.errors import (
     StalePlanVersion,
     Unavailable,
 )
-from service.errors import InvalidChanges, ResultsExpired
+from service.errors import IngestFull, InvalidChanges, ResultsExpired
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +60,16 @@ MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[type[SluiceError], int] = {
     InvalidInput: 422,
     MalformedBody: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    ForeignOrigin: 403,
     MethodNotAllowed: 405,
     NotAcceptable: 406,
+    RequestTooSlow: 408,
     BodyTooLarge: 413,
     UnsupportedMediaType: 415,
+    HeadTooLarge: 431,
+    UnknownHost: 421,
     NotFound: 404,
     ResultsExpired: 410,
     Conflict: 409,
@@ -68,6 +81,14 @@ STATUS: Mapping[type[SluiceError], int] = {
 
 #: Seconds after which a refused client may try again.
 _RETRY_AFTER_S = 1
+#: Statuses of requests that may succeed later, and the header that says when.
+_COME_BACK = (429, 503)
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds after which it is worth another try.",
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
 
 
 class Fault(BaseModel):
@@ -137,8 +158,12 @@ def problem_response(
     """Return an error as a response."""
     body = problem(error, instance)
     sent = dict(headers or {})
-    if body.status in (429, 503):
+    if isinstance(error, TooManyRequests | IngestFull):
+        sent.setdefault("Retry-After", str(error.retry_after_s))
+    if body.status in _COME_BACK:
         sent.setdefault("Retry-After", str(_RETRY_AFTER_S))
+    if body.status == 401:
+        sent.setdefault("WWW-Authenticate", "Bearer")
     return JSONResponse(
         body.model_dump(mode="json", exclude_none=True), body.status, headers=sent, media_type=MEDIA_TYPE
     )
@@ -153,6 +178,7 @@ def problem_responses(*errors: type[SluiceError]) -> dict[int | str, dict[str, A
         status: {
             "description": "; ".join(_title(kind) for kind in kinds[status]),
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            **({"headers": _RETRY_AFTER} if status in _COME_BACK else {}),
         }
         for status in sorted(kinds)
     }
@@ -170,7 +196,7 @@ async def _sluice_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, SluiceError)  # Registered for no other.
     # 503 is expected while a part is down, and probes ask again every second: no log line for each.
     if isinstance(error, InternalError):
-        log.error("request failed", extra={"path": request.url.path, "code": error.code}, exc_info=error)
+        log.error("request failed", extra=_told(request) | {"code": error.code}, exc_info=error)
     return problem_response(error, request.url.path)
 
 
@@ -185,9 +211,14 @@ async def _http_exception(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("request failed", extra={"path": request.url.path}, exc_info=error)
+    log.error("request failed", extra=_told(request), exc_info=error)
     hidden = InternalError("the request failed inside Sluice", hint="The log of the service says why.")
     return problem_response(hidden, request.url.path)
+
+
+def _told(request: Request) -> dict[str, object]:
+    """Fields of a log line about a request."""
+    return {"path": request.url.path, "request_id": getattr(request.state, "request_id", None)}
 
 
 def _of_status(request: Request, error: HTTPException) -> SluiceError:

@@ -1,4 +1,7 @@
-"""The route class of the API: strict about what it is sent, and idempotent where a client asks for it.
+"""The route class of the API: strict about who sends what, and idempotent where a client asks for it.
+
+First of all the guard is asked (``api.access.guard``). A request for a change is in the audit log before it
+is carried out, and its answer's status follows.
 
 A parameter that the route does not know is refused rather than ignored, since a misspelt ``limit`` would
 otherwise pass for the default. A mutation with an ``Idempotency-Key`` is done once: repeated, it gets the
@@ -7,8 +10,11 @@ nothing and may be tried again.
 
 A change of the catalog (streams, queries, migrations) and its answer are stored in one transaction, since
 ``Once.keep`` is called inside that of the change; so no crash can come between them. Posted events are in a
-database of their own, which stores a receipt with them. A request to the engine is one to a process: after a
-crash it is another process, and repeating the request is right.
+database of their own, which stores a receipt with them. A request to the engine is a wish in the catalog:
+repeated after a crash it is the same wish.
+
+Two processes may serve a request that was sent twice. One of them finds the other's answer in its own
+transaction, undoes that, and gives the answer of the other.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -25,13 +32,21 @@ from fastapi import Depends, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from api.access.guard import Guard, client_address
+from api.access.scopes import scope_of
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.json_body import read_body
-from catalog.store.repositories.idempotency import IdempotencyRepository
+from catalog.errors import Conflict, NotFound
+from catalog.store.access.audit_log import AuditLogRepository
+from catalog.store.repositories.idempotency import IdempotencyRepository, StoredAnswer
 from catalog.wording import nearest_or_known
+from service.access.principal import Principal
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+#: Who changes something, where nobody says.
+DEFAULT_ACTOR = "anonymous"
 
 #: Headers of an answer that are kept with it.
 _KEPT_HEADERS = ("content-type", "location", "etag")
@@ -67,8 +82,18 @@ class Once:
         if self._kept:
             self.answers.amend(self.key, self.fingerprint, status, answer)
         else:
-            self.answers.remember(self.key, self.fingerprint, status, answer)
+            before = self.answers.remember(self.key, self.fingerprint, status, answer)
+            if before is not None:
+                raise _AnsweredMeanwhile(before)
             self._kept = True
+
+
+class _AnsweredMeanwhile(Exception):
+    """Another process has served the same request; undoes what was done for it here."""
+
+    def __init__(self, answer: StoredAnswer) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 def get_once(request: Request) -> Once | None:
@@ -87,11 +112,18 @@ class SluiceRoute(APIRoute):
         """Wrap FastAPI's handler."""
         handler = super().get_route_handler()
         known = sorted(_query_parameters(self.dependant))
-        takes_json = self.body_field is not None
+        method = min(self.methods or {"GET"})  # a route has one
+        scope = scope_of(method, self.path_format)
+        changes = method in MUTATIONS and scope in ("write", "admin")
 
         async def checked(request: Request) -> Response:
+            guard: Guard = request.app.state.guard
+            request.state.principal = await guard.admit(request, scope)
             _check_parameters(request, known)
-            if takes_json and (body := await request.body()):
+            if changes:
+                await _log(request)
+            # The body of events, and its type, are looked at where they are read.
+            if scope != "ingest" and (body := await request.body()):
                 _check_media_type(request)
                 read_body(body)
             key = request.headers.get("idempotency-key")
@@ -129,6 +161,21 @@ def _check_media_type(request: Request) -> None:
     )
 
 
+async def _log(request: Request) -> None:
+    """Write a request for a change into the audit log, and see that the status of its answer follows."""
+    audit: AuditLogRepository = request.app.state.workspace.audit
+    principal: Principal = request.state.principal
+    entry = await anyio.to_thread.run_sync(
+        audit.begin,
+        principal.name or DEFAULT_ACTOR,
+        client_address(request),
+        request.state.request_id,
+        request.method,
+        request.url.path,
+    )
+    request.state.on_answer = partial(audit.end, entry)
+
+
 async def _once(request: Request, key: str, handler: Handler) -> Response:
     """Serve a mutation, or give the answer that it got before under the same key."""
     if not 1 <= len(key) <= _MAX_KEY_LENGTH:
@@ -140,15 +187,27 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
     with _under_way(request.app.state.idempotency_keys, key):
         stored = await anyio.to_thread.run_sync(answers.recall, key, fingerprint)
         if stored is not None:
-            kept = json.loads(stored.body)
-            headers = kept["headers"] | {"Idempotency-Replayed": "true"}
-            return Response(kept["body"], stored.status, headers)
+            return _replayed(stored)
         request.state.once = once = Once(answers, key, fingerprint)
-        response = await handler(request)
-        if response.status_code < 300:
-            body = bytes(response.body).decode()
-            await anyio.to_thread.run_sync(once.keep, response.status_code, response.headers, body)
+        try:
+            response = await handler(request)
+            if response.status_code < 300:
+                body = bytes(response.body).decode()
+                await anyio.to_thread.run_sync(once.keep, response.status_code, response.headers, body)
+        except _AnsweredMeanwhile as found:
+            return _replayed(found.answer)
+        except (Conflict, NotFound):
+            # The same request, served by another process meanwhile, may be what stands in its way.
+            stored = await anyio.to_thread.run_sync(answers.recall, key, fingerprint)
+            if stored is None:
+                raise
+            return _replayed(stored)
         return response
+
+
+def _replayed(stored: StoredAnswer) -> Response:
+    kept = json.loads(stored.body)
+    return Response(kept["body"], stored.status, kept["headers"] | {"Idempotency-Replayed": "true"})
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The API and the engine in one process, in front or in the background of the caller."""
+"""API and engine, in one process or each in its own, in front or in the background of the caller."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from api.errors import AddressInUse
-from service.config.data_dir import open_data_dir
-from service.config.settings import LogSettings, ServerSettings, Settings
+from api.errors import AddressInUse, CredentialsMissing
+from service.config.settings import Settings
 from service.jvm.jvm import Jvm, launched
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from api.app import Part
     from service.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -34,20 +34,27 @@ FORCE_S = 15
 GRACE_S = 3
 
 
-def serve(settings: Settings, on_ready: Callable[[], None]) -> None:
+def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[Part]) -> None:
     """Serve until a signal comes.
 
     Args:
         settings: Settings of the service.
         on_ready: Called once requests are answered.
+        parts: Parts of this process, ``api`` and ``engine``.
 
     Raises:
         AddressInUse: The port is taken.
+        CredentialsMissing: Other machines could reach it, and nothing could prove who a client is.
         SluiceError: The engine cannot start, for example because another one holds the data directory.
     """
-    with _bound_socket(settings.server) as listener, _launched(settings) as jvm:
-        app = _Startup(_create_app(settings, jvm), on_ready, ends_process=True)
-        server = uvicorn.Server(_config(app, settings.log))
+    _check_access(settings)
+    runs = frozenset(parts)
+    address = settings.server
+    port = address.port if "api" in runs else address.engine_port
+    with _bound_socket(address.host, port) as listener, ExitStack() as ending:
+        jvm = ending.enter_context(_launched(settings)) if "engine" in runs else None
+        app = _Startup(_create_app(settings, jvm, runs), on_ready, ends_process=True)
+        server = uvicorn.Server(_config(app, settings))
         # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
             server.run([listener])
@@ -62,10 +69,11 @@ def serving(settings: Settings) -> Iterator[Workspace]:
         AddressInUse: The port is taken.
         SluiceError: The engine cannot start.
     """
-    with _bound_socket(settings.server) as listener, _launched(settings) as jvm:
-        inner = _create_app(settings, jvm)
+    _check_access(settings)
+    with _bound_socket(settings.server.host, settings.server.port) as listener, _launched(settings) as jvm:
+        inner = _create_app(settings, jvm, frozenset({"api", "engine"}))
         app = _Startup(inner, lambda: None)
-        server = uvicorn.Server(_config(app, settings.log))
+        server = uvicorn.Server(_config(app, settings))
         thread = threading.Thread(target=server.run, args=([listener],), name="api")
         thread.start()
         try:
@@ -77,43 +85,78 @@ def serving(settings: Settings) -> Iterator[Workspace]:
             thread.join()
 
 
-def _create_app(settings: Settings, jvm: Jvm) -> FastAPI:
+def _create_app(settings: Settings, jvm: Jvm | None, parts: frozenset[Part]) -> FastAPI:
     """Build the application; FastAPI and all routes are imported here, while the JVM starts."""
     from api.app import create_app
 
-    return create_app(settings, jvm)
+    return create_app(settings, jvm, parts)
 
 
 @contextmanager
 def _launched(settings: Settings) -> Iterator[Jvm]:
     """Launch Spark's JVM, which takes as long to start as the application to be imported."""
-    with launched(settings.spark, open_data_dir(settings.storage.data_dir).spark_log) as jvm:
+    with launched(settings.spark, settings.storage.open_data_dir().spark_log) as jvm:
         yield jvm
 
 
-def _config(app: ASGIApp, log: LogSettings) -> uvicorn.Config:
+def _check_access(settings: Settings) -> None:
+    """Refuse to be reached from elsewhere by anybody, or by nobody.
+
+    Raises:
+        CredentialsMissing: The address is not this machine's own, and nothing could prove who a client is.
+        UnusableCertificate: A certificate or key cannot be loaded.
+    """
+    from api.access.connections import tls_options
+    from api.access.origins import is_loopback
+    from service.recovery.opening import open_catalog
+
+    access = settings.access
+    tls_options(access)
+    if is_loopback(settings.server.host) or access.insecure:
+        return
+    if access.oidc_issuer is not None or access.tls_client_ca is not None:
+        return
+    with closing(open_catalog(settings.storage.open_data_dir(), settings.storage.catalog_url)) as store:
+        if store.api_keys.exist():
+            return
+    raise CredentialsMissing(
+        f'"{settings.server.host}" can be reached from other machines, and there is no key',
+        detail="Anybody who reaches it could read and change everything.",
+        hint="Make one with sluice key create NAME --scope admin, or give --tls-client-ca or an issuer of "
+        "tokens (SLUICE_OIDC_ISSUER). --insecure lets everybody in.",
+    )
+
+
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    # FastAPI comes with it, while the JVM starts.
+    from api.access.connections import tls_options
+    from api.server.connections import ConnectionLimits, limited_protocol
+
     return uvicorn.Config(
         app,
+        http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
+        ws="none",
+        **tls_options(settings.access),
         log_config=None,
-        log_level="warning" if log.level != "DEBUG" else "debug",
-        access_log=log.level == "DEBUG",
+        log_level="warning" if settings.log.level != "DEBUG" else "debug",
+        access_log=settings.log.level == "DEBUG",
         timeout_graceful_shutdown=GRACE_S,
         lifespan="on",
     )
 
 
 @contextmanager
-def _bound_socket(server: ServerSettings) -> Iterator[socket.socket]:
+def _bound_socket(host: str, port: int) -> Iterator[socket.socket]:
     """Take the port before the engine starts, which takes seconds."""
-    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((server.host, server.port))
+            listener.bind((host, port))
             listener.listen(128)  # without it a second bind on the port succeeds
         except OSError as error:
             raise AddressInUse(
-                f'cannot listen on "{server.host}:{server.port}"',
+                f'cannot listen on "{host}:{port}"',
                 detail=f"{error.strerror or error}.",
                 hint="Choose another address with --host and --port.",
             ) from error

@@ -8,7 +8,7 @@ import anyio
 from fastapi import APIRouter, Request, Response
 
 from api.changes.schemas import ChangesIn, ChangesOut
-from api.dependencies import DEFAULT_ACTOR, Actor, IfMatch, Wait, WorkspaceDep
+from api.dependencies import Actor, IfMatch, Wait, WorkspaceDep
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
 from api.queries.changing import keep_answer, settled
@@ -46,7 +46,7 @@ async def change_queries(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     wait: Wait = 0,
 ) -> ChangesOut:
     """Add, update, remove, pause and resume queries, all with one plan version, or none of it.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
 
-from api.dependencies import DEFAULT_ACTOR, Actor, WorkspaceDep
-from api.engine.schemas import EngineOut, SkipIn, SkipOut
+from fastapi import APIRouter, Query
+
+from api.dependencies import Actor, WorkspaceDep
+from api.engine.schemas import BatchList, BatchOut, EngineOut, SkipIn, SkipOut
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
 from api.routes import SluiceRoute
 from catalog.errors import StreamNotFound, Unavailable
 from service.errors import NothingToSkip
+from service.workspace.workspace import Workspace
 
 router = APIRouter(tags=["engine"], route_class=SluiceRoute)
 
@@ -20,28 +23,44 @@ _CONTROL = problem_responses(RequestUnderWay, InvalidRequest, Unavailable)
 @router.get("/engine", summary="Show the engine", responses=problem_responses(InvalidRequest))
 def show_engine(workspace: WorkspaceDep) -> EngineOut:
     """Show the state of the Spark job."""
-    return EngineOut.of(workspace.engine_status())
+    return _shown(workspace)
+
+
+@router.get("/engine/batches", summary="Show the last batches", responses=problem_responses(InvalidRequest))
+def show_batches(
+    workspace: WorkspaceDep,
+    limit: Annotated[int, Query(ge=1, le=200, description="Batches at most, the newest ones.")] = 20,
+) -> BatchList:
+    """Show the last committed batches, oldest first: rows, time by part, state and skew."""
+    last = workspace.batches.last_manifest()
+    if last is None:
+        return BatchList(items=[])
+    manifests = workspace.batches.manifests(max(last.batch - limit + 1, 0), last.batch)
+    return BatchList(items=[BatchOut.of(manifest) for manifest in manifests])
 
 
 @router.post("/engine:pause", status_code=202, summary="Pause the engine", responses=_CONTROL)
 def pause_engine(workspace: WorkspaceDep) -> EngineOut:
-    """Stop processing batches; streams and queries can still be changed. Pausing twice is success."""
-    workspace.pause_engine()
-    return EngineOut.of(workspace.engine_status())
+    """Stop processing batches; streams and queries can still be changed. Pausing twice is success.
+
+    It stays so until it is resumed or restarted, also where another process takes the engine over.
+    """
+    workspace.engine.want("paused")
+    return _shown(workspace)
 
 
 @router.post("/engine:resume", status_code=202, summary="Resume the engine", responses=_CONTROL)
 def resume_engine(workspace: WorkspaceDep) -> EngineOut:
     """Go on after a pause, with the batch after the last one. Resuming twice is success."""
-    workspace.resume_engine()
-    return EngineOut.of(workspace.engine_status())
+    workspace.engine.want("running")
+    return _shown(workspace)
 
 
 @router.post("/engine:restart", status_code=202, summary="Restart the engine", responses=_CONTROL)
 def restart_engine(workspace: WorkspaceDep) -> EngineOut:
     """Stop the Spark query and start it again from its checkpoint, also after a failure."""
-    workspace.restart_engine()
-    return EngineOut.of(workspace.engine_status())
+    workspace.engine.want("running", restart=True)
+    return _shown(workspace)
 
 
 @router.post(
@@ -58,7 +77,7 @@ def restart_engine(workspace: WorkspaceDep) -> EngineOut:
         Unavailable,
     ),
 )
-def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor = DEFAULT_ACTOR) -> SkipOut:
+def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor) -> SkipOut:
     """Void the batch that has failed three times the same way, and start the job again without its rows.
 
     The decision is recorded, and counts whenever the batch is repeated. Rows of the named stream, or of all,
@@ -66,3 +85,8 @@ def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor = DEFAULT_ACT
     that they would have had never come. Queries of other streams go on with all of their rows.
     """
     return SkipOut.of(workspace.skip_batch(body.stream, actor))
+
+
+def _shown(workspace: Workspace) -> EngineOut:
+    last = workspace.batches.last_manifest()
+    return EngineOut.of(workspace.engine.status(), last, workspace.input_held())

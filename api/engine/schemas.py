@@ -7,14 +7,17 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.timestamps import timestamp, timestamp_or_none
-from service.engine.engine import EngineStatus
+from catalog.values.batch import BatchManifest
+from service.engine.engine_status import EngineStatus
 from service.inputs.voided import VoidedBatch
 
 
 class EngineOut(BaseModel):
     """The Spark job that runs the shared plan."""
 
-    state: Literal["starting", "running", "paused", "failed", "stopped"]
+    state: Literal["starting", "running", "paused", "failed", "stopped", "standby"] = Field(
+        description="`stopped` also where no process runs the engine now."
+    )
     state_at: str = Field(description="Since when.")
     run_id: str | None = Field(
         description="Identity of the running Spark query; a change of plan does not change it. "
@@ -22,33 +25,44 @@ class EngineOut(BaseModel):
     )
     batch: int | None = Field(description="Last committed micro-batch.")
     plan_version: int = Field(description="Plan version in force; 0 before the first.")
-    error: str | None = Field(description="Why the engine failed.")
+    error: str | None = Field(description="Why the engine failed, or stopped without being asked to.")
     failures: int = Field(
         description="How often the batch after `batch` has failed in a row, the same way; 0 while it runs."
     )
     next_try_at: str | None = Field(
         description="When a failed job is started again; null while it runs, and where a person has to look."
     )
+    input_held: str | None = Field(
+        description="Why batches take no input now although they run: the disk is nearly full. Changes of "
+        "the plan take effect, and reading goes on by itself once there is space. Null while input is read."
+    )
     spark_ui: str | None = Field(description="Address of Spark's own web page.")
 
     @classmethod
-    def of(cls, status: EngineStatus) -> Self:
-        """Return an engine's status as it is answered."""
+    def of(cls, status: EngineStatus, last: BatchManifest | None, input_held: str | None) -> Self:
+        """Return an engine's status as it is answered.
+
+        Args:
+            status: What the engine reports.
+            last: The last committed batch.
+            input_held: Why batches take no input now, or None.
+        """
         return cls(
             state=status.state,
             state_at=timestamp(status.since_us),
             run_id=status.run_id or None,
-            batch=status.batch,
-            plan_version=status.plan_version,
+            batch=None if last is None else last.batch,
+            plan_version=0 if last is None else last.plan_version,
             error=status.error,
             failures=status.failures,
             next_try_at=timestamp_or_none(status.retry_at_us),
+            input_held=input_held,
             spark_ui=status.spark_ui,
         )
 
 
 class SkipIn(BaseModel):
-    """What to leave out of the batch that fails."""
+    """The input to leave out of the failing batch."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"stream": "clicks"}, {}]})
 
@@ -67,3 +81,59 @@ class SkipOut(BaseModel):
     def of(cls, voided: VoidedBatch) -> Self:
         """Return a decision as it is answered."""
         return cls(batch=voided.batch, reason=voided.reason, actor=voided.actor, at=timestamp(voided.at_us))
+
+
+class BatchOut(BaseModel):
+    """A committed micro-batch: how long it took, and where the time went."""
+
+    batch: int = Field(description="Its number, from 0, without gaps.")
+    plan_version: int = Field(description="Plan version in force in it; 0 for none yet.")
+    started_at: str
+    committed_at: str = Field(description="Since when its results are visible.")
+    seconds: float = Field(description="Wall-clock time from its start to its commit.")
+    pack_cpu_s: float = Field(description="CPU time for reading and packing, all tasks together.")
+    chain_cpu_s: float = Field(
+        description="CPU time for joining, storing state and writing results, likewise."
+    )
+    rows: int = Field(description="Rows read, late and rejected ones included.")
+    late_rows: int
+    rejected_rows: int = Field(description="Rows without an event time.")
+    state_rows: int | None = Field(
+        description="Rows held at its end; null where the counters of its slices are not kept any more."
+    )
+    state_bytes: int | None = Field(description="Encoded bytes held at its end, likewise.")
+    buckets: int = Field(
+        description="Buckets that shared the work; 0 in batches from before they were counted."
+    )
+    hottest_bucket_work: float | None = Field(
+        description="Rows and pairs of the hottest bucket over the mean of all; 1 is even, null without any."
+    )
+    hottest_bucket_cpu_s: float = Field(description="CPU time of the bucket that took longest.")
+
+    @classmethod
+    def of(cls, manifest: BatchManifest) -> Self:
+        """Return a batch as it is answered."""
+        held, shared = bool(manifest.slices), manifest.buckets
+        return cls(
+            batch=manifest.batch,
+            plan_version=manifest.plan_version,
+            started_at=timestamp(manifest.started_at_us),
+            committed_at=timestamp(manifest.committed_at_us),
+            seconds=(manifest.committed_at_us - manifest.started_at_us) / 1e6,
+            pack_cpu_s=manifest.cpu.pack_us / 1e6,
+            chain_cpu_s=manifest.cpu.chain_us / 1e6,
+            rows=sum(s.rows for s in manifest.streams),
+            late_rows=sum(s.late_rows for s in manifest.streams),
+            rejected_rows=sum(s.rejected_rows for s in manifest.streams),
+            state_rows=manifest.state_rows if held else None,
+            state_bytes=manifest.state_bytes if held else None,
+            buckets=shared.buckets,
+            hottest_bucket_work=shared.hottest_work * shared.buckets / shared.work if shared.work else None,
+            hottest_bucket_cpu_s=shared.hottest_us / 1e6,
+        )
+
+
+class BatchList(BaseModel):
+    """The last committed batches, oldest first."""
+
+    items: list[BatchOut]

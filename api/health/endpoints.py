@@ -1,4 +1,4 @@
-"""Probes: is the process alive, and does it do its work."""
+"""Probes: is the process alive, and do its parts, API and engine, do their work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from api.dependencies import WorkspaceDep
+from api.dependencies import EngineDep, WorkspaceDep
 from api.errors import EngineNotReady, InvalidRequest
 from api.problems import problem_responses
 from api.routes import SluiceRoute
@@ -19,7 +19,9 @@ router = APIRouter(prefix="/health", tags=["health"], route_class=SluiceRoute)
 class HealthOut(BaseModel):
     """The answer of a probe that succeeds."""
 
-    status: Literal["ok"] = Field(default="ok")
+    status: Literal["ok", "standby"] = Field(
+        default="ok", description="`standby`: everything is ready, and another process has the engine."
+    )
 
 
 @router.get("/live", summary="Is the process alive?", responses=problem_responses(InvalidRequest))
@@ -29,11 +31,20 @@ async def live() -> HealthOut:
 
 
 @router.get(
-    "/ready", summary="Is the engine working?", responses=problem_responses(EngineNotReady, InvalidRequest)
+    "/ready", summary="Do its parts work?", responses=problem_responses(EngineNotReady, InvalidRequest)
 )
-def ready(workspace: WorkspaceDep) -> HealthOut:
-    """Answer 200 when the engine processes batches, or is paused on request; else 503."""
-    status = workspace.engine_status()
+def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
+    """Answer 200 when every part of this process does its work; else 503.
+
+    The API does as long as the catalog answers. An engine does when it processes batches, is paused on
+    request, or stands by; one that takes no input because the disk is nearly full does not.
+    """
+    workspace.batches.last()
+    if engine is None:
+        return HealthOut()
+    status = engine.status()
+    if status.state == "standby":
+        return HealthOut(status="standby")
     if status.state not in ("running", "paused"):
         detail = f"{status.error.splitlines()[0].rstrip('.')}." if status.error else None
         hint = None
@@ -44,4 +55,11 @@ def ready(workspace: WorkspaceDep) -> HealthOut:
         elif status.state == "failed":
             hint = "POST /api/v1/engine:restart once the cause is gone."
         raise EngineNotReady(f"the engine is {status.state}", detail=detail, hint=hint)
+    input_held = workspace.input_held()
+    if input_held is not None:
+        raise EngineNotReady(
+            "batches take no input, since the disk is nearly full",
+            detail=input_held,
+            hint="Free some space: reading goes on by itself. Results can be read, and queries changed.",
+        )
     return HealthOut()

@@ -8,7 +8,7 @@ from typing import Annotated
 import anyio
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from api.dependencies import DEFAULT_ACTOR, Actor, IfMatch, Limit, Wait, WorkspaceDep, wait_for_version
+from api.dependencies import Actor, IfMatch, Limit, Wait, WorkspaceDep, wait_for_version
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.migrations.schemas import DryRunOut, MigrationIn, MigrationOut, MigrationPage, PolicyOut
 from api.problems import problem_responses
@@ -54,8 +54,8 @@ async def migrate(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
+    actor: Actor,
     wait: Wait = 0,
-    actor: Actor = DEFAULT_ACTOR,
 ) -> MigrationOut | DryRunOut:
     """Migrate the running plan in place, between two batches: no restart, no replay, no result lost.
 

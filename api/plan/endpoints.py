@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel
 
 from api.dependencies import Limit, WorkspaceDep
@@ -26,6 +26,7 @@ from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
+from planner.explain.plan_structure import plan_structure
 from planner.explain.preview_document import preview_document
 from planner.explain.render import plan_document, render_dot, render_mermaid
 from service.planning.plan_record import record_in
@@ -58,21 +59,44 @@ Format = Annotated[
     PlanFormat,
     Query(alias="format", description="`json`, or a drawing: `mermaid` or `dot` (Graphviz)."),
 ]
+Detail = Annotated[
+    Literal["full", "structure"],
+    Query(
+        description="`structure` leaves out what can be derived (the queries of each slice, unions) and what "
+        "changes with the streams (costs), so that a plan of a thousand queries stays small. It depends on "
+        "the version alone: with `If-None-Match` the answer is 304 while the plan is the same."
+    ),
+]
 
 
 @router.get(
     "",
     summary="Show the plan",
     response_model=PlanOut,
-    responses=problem_responses(InvalidRequest) | _FORMATS,
+    responses=problem_responses(InvalidRequest)
+    | _FORMATS
+    | {304: {"description": "The plan that `If-None-Match` names is still the newest (`detail=structure`)."}},
 )
-def show_plan(workspace: WorkspaceDep, form: Format = "json") -> Response:
+def show_plan(
+    workspace: WorkspaceDep,
+    form: Format = "json",
+    detail: Detail = "full",
+    if_none_match: Annotated[str | None, Header(description="`ETag` of the plan that is known.")] = None,
+) -> Response:
     """Show the newest plan version: families, joins, slices, queries and unions, and what each costs.
 
     Costs are expectations by what is known of the streams now, under the paper's model (comparisons per
     second) and the calibrated one (CPU seconds per second). `GET /engine` says which version is in force.
     """
-    return _rendered(workspace, workspace.plans.latest() or _NO_PLAN, form)
+    plan = workspace.plans.latest() or _NO_PLAN
+    if detail == "full" or form != "json":
+        return _rendered(workspace, plan, form)
+    tag = f'"structure-{plan.version}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if if_none_match == tag:
+        return Response(status_code=304, headers=headers)
+    text = json.dumps(plan_structure(plan), ensure_ascii=False)
+    return Response(text, media_type="application/json", headers=headers)
 
 
 @preview_router.post(

@@ -145,7 +145,7 @@ class PlanVersionOut(HistoryOut):
 
     @classmethod
     def of(cls, entry: HistoryEntry) -> PlanVersionOut:
-        """Return an entry of the history as it is answered."""
+        """Return the answer for an entry of the history."""
         return cls(version=entry.version, strategy=record_in(entry).strategy, **history_of(entry))
 
 

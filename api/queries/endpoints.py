@@ -9,7 +9,6 @@ import anyio
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from api.dependencies import (
-    DEFAULT_ACTOR,
     Actor,
     After,
     IfMatch,
@@ -62,7 +61,7 @@ async def add_query(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
     """Add a query. It takes part from the micro-batch on that first has its `plan_version`.
@@ -78,8 +77,11 @@ async def add_query(
 @router.get("", summary="List queries", responses=problem_responses(InvalidRequest))
 def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> QueryPage:
     """List running and paused queries by name, page by page."""
-    found, following = page_of(workspace.queries.statuses(), lambda status: status.query.name, after, limit)
-    items = [QueryOut.of_status(status) for status in found]
+    names = workspace.queries.names()
+    found, following = page_of(list(names.items()), lambda item: item[1], after, limit)
+    statuses = {status.query.id: status for status in workspace.queries.statuses([i for i, _ in found])}
+    # One that left between both looks is missing.
+    items = [QueryOut.of_status(statuses[i]) for i, _ in found if i in statuses]
     return QueryPage(items=items, next_cursor=following, has_more=following is not None)
 
 
@@ -108,7 +110,7 @@ async def put_query(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
     """Make sure that a query of this name, text and sink runs; saying so again is success.
@@ -143,7 +145,7 @@ async def update_query(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
     """Give a query a new text or new parts of it (windows, filters, select list), or another sink.
@@ -173,7 +175,7 @@ async def remove_query(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
     """Remove a query. It gets everything up to the batch before its removal; its results stay readable.
@@ -197,7 +199,7 @@ async def pause_query(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
     """Take a query out of the plan. It keeps its name and text, and costs nothing until it is resumed."""
@@ -218,7 +220,7 @@ async def resume_query(
     response: Response,
     once: OnceDep,
     if_match: IfMatch,
-    actor: Actor = DEFAULT_ACTOR,
+    actor: Actor,
     backfill: Annotated[
         Literal["none", "state"], Query(description="Whether rows that are held then take part.")
     ] = "state",

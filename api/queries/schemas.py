@@ -19,7 +19,7 @@ from api.queries.sinks import (
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.durations import format_duration
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
-from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
+from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side, join_name
 from catalog.values.sink import SetSink
 from service.results.results import ResultPage
 from service.statistics.query_status import Desired, Observed, QueryStatus
@@ -160,6 +160,14 @@ class BoundQuery(BaseModel):
 
     cql: str
     backfill: str
+    join: str = Field(
+        description="`inner`, `left outer`, `full outer`, `left semi`, `left anti` or the like; left is `a`, "
+        "whatever was written first."
+    )
+    undecided: str | None = Field(
+        description="Why rows without a partner are never results, where the window of a side that is asked "
+        "for them is unbounded; else null."
+    )
     a: SideOut
     b: SideOut
     key: list[tuple[str, str]] = Field(description="Equal columns, as (of a, of b).")
@@ -187,6 +195,10 @@ class QueryOut(BoundQuery):
         description="As of the last committed batch; `pending` until a new text is in force."
     )
     observed_at: str
+    paused_because: str | None = Field(
+        description="Why the engine paused it: its condition took too much time or memory. Null where a "
+        "person paused it, or where it is not paused."
+    )
     plan_version: int = Field(description="Plan version that brings the desired state.")
     complete_from: str | None = Field(
         description="Wall clock from which results are complete, where earlier rows are missing; else null."
@@ -194,6 +206,10 @@ class QueryOut(BoundQuery):
     missing_columns: list[str] = Field(
         description="Columns, as `alias.column`, that rows from before the activation had not kept, so that "
         "these rows take no part. Empty also where no earlier row was to take part."
+    )
+    decided_until: str | None = Field(
+        description="Event time up to which it is decided whether rows have a partner, for outer, semi and "
+        "anti joins; else null, also where a window is unbounded."
     )
     results: int = Field(description="Results so far.")
     sink: SinkDocument | None = Field(description="Where results go besides being kept, as it is wanted.")
@@ -217,9 +233,11 @@ class QueryOut(BoundQuery):
             desired_at=timestamp(status.desired_at_us),
             observed=status.observed,
             observed_at=timestamp(status.observed_at_us),
+            paused_because=status.paused_because,
             plan_version=status.plan_version,
             complete_from=timestamp_or_none(status.complete_from_us),
             missing_columns=list(status.missing_columns),
+            decided_until=timestamp_or_none(status.decided_until_us),
             results=status.results,
             sink=sink_document(None if sink is None else sink.sink),
             sink_observed=None if sink is None else SinkProgress.of(sink, over=over),
@@ -262,10 +280,23 @@ def result_columns(page: ResultPage) -> list[ColumnOut]:
     return [*declared, ColumnOut(name="_event_time", type="timestamp")]
 
 
+def undecided(query: Query) -> str | None:
+    """Return why rows of a side are never known to be without a partner; None if they are."""
+    if query.kind not in ("outer", "anti"):
+        return None
+    sides = (query.a if side == "a" else query.b for side in query.preserved)
+    open_ended = [f'"{side.alias}"' for side in sides if side.window_us >= UNBOUNDED_US]
+    if not open_ended:
+        return None
+    return f"a row of {' or '.join(open_ended)} may find a partner at any later time: its window is unbounded"
+
+
 def _bound(query: Query) -> dict[str, Any]:
     return {
         "cql": query.cql,
         "backfill": query.backfill,
+        "join": join_name(query.kind, query.preserved),
+        "undecided": undecided(query),
         "a": SideOut.of(query.a),
         "b": SideOut.of(query.b),
         "key": list(query.key),

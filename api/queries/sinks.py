@@ -5,18 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 
 from api.timestamps import timestamp, timestamp_or_none
-from catalog.values.sink import FilesSink, Sink, SinkFormat, SinkRecord, WebhookSink
+from catalog.clock import wall_clock_us
+from catalog.durations import format_duration, parse_duration_us
+from catalog.errors import InvalidDuration
+from catalog.values.sink import (
+    LAGGING_AFTER_S,
+    FilesSink,
+    Sink,
+    SinkFormat,
+    SinkRecord,
+    TableSink,
+    TopicSink,
+    WebhookSink,
+)
+from catalog.values.stream import EnvSecret
+from service.documents.stream_document import ClusterDocument, SecretDocument
 
 FILES_EXAMPLE: JsonDict = {"type": "files", "path": "alerts", "format": "ndjson"}
 WEBHOOK_EXAMPLE: JsonDict = {"type": "webhook", "url": "https://example.org/hooks/alerts"}
+TABLE_EXAMPLE: JsonDict = {
+    "type": "postgres",
+    "server": "db.internal:5432",
+    "database": "alerts",
+    "user": "sluice",
+    "password": {"env": "SLUICE_SECRET_ALERTS"},
+    "table": "gusts",
+    "key": ["flight"],
+}
+TOPIC_EXAMPLE: JsonDict = {
+    "type": "kafka",
+    "bootstrap": "broker-1:9092",
+    "topic": "gusts",
+    "key": "flight",
+    "tls": {},
+}
 
 
 class FilesSinkDocument(BaseModel):
-    """One file for each batch that gives the query results, exactly once: `batch-000000042-q17.ndjson`."""
+    """A file for each batch that gives the query results, or for several, exactly once.
+
+    A file is called `batch-000000042-q17.ndjson`, or `batch-000000042-000000057-q17.ndjson` by its first and
+    last batch where `batches_per_file` is more than 1. Where results were lost to the sink, `_lost-q17.json`
+    says how many.
+    """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [FILES_EXAMPLE]})
 
@@ -28,65 +63,190 @@ class FilesSinkDocument(BaseModel):
         "paused may have it.",
     )
     format: SinkFormat = "parquet"
+    batches_per_file: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        exclude_if=lambda value: value == 1,
+        description="Batches with results that a file has at most. More than 1 puts together what waits. A "
+        "new text of the query begins a new file. Answers leave out 1.",
+    )
+    max_delay: str | int | float = Field(
+        default="0s",
+        exclude_if=lambda value: value == "0s",
+        description="How long the results of a batch may wait for more batches to fill its file: `10s`, or "
+        "seconds, up to an hour. With `0s`, which answers leave out, a file has what waits when it is begun.",
+    )
+
+    @field_validator("max_delay")
+    @classmethod
+    def _is_duration(cls, value: str | int | float) -> str:
+        try:
+            return format_duration(parse_duration_us(value))
+        except InvalidDuration as error:
+            raise ValueError('Write a length of time such as "10s"') from error
 
 
 class WebhookSinkDocument(BaseModel):
     """Requests with the results of one batch each as NDJSON, in order, at least once.
 
     The header `Sluice-Batch` has the number of the batch, `Sluice-Cursor` the cursor after the last row, and
-    `Idempotency-Key` is the same whenever the same rows are sent again. Any 2xx takes them.
+    `Idempotency-Key` is the same whenever the same rows are sent again. Where results were lost to the sink,
+    `Sluice-Lost-Rows` says how many so far. Any 2xx takes a request. Requests of a sink with a secret are
+    signed as standardwebhooks.com has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [WEBHOOK_EXAMPLE]})
 
     type: Literal["webhook"]
-    url: str = Field(min_length=1, description="Where they are posted: http or https.")
+    url: str = Field(
+        min_length=1,
+        description="Where they are posted: http or https. Addresses of the service's machine and of private "
+        "networks are refused unless `SLUICE_WEBHOOK_HOSTS` names them.",
+    )
+    secret: str | None = Field(
+        default=None,
+        exclude=True,
+        json_schema_extra={"writeOnly": True},
+        description="Secret that requests are signed with: `whsec_` and 24 to 64 bytes in base64. No answer "
+        "has it. A sink that is set again with the same URL and without a secret keeps the one it has.",
+    )
 
 
-SinkDocument = Annotated[FilesSinkDocument | WebhookSinkDocument, Field(discriminator="type")]
+class TableSinkDocument(BaseModel):
+    """A table of PostgreSQL that gets each batch in one transaction, exactly once.
+
+    The table `sluice_delivered` beside it has the last batch of each sink, so a batch that comes again after
+    a crash is known. Both are made where they are not there.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TABLE_EXAMPLE]})
+
+    type: Literal["postgres"]
+    server: str = Field(
+        pattern=r"^[^\s,/@]+:\d{1,5}$",
+        description="`host:port`, one that the operator names in `SLUICE_SERVERS`.",
+    )
+    database: str = Field(min_length=1, max_length=63)
+    user: str = Field(min_length=1, max_length=63)
+    password: SecretDocument | None = Field(
+        default=None, description="Variable that holds the password; left out where the server asks for none."
+    )
+    table: str = Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$",
+        description="Name of the table as it is, or with its schema and a `.` in front.",
+    )
+    key: list[str] = Field(
+        default_factory=list,
+        description="Columns of the results, never NULL, by which a result replaces the row that has the "
+        "same values; the table needs a unique index on them. Left out all results are appended.",
+    )
+    tls: Literal["disable", "require", "verify-full"] = "require"
 
 
-def to_sink(document: FilesSinkDocument | WebhookSinkDocument | None) -> Sink | None:
+class TopicSinkDocument(ClusterDocument):
+    """A topic of Apache Kafka that gets each batch in one transaction, exactly once, a result a message."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TOPIC_EXAMPLE]})
+
+    type: Literal["kafka"]
+    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    key: str | None = Field(
+        default=None, description="Column of the results whose text is the key of messages; null for no key."
+    )
+
+
+AnySinkDocument = FilesSinkDocument | WebhookSinkDocument | TableSinkDocument | TopicSinkDocument
+SinkDocument = Annotated[AnySinkDocument, Field(discriminator="type")]
+
+
+def to_sink(document: AnySinkDocument | None) -> Sink | None:
     """Return the sink that a request has; whether it can be meant is found out later."""
     match document:
         case FilesSinkDocument():
-            return FilesSink(document.path, document.format)
+            return FilesSink(
+                document.path,
+                document.format,
+                batches_per_file=document.batches_per_file,
+                max_delay_us=parse_duration_us(document.max_delay),
+            )
         case WebhookSinkDocument():
-            return WebhookSink(document.url)
+            return WebhookSink(document.url, secret=document.secret)
+        case TableSinkDocument():
+            return TableSink(
+                document.server,
+                document.database,
+                document.user,
+                None if document.password is None else EnvSecret(document.password.env),
+                document.table,
+                tuple(document.key),
+                document.tls,
+            )
+        case TopicSinkDocument():
+            return TopicSink(document.to_cluster(), document.topic, document.key)
         case None:
             return None
 
 
-def sink_document(sink: Sink | None) -> FilesSinkDocument | WebhookSinkDocument | None:
+def sink_document(sink: Sink | None) -> AnySinkDocument | None:
     """Return a sink as it is answered."""
     match sink:
         case FilesSink():
-            return FilesSinkDocument(type="files", path=sink.path, format=sink.format)
+            return FilesSinkDocument(
+                type="files",
+                path=sink.path,
+                format=sink.format,
+                batches_per_file=sink.batches_per_file,
+                max_delay=format_duration(sink.max_delay_us),
+            )
         case WebhookSink():
             return WebhookSinkDocument(type="webhook", url=sink.url)
+        case TableSink():
+            return TableSinkDocument(
+                type="postgres",
+                server=sink.server,
+                database=sink.database,
+                user=sink.user,
+                password=None if sink.password is None else SecretDocument(env=sink.password.env),
+                table=sink.table,
+                key=list(sink.key),
+                tls=sink.tls,
+            )
+        case TopicSink():
+            cluster = ClusterDocument.of(sink.cluster).model_dump()
+            return TopicSinkDocument(type="kafka", topic=sink.topic, key=sink.key, **cluster)
         case None:
             return None
+
+
+SinkState = Literal["pending", "current", "behind", "lagging", "failing", "lost", "ended"]
 
 
 class SinkProgress(BaseModel):
     """Progress of a sink."""
 
     sink: SinkDocument
-    state: Literal["pending", "current", "behind", "failing", "ended"] = Field(
+    state: SinkState = Field(
         description="`pending` until the plan version that it came with is in force, `current` where it has "
-        "everything, `behind` where batches wait, `failing` where the last attempt failed, `ended` where it "
-        "has everything and gets no more."
+        "everything, `behind` where batches wait, `lagging` where some have waited for more than an hour, "
+        "`failing` where the last attempt failed, `lost` where results were lost to it since it took "
+        "something last, `ended` where it has everything and gets no more."
     )
-    observed_at: str = Field(description="When it was set, got something or failed last.")
+    observed_at: str = Field(description="When it was set, got something, failed or lost something last.")
     from_batch: int | None = Field(
         description="First batch whose results it gets; null while that is not known (`pending`)."
     )
     until_batch: int | None = Field(description="First batch that a later sink gets in its place, or null.")
     last_batch: int | None = Field(description="Last batch that it has, of those with results.")
     lag_batches: int = Field(description="Batches with results that wait to be delivered.")
+    waiting_since: str | None = Field(description="When the first of them was committed; null without one.")
     lost_batches: int = Field(
-        description="Batches with results that were given up, since the sink failed for a day after its end."
+        description="Batches with results that it never gets: it did not take them within `sink_retention`, "
+        "or a day after its end."
     )
+    lost_rows: int = Field(description="Results of these batches, less what it had taken of them.")
+    last_lost_batch: int | None = Field(description="Last of these batches.")
+    lost_at: str | None = Field(description="When it lost some last.")
     batches: int = Field(description="Batches delivered.")
     rows: int = Field(description="Results delivered.")
     delivered_at: str | None = Field(description="When something was delivered last.")
@@ -104,7 +264,8 @@ class SinkProgress(BaseModel):
         """
         document = sink_document(record.sink)
         assert document is not None, "a series without a sink has no progress"
-        last = max(record.created_at_us, record.delivered_at_us or 0, record.error_at_us or 0)
+        times = (record.delivered_at_us, record.error_at_us, record.lost_at_us)
+        last = max(record.created_at_us, *(at_us or 0 for at_us in times))
         return cls(
             sink=document,
             state=_state(record, over or record.until_batch is not None),
@@ -113,7 +274,11 @@ class SinkProgress(BaseModel):
             until_batch=record.until_batch,
             last_batch=record.last_batch,
             lag_batches=record.pending,
+            waiting_since=timestamp_or_none(record.waiting_since_us),
             lost_batches=record.lost,
+            lost_rows=record.lost_rows,
+            last_lost_batch=record.lost_batch,
+            lost_at=timestamp_or_none(record.lost_at_us),
             batches=record.batches,
             rows=record.rows,
             delivered_at=timestamp_or_none(record.delivered_at_us),
@@ -137,9 +302,15 @@ def former_sinks(records: Sequence[SinkRecord]) -> list[SinkRecord]:
     ]
 
 
-def _state(record: SinkRecord, over: bool) -> Literal["pending", "current", "behind", "failing", "ended"]:
+def _state(record: SinkRecord, over: bool) -> SinkState:
     if record.from_batch is None:
         return "pending"
+    if over and not record.pending:
+        return "ended"
+    if record.losing:
+        return "lost"
     if not record.pending:
-        return "ended" if over else "current"
-    return "failing" if record.failing else "behind"
+        return "current"
+    if record.failing:
+        return "failing"
+    return "lagging" if record.lag_s(wall_clock_us()) > LAGGING_AFTER_S else "behind"

@@ -6,9 +6,9 @@ import dataclasses
 import json
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from api.dependencies import WorkspaceDep
+from api.dependencies import EngineDep, WorkspaceDep
 from api.errors import InvalidRequest
 from api.problems import problem_responses
 from api.routes import SluiceRoute
@@ -32,6 +32,10 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches; `age_s` beside them is
     the wall-clock time since the newest batch that had a say in them. They are what plans are chosen by.
+
+    Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait for
+    the verdict, `absent_a` how many results of the last batches are such rows without a partner, all queries
+    together; both are null where no query judges rows of that stream.
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")
@@ -43,6 +47,12 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     response_class=Response,
     responses=problem_responses(InvalidRequest) | _METRICS,
 )
-def show_metrics(workspace: WorkspaceDep) -> Response:
-    """Show counters and gauges in Prometheus' text format."""
-    return Response(workspace.metrics(), media_type=MEDIA_TYPE)
+def show_metrics(workspace: WorkspaceDep, engine: EngineDep, request: Request) -> Response:
+    """Show counters and gauges in Prometheus' text format.
+
+    Each is told by one process where API and engine are apart: the API tells of posted events and the disk,
+    the engine that is at work of all the rest.
+    """
+    state = None if engine is None else engine.status().state
+    text = workspace.metrics(state, ingest=request.app.state.takes_events)
+    return Response(text, media_type=MEDIA_TYPE)

@@ -20,8 +20,8 @@ from api.problems import problem_responses
 from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
 from api.streams.schemas import AppendOut, QuarantineOut, StreamIn, StreamOut, StreamPage
-from catalog.errors import InvalidInput, NameTaken, Overloaded, StreamInUse, StreamNotFound
-from service.errors import EventRejected, NotAnHttpStream
+from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
+from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
 from service.inputs.sources.http_log import Sending
 from service.results.result_formats import rows_for_json
 
@@ -138,7 +138,8 @@ def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
         BodyTooLarge,
         UnsupportedMediaType,
         InvalidInput,
-        Overloaded,
+        IngestFull,
+        EventLogDown,
     ),
 )
 async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut:
@@ -146,6 +147,10 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
 
     The answer comes once they are durable. All are taken or none: the first that does not fit is named. With
     an `Idempotency-Key` a request that is sent again within a day is not appended again.
+
+    Where too many events of the stream wait to be read by a batch, or the disk is nearly full, the answer
+    is 429 (`ingest-full`) with `Retry-After`, and nothing is stored. Where the event log cannot be written it
+    is 503. After either the request can be sent again, best under the same `Idempotency-Key`.
     """
     workspace = get_workspace(request)
     body = await request.body()
@@ -153,8 +158,9 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     def append() -> AppendOut:
         # Before the body is looked at, which may be of any kind where there is no stream to take it.
         stream = workspace.streams.of_posts(name)
-        events = parse_events(body, request.headers.get("content-type", ""))
         sending = None if once is None else Sending(once.key, once.fingerprint)
+        workspace.streams.check_room(stream, sending)
+        events = parse_events(body, request.headers.get("content-type", ""))
         try:
             return AppendOut(**dataclasses.asdict(workspace.streams.append(stream, events, sending=sending)))
         except EventRejected as error:

@@ -10,7 +10,7 @@ from pydantic.config import JsonDict
 
 from api.timestamps import timestamp
 from catalog.durations import format_duration
-from catalog.values.stream import GeneratorSource, Source, Stream
+from catalog.values.stream import GeneratorSource, KafkaSource, Source, Stream
 from service.documents.stream_document import StreamDocument
 
 _FILES_EXAMPLE: JsonDict = {
@@ -38,13 +38,32 @@ _GENERATOR_EXAMPLE: JsonDict = {
         "columns": {"k": {"distribution": "zipf", "cardinality": 10000, "skew": 1.2}},
     },
 }
+_KAFKA_EXAMPLE: JsonDict = {
+    "name": "payments",
+    "columns": {"ts": "timestamp", "account": "string", "amount": "decimal(12,2)"},
+    "event_time": "ts",
+    "lateness": "10s",
+    "source": {
+        "type": "kafka",
+        "bootstrap": "broker-1:9092,broker-2:9092",
+        "topic": "payments",
+        "on_bad": "dead-letter",
+        "key": "account",
+        "tls": {},
+        "sasl": {
+            "mechanism": "SCRAM-SHA-512",
+            "username": "sluice",
+            "password": {"env": "SLUICE_SECRET_KAFKA"},
+        },
+    },
+}
 
 
 class StreamIn(StreamDocument):
     """A stream to register."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [_FILES_EXAMPLE, _HTTP_EXAMPLE, _GENERATOR_EXAMPLE]}
+        json_schema_extra={"examples": [_FILES_EXAMPLE, _HTTP_EXAMPLE, _GENERATOR_EXAMPLE, _KAFKA_EXAMPLE]}
     )
 
     name: str = Field(description="Unique name: a letter, then letters, digits or `_`, at most 63 in all.")
@@ -65,7 +84,8 @@ class StreamIn(StreamDocument):
     max_ahead: str | int | float | None = Field(
         default=None,
         description="How far ahead of the wall clock a row may be when it comes: later posted events, and "
-        "files with such rows, are kept out. Left out it is one day for `http` sources and unlimited for "
+        "files with such rows, are kept out. A message is compared with its own timestamp, and one that is "
+        "further ahead is no event. Left out it is one day for `http` and `kafka` sources and unlimited for "
         "files; null is unlimited.",
     )
 
@@ -139,6 +159,10 @@ def _source(source: Source) -> dict[str, Any]:
     """The document of a source, its type first, without what was left out."""
     fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
     document = {"type": fields.pop("type")} | fields
+    if isinstance(source, KafkaSource):
+        cluster = {name: value for name, value in document.pop("cluster").items() if value is not None}
+        document.pop("begins")
+        return document | cluster | {"headers": dict(source.headers)}
     if isinstance(source, GeneratorSource):
         columns = [dataclasses.asdict(column) for column in source.columns]
         document["columns"] = {column.pop("name"): column for column in columns}

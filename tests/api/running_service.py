@@ -1,4 +1,4 @@
-"""Starts `sluice serve` as a user does, in a process of its own, and talks raw HTTP to it."""
+"""Starts `sluice serve`, `api` or `engine` as a user does, each in a process of its own, and speaks HTTP."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,10 @@ WAIT_S = 60
 EVENTS_S = 180
 
 
+#: Given to each part, which should have the same settings.
+_SIZE = {"SLUICE_CORES": "2", "SLUICE_BUCKETS": "2"}
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """A server-sent event."""
@@ -44,16 +49,45 @@ class RunningService:
         data_dir: Its data directory.
         log: File that takes its output.
         port: Port to listen on.
+        options: Further options of the command.
+        tls: How its client speaks TLS; None: it speaks none.
+        headers: What its client sends with every request.
+        settings: Settings by their variables, beside those of the environment. By default files may be read
+            from any directory of the test session, and the receivers of webhooks may be of this machine.
+        part: Command to start: ``serve``, ``api`` or ``engine``.
+        below: Command that starts it in turn, such as ``unshare``; SIGINT goes to all of its session then.
+        reached_at: Port of this machine that leads to it, where it is another one.
     """
 
-    def __init__(self, data_dir: Path, log: Path, port: int) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        log: Path,
+        port: int,
+        *,
+        options: Sequence[str] = (),
+        tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        part: str = "serve",
+        below: Sequence[str] = (),
+        reached_at: int | None = None,
+    ) -> None:
+        self._interrupt = os.killpg if below else os.kill
         self.data_dir = data_dir
         self.log = log
-        self.root = f"http://127.0.0.1:{port}"
-        self.http = httpx.Client(base_url=f"{self.root}/api/v1", timeout=WAIT_S + 30)
+        self.root = f"http{'' if tls is None else 's'}://127.0.0.1:{reached_at or port}"
+        verified = True if tls is None else tls
+        base, seconds = f"{self.root}/api/v1", WAIT_S + 30
+        self.http = httpx.Client(base_url=base, timeout=seconds, verify=verified, headers=headers)
+        started = [*below, *serve_command(data_dir, port, part), *options]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                serve_command(data_dir, port), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                started,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | _SIZE | (default_settings(log) if settings is None else settings),
             )
 
     def __enter__(self) -> Self:
@@ -76,7 +110,7 @@ class RunningService:
         """Stop the service as Ctrl-C does and return its exit status."""
         self.http.close()
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+            self._interrupt(self.process.pid, signal.SIGINT)
             try:
                 self.process.wait(60)
             except subprocess.TimeoutExpired:
@@ -100,10 +134,17 @@ class RunningService:
             yield _parse(response.iter_lines(), time.monotonic() + EVENTS_S)
 
 
-def serve_command(data_dir: Path, port: int) -> list[str]:
-    """Command line of a service."""
-    options = {"--data-dir": data_dir, "--port": str(port), "--cores": "2", "--buckets": "2"}
-    return command("serve", *(word for option in options.items() for word in option))
+def default_settings(log: Path) -> dict[str, str]:
+    """Settings of a service whose log is in a directory of a test, and whose receivers are on loopback."""
+    return {"SLUICE_SOURCE_ROOTS": str(log.parent.parent), "SLUICE_WEBHOOK_HOSTS": "127.0.0.1"}
+
+
+def serve_command(data_dir: Path, port: int, part: str = "serve") -> list[str]:
+    """Command line of a service, or of a part of one."""
+    options = {"--data-dir": data_dir, "--port": str(port)}
+    if part != "api":
+        options |= {"--cores": "2", "--buckets": "2"}
+    return command(part, *(word for option in options.items() for word in option))
 
 
 def free_port() -> int:

@@ -15,7 +15,7 @@ from tests.api.without_engine import CQL, Service, a_stream
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path)
+    service = Service(tmp_path / "data")
     yield service
     service.close()
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, free_port, serve_command
+from tests.sluice_run import Command
 
 pytestmark = pytest.mark.spark
 
@@ -307,6 +308,15 @@ def test_a_second_service_on_the_same_data_directory_is_refused(service: Running
     assert str(service.data_dir) in second.stderr
     assert "Traceback" not in second.stderr
     assert run_id(service)
+
+
+def test_the_doctor_finds_a_service_at_work(service: RunningService, sluice: Command) -> None:
+    port = service.root.rpartition(":")[2]
+    told = sluice("doctor", "--data-dir", service.data_dir, "--port", port, "--json")
+    assert told.returncode == 0, told.stdout
+    found = {each["part"]: each["told"] for each in json.loads(told.stdout)}
+    assert found["port"] == f"A service of Sluice answers on {service.root}/health/ready: ok."
+    assert f"with process {service.process.pid} on " in found["catalog"]
 
 
 def test_probes_and_metrics_are_where_their_readers_look(service: RunningService) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, free_port
@@ -67,3 +69,37 @@ def test_a_poisoned_batch_is_skipped_and_other_queries_go_on(tmp_path: Path) -> 
         began = time.monotonic()
         service.stop()
         assert time.monotonic() - began < STOP_S
+
+
+def test_a_query_that_takes_too_much_memory_is_paused_and_the_others_go_on(tmp_path: Path) -> None:
+    data, place = tmp_path / "data", tmp_path / "rows"
+    place.mkdir()
+    columns = {**COLUMNS, "s": "string"}
+    slow = "s"
+    for letter in "abcdefghijklmnopqrst":
+        slow = f"replace({slow}, '{letter}', '{letter.upper()}')"
+    with RunningService(data, tmp_path / "log.txt", free_port()) as service:
+        sources = {"A": {"type": "files", "path": str(place), "format": "parquet"}, "B": {"type": "http"}}
+        for name, source in sources.items():
+            body = {"name": name, "columns": columns, "event_time": "ts", "source": source}
+            service.ok("POST", "/streams", 201, json=body)
+        for name, more in (("slow", f" AND length({slow.replace('(s', '(A.s')}) > 5"), ("good", "")):
+            cql = f"SELECT A.k FROM A [RANGE 1 MINUTE], B [RANGE 1 MINUTE] WHERE A.k = B.k{more}"
+            service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": name, "cql": cql})
+        # A megabyte of text in each row, kept once.
+        texts = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array(["a" * 1_000_000]))
+        moments = pa.array(range(1_000_000, 1_000_300), pa.timestamp("us"))
+        rows = pa.table({"ts": moments, "k": pa.array(range(300)), "s": texts})
+        pq.write_table(rows, place / "a.part")
+        (place / "a.part").rename(place / "a.parquet")
+        service.ok("POST", "/streams/B/events", 202, json=[{"ts": 1_000_000, "k": 7}])
+
+        def query(name: str) -> Any:
+            return service.ok("GET", f"/queries/{name}", 200)
+
+        paused = awaited(lambda: query("slow"), lambda found: found["observed"] == "paused", THREE_STARTS_S)
+        assert "takes too much memory" in paused["paused_because"]
+        assert query("good")["observed"] == "running"
+        found = awaited(lambda: service.ok("GET", "/queries/good/results", 200)["rows"], bool, WAIT_S)
+        assert [row["k"] for row in found] == [7]
+        assert service.http.get("/health/ready").is_success

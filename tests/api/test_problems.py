@@ -82,7 +82,26 @@ def test_a_class_of_errors_has_the_status_of_its_nearest_base(kind: type[SluiceE
 
 
 def test_every_status_is_a_class_of_its_own() -> None:
-    assert set(STATUS.values()) == {400, 404, 405, 406, 409, 410, 412, 413, 415, 422, 429, 500, 503}
+    assert set(STATUS.values()) == {
+        400,
+        401,
+        403,
+        404,
+        405,
+        406,
+        408,
+        409,
+        410,
+        412,
+        413,
+        415,
+        421,
+        422,
+        429,
+        431,
+        500,
+        503,
+    }
 
 
 def test_a_problem_carries_place_detail_and_hint() -> None:

@@ -187,6 +187,7 @@ def first_events(service: RunningService, cursor: str | None, count: int) -> lis
         return [(event.event, event.data) for event, _ in zip(events, range(count), strict=False)]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_service_that_keeps_a_second_of_results_is_killed_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.timestamps import timestamp
+from catalog.clock import wall_clock_us
 from tests.api.without_engine import CQL, Service, a_stream
+from tests.catalog.examples import commit, manifest
 
 FILES = {"type": "files", "path": "alerts/q", "format": "ndjson"}
 HOOK = {"type": "webhook", "url": "http://127.0.0.1:9/hook"}
@@ -55,8 +59,23 @@ def problem_of(service: Service, method: str, path: str, body: Any, status: int)
         ({"type": "files", "path": ""}, "invalid-request", None, "#/sink/path"),
         ({"type": "files"}, "invalid-request", 'field "path" is missing', "#/sink/path"),
         (FILES | {"format": "avro"}, "invalid-request", None, "#/sink/format"),
+        (FILES | {"batches_per_file": 0}, "invalid-request", None, "#/sink/batches_per_file"),
+        (FILES | {"batches_per_file": 1001}, "invalid-request", None, "#/sink/batches_per_file"),
+        (FILES | {"batches_per_file": 2, "max_delay": "soon"}, "invalid-request", None, "#/sink/max_delay"),
+        (
+            FILES | {"max_delay": "5s"},
+            "invalid-sink",
+            "a file of one batch cannot wait for more",
+            "#/sink/max_delay",
+        ),
+        (
+            FILES | {"batches_per_file": 2, "max_delay": "2h"},
+            "invalid-sink",
+            "max_delay 2h is longer than an hour",
+            "#/sink/max_delay",
+        ),
         (FILES | {"mode": "append"}, "invalid-request", 'field "mode" is not known', "#/sink/mode"),
-        ({"type": "kafka"}, "invalid-request", 'sink type "kafka" is not known', "#/sink/type"),
+        ({"type": "carrier"}, "invalid-request", 'sink type "carrier" is not known', "#/sink/type"),
         ({"path": "alerts"}, "invalid-request", 'field "type" is missing', "#/sink/type"),
         (
             "s3",
@@ -116,6 +135,46 @@ def test_a_sink_is_set_without_a_new_plan_version(service: Service) -> None:
     taken = service.made("PATCH", "/queries/q", {"sink": None})
     assert (taken["sink"], taken["sink_observed"]) == (None, None)
     assert service.made("PATCH", "/queries/q", {"sink": None})["sink"] is None
+
+
+def test_options_of_files_are_answered_as_they_are_understood(service: Service) -> None:
+    options = {"batches_per_file": 50, "max_delay": "1 min"}
+    found = service.made("PATCH", "/queries/q", {"sink": FILES | options})
+    answered = FILES | {"batches_per_file": 50, "max_delay": "1min"}
+    assert (found["sink"], found["sink_observed"]["sink"]) == (answered, answered)
+    assert (
+        service.send(
+            "PATCH", "/queries/q", {"sink": FILES | {"batches_per_file": 50, "max_delay": 60}}
+        ).json()
+        == found
+    )
+    assert service.made("PATCH", "/queries/q", {"sink": FILES})["sink"] == FILES
+
+
+def test_what_a_sink_lags_and_loses_is_answered(service: Service) -> None:
+    service.made("PATCH", "/queries/q", {"sink": FILES})
+    store = service.store
+    query_id = store.queries.get("q").query.id
+    an_hour_ago_us = wall_clock_us() - 3_601_000_000
+
+    def observed() -> dict[str, Any]:
+        found: dict[str, Any] = service.made("GET", "/queries/q")["sink_observed"]
+        return found
+
+    epoch = store.epochs.begin("test")
+    for batch, at_us in enumerate((an_hour_ago_us, wall_clock_us(), wall_clock_us())):
+        commit(store, replace(manifest(batch, epoch, {query_id: 3}), committed_at_us=at_us))
+    assert (observed()["state"], observed()["lag_batches"]) == ("lagging", 3)
+    assert observed()["waiting_since"] == timestamp(an_hour_ago_us)
+    (record,) = store.sinks.pending()
+    assert store.sinks.lose(record, 2)
+    found = observed()
+    lost = {"state": "lost", "lag_batches": 1, "lost_batches": 2, "lost_rows": 6, "last_lost_batch": 1}
+    assert {key: found[key] for key in lost} == lost
+    assert found["lost_at"] == found["observed_at"]
+    (record,) = store.sinks.pending()
+    store.sinks.delivered(record, 2, 3, whole=True)
+    assert (observed()["state"], observed()["lost_rows"], observed()["waiting_since"]) == ("current", 6, None)
 
 
 def test_a_sink_that_comes_with_a_text_waits_for_its_version(service: Service) -> None:

@@ -167,7 +167,7 @@ def test_sinks_follow_each_other_while_a_query_changes(service: RunningService, 
     assert 'sluice_sink_lag_batches{query="sk_q",type="files"} 0.0' in text
 
 
-def test_sinks_in_lists_and_from_a_shell(service: RunningService) -> None:
+def test_sinks_in_lists_and_from_a_shell(service: RunningService, tmp_path: Path) -> None:
     register(service, "sl_a", "sl_b")
     text = cql("sl_a", "sl_b")
     csv_sink = {"type": "files", "path": "sl/q1", "format": "csv"}
@@ -185,7 +185,9 @@ def test_sinks_in_lists_and_from_a_shell(service: RunningService) -> None:
 
     assert query_command("update", "sl_q2", "--sink", "parquet:sl/q2")["sink"]["path"] == "sl/q2"
     assert query_command("update", "sl_q2", "--sink", "none")["sink"] is None
-    hooked = query_command("add", "sl_q3", text, "--sink", "http://127.0.0.1:9/x")
+    (tmp_path / "q3.cql").write_text(text)
+    assert query_command("validate", "-f", str(tmp_path / "q3.cql"))["key"]
+    hooked = query_command("add", "sl_q3", "-f", str(tmp_path / "q3.cql"), "--sink", "http://127.0.0.1:9/x")
     assert hooked["sink"] == {"type": "webhook", "url": "http://127.0.0.1:9/x"}
     post(service, "sl_a", (1, 1, 0.1))
     post(service, "sl_b", (2, 1, 5.0))

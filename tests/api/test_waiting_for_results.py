@@ -41,7 +41,7 @@ class Waiting:
 
         async def send() -> None:
             transport = httpx.ASGITransport(self.service.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client:
                 answers.append(await client.get(path))
 
         async def both() -> None:

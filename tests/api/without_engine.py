@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from service.config.settings import load_settings
 from service.workspace.workspace import Workspace
+from tests.empty_catalog import write_empty_catalog
 
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
 CQL = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
@@ -28,14 +29,19 @@ class Service:
 
     Args:
         directory: Data directory.
+        **settings_given: Settings by their flat names, beside two that are there unless they are given: files
+            may be read from anywhere beside the data directory, and receivers of webhooks be of this machine.
     """
 
-    def __init__(self, directory: Path) -> None:
-        settings = load_settings(data_dir=directory)
-        workspace = self.workspace = Workspace(settings)
+    def __init__(self, directory: Path, **settings_given: object) -> None:
+        beside = {"source_roots": str(directory.parent), "webhook_hosts": "127.0.0.1"}
+        loaded = load_settings(data_dir=directory, **(beside | settings_given))
+        if loaded.storage.catalog_url is None:
+            write_empty_catalog(directory / "catalog.db")
+        workspace = self.workspace = Workspace(loaded)
         workspace.open()
         self.store = workspace._store
-        self.app: FastAPI = create_app(settings)
+        self.app: FastAPI = create_app(loaded)
         self.app.state.workspace = workspace
         self.app.state.idempotency_keys = set()
 
@@ -51,12 +57,16 @@ class Service:
         self, method: str, path: str, text: str | bytes | None, headers: Mapping[str, str] | None = None
     ) -> httpx.Response:
         """Send one request with a body as it is written."""
+        sent = {} if text is None else {"Content-Type": "application/json"}
+        return self.request(method, path, headers=sent | dict(headers or {}), content=text)
+
+    def request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send one request, with what httpx takes."""
 
         async def sent() -> httpx.Response:
             transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client:
-                sent = {} if text is None else {"Content-Type": "application/json"}
-                return await client.request(method, path, headers=sent | dict(headers or {}), content=text)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client:
+                return await client.request(method, path, **request)
 
         return anyio.run(sent)
 

@@ -1,0 +1,228 @@
+"""Limits of connections: how many there are, how long a request may take to come, how much of it is header.
+
+uvicorn has none of these for the parser that it uses here: a connection that sends nothing, or a header
+byte by byte, stays for as long as its client likes.
+
+    connected ── head ──────────> body ────────────────> answer ─────────────> idle
+                 HEAD_S, bytes,   MIN_BODY_BYTES          SLOW_READER_S         uvicorn's keep-alive
+                 number           each BODY_WINDOW_S      to take 64 kB         (5 s), then as at first
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from api.access.connections import NamedConnection
+from api.errors import HeadTooLarge, RequestTooSlow, TooManyConnections
+from api.problems import problem_response
+from catalog.errors import SluiceError
+
+log = logging.getLogger(__name__)
+
+#: A warning about refused connections comes at most so often.
+TELL_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Limits of the connections of one server.
+
+    Attributes:
+        connections: Most connections at a time.
+        head_bytes: Most bytes of a request's line and headers.
+        headers: Most headers of a request.
+        head_s: Seconds in which line and headers must come, from the connection or their first byte on.
+        body_window_s: Seconds in which ``min_body_bytes`` of a body must come, or its end.
+        min_body_bytes: Least bytes in that time.
+        slow_reader_s: Seconds after which a client that takes nothing of an answer is cut off.
+    """
+
+    connections: int = 512
+    head_bytes: int = 64 * 1024
+    headers: int = 100
+    head_s: float = 10.0
+    body_window_s: float = 20.0
+    min_body_bytes: int = 10_000
+    slow_reader_s: float = 60.0
+
+
+def limited_protocol(limits: ConnectionLimits) -> type[LimitedProtocol]:
+    """Return uvicorn's protocol with limits."""
+    return type("LimitedProtocol", (LimitedProtocol,), {"limits": limits})
+
+
+class LimitedProtocol(NamedConnection):
+    """A connection that is closed where it goes beyond a limit."""
+
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
+    _told_s: ClassVar[float] = float("-inf")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader_timer: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._head_bytes = 0
+        self._told_bytes = 0
+        self._body_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Refuse one connection too many; give any other time to send a request."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._tell()
+            self._refuse(TooManyConnections("there are too many connections", hint="Try again later."))
+            return
+        self._begin_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers."""
+        self._stop()
+        self._stop_reader()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request."""
+        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._begin_head()
+        before = self._body_bytes
+        super().data_received(data)
+        if self._in_head and self._body_bytes == before:
+            # The parser tells a header when it is whole; one that never is, is only seen here.
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.head_bytes:
+                self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        """Begin to count a head; the time runs since its first byte."""
+        super().on_message_begin()
+        self._told_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the path."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        """Go on to the body."""
+        if self.transport.is_closing():
+            return
+        self._in_head = False
+        self._body_bytes = 0
+        self._start(self.limits.body_window_s, self._check_body)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if self.transport.is_closing():
+            return
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is there: it has as long as the application takes."""
+        if self.transport.is_closing():
+            return
+        self._stop()
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Give a client that does not read its answer some time."""
+        super().pause_writing()
+        self._stop_reader()
+        self._reader_timer = self.loop.call_later(self.limits.slow_reader_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client reads on."""
+        super().resume_writing()
+        self._stop_reader()
+
+    def _begin_head(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        self._start(self.limits.head_s, self._head_is_late)
+
+    def _count(self, length: int) -> None:
+        self._told_bytes += length
+        if self._told_bytes > self.limits.head_bytes or len(self.headers) > self.limits.headers:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        limits = self.limits
+        self._refuse(
+            HeadTooLarge(
+                "the path and headers of the request are too large",
+                detail=f"They may have {limits.head_bytes} bytes and {limits.headers} headers.",
+            )
+        )
+
+    def _head_is_late(self) -> None:
+        if self.cycle is None and self._head_bytes == 0:
+            self.transport.close()  # it has sent nothing, and expects nothing
+            return
+        self._refuse(RequestTooSlow(f"the request did not come within {self.limits.head_s:g} s"))
+
+    def _check_body(self) -> None:
+        """Close the connection if the body has come too slowly, unless it is we who do not read it."""
+        if self._body_bytes < self.limits.min_body_bytes and not self.flow.read_paused:
+            self._refuse(
+                RequestTooSlow(
+                    "the body of the request comes too slowly",
+                    detail=f"Of {self.limits.min_body_bytes} bytes in {self.limits.body_window_s:g} s, "
+                    f"{self._body_bytes} came.",
+                )
+            )
+            return
+        self._body_bytes = 0
+        self._start(self.limits.body_window_s, self._check_body)
+
+    def _refuse(self, error: SluiceError) -> None:
+        """Answer with a problem, if nothing was answered yet, and close the connection."""
+        self._stop()
+        if self.transport.is_closing():
+            return
+        under_way = self.cycle is not None and not self.cycle.response_complete
+        if not under_way or not self.cycle.response_started:
+            self.transport.write(_answer(error))
+        self.transport.close()
+
+    def _start(self, after_s: float, then: Callable[[], None]) -> None:
+        self._stop()
+        self._timer = self.loop.call_later(after_s, then)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_reader(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+            self._reader_timer = None
+
+    def _tell(self) -> None:
+        now_s = time.monotonic()
+        if now_s - LimitedProtocol._told_s > TELL_EVERY_S:
+            LimitedProtocol._told_s = now_s
+            log.warning("connections refused: there are too many", extra={"limit": self.limits.connections})
+
+
+def _answer(error: SluiceError) -> bytes:
+    """Return a whole HTTP answer that ends its connection; no request's path is known for sure."""
+    response = problem_response(error, "")
+    lines = [STATUS_LINE[response.status_code]]
+    for name, value in [*response.raw_headers, (b"connection", b"close")]:
+        lines += [name, b": ", value, b"\r\n"]
+    return b"".join([*lines, b"\r\n", bytes(response.body)])

@@ -1,0 +1,252 @@
+"""Connections that are slow, idle, too many or too large, against uvicorn with the service's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from api.server.connections import ConnectionLimits, limited_protocol
+
+QUICK = ConnectionLimits(
+    connections=250,
+    head_bytes=8192,
+    headers=20,
+    head_s=1.0,
+    body_window_s=0.5,
+    min_body_bytes=1000,
+    slow_reader_s=1.0,
+)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the length of the body; ``/slow`` takes a second, ``/large`` has 50 MB."""
+    length = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        length += len(message.get("body", b""))
+        if not message.get("more_body"):
+            break
+    if scope["path"] == "/slow":
+        await asyncio.sleep(2)
+    body = str(length).encode() if scope["path"] != "/large" else b"x" * 50_000_000
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class Server:
+    """uvicorn in a thread."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.address = self.listener.getsockname()
+        config = uvicorn.Config(
+            echo,
+            http=limited_protocol(limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            timeout_keep_alive=1,
+        )
+        self.uvicorn = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.uvicorn.run, args=([self.listener],))
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, timeout=10)
+
+    @property
+    def open(self) -> int:
+        """Connections that the server has."""
+        return len(self.uvicorn.server_state.connections)
+
+
+@contextmanager
+def serving(limits: ConnectionLimits = QUICK) -> Iterator[Server]:
+    server = Server(limits)
+    server.thread.start()
+    try:
+        while not server.uvicorn.started:
+            time.sleep(0.01)
+        yield server
+    finally:
+        server.uvicorn.force_exit = server.uvicorn.should_exit = True
+        server.thread.join()
+        server.listener.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as server:
+        yield server
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes the connection."""
+    data = b""
+    try:
+        while piece := connection.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+def closed_within_s(connection: socket.socket) -> float:
+    began_s = time.monotonic()
+    answer(connection)
+    return time.monotonic() - began_s
+
+
+def dripping_s(connection: socket.socket, piece: bytes) -> float:
+    """Send a piece every 50 ms until the server closes the connection; return the seconds that took."""
+    began_s = time.monotonic()
+    try:
+        while time.monotonic() - began_s < 10:
+            connection.sendall(piece)
+            time.sleep(0.05)
+    except OSError:
+        pass
+    return time.monotonic() - began_s
+
+
+def test_two_hundred_half_open_requests_are_closed_and_others_are_served_meanwhile(server: Server) -> None:
+    with ExitStack() as stack:
+        half_open = [stack.enter_context(server.connect()) for _ in range(200)]
+        for connection in half_open:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-A: ")
+        other = stack.enter_context(server.connect())
+        other.sendall(GET)
+        assert other.recv(65536).startswith(b"HTTP/1.1 200")
+
+        answers = [answer(connection) for connection in half_open]
+
+    assert all(text.startswith(b"HTTP/1.1 408") for text in answers)
+    assert b'"code":"request-too-slow"' in answers[0]
+
+
+def test_a_connection_that_sends_nothing_is_closed(server: Server) -> None:
+    with server.connect() as connection:
+        assert closed_within_s(connection) < 5
+
+
+@pytest.mark.parametrize("piece", [b"x", b"\r\n"])
+def test_a_head_that_drips_is_closed_however_lively_it_is(server: Server, piece: bytes) -> None:
+    with server.connect() as connection:
+        if piece == b"x":
+            connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+        assert dripping_s(connection, piece) < 5
+
+
+def test_a_second_request_on_a_connection_has_its_time_too(server: Server) -> None:
+    for piece in (b"GET / HT", b"\r\n"):
+        with server.connect() as connection:
+            connection.sendall(GET)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            connection.sendall(piece)
+            assert closed_within_s(connection) < 5
+
+
+def test_a_connection_is_kept_for_a_while_and_not_longer(server: Server) -> None:
+    with server.connect() as connection:
+        for _ in range(3):
+            connection.sendall(GET)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(0.3)
+        assert closed_within_s(connection) < 5
+
+
+def test_a_body_that_drips_is_closed(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+        assert dripping_s(connection, b"x") < 5
+
+
+def test_a_body_that_comes_at_a_fair_rate_and_an_application_that_takes_long_are_waited_for(
+    server: Server,
+) -> None:
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\nConnection: close\r\n\r\n"
+        )
+        for _ in range(20):
+            connection.sendall(b"x" * 1000)
+            time.sleep(0.1)
+        assert answer(connection).endswith(b"\r\n\r\n20000")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"p" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"v" * 9000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"v" * 9000,
+        b"GET / HTTP/1.1\r\n" + b"X: v\r\n" * 21 + b"\r\n",
+    ],
+)
+def test_a_head_that_is_too_large_is_refused(server: Server, head: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(head)
+        text = answer(connection)
+
+    assert text.startswith(b"HTTP/1.1 431")
+    assert text.count(b"HTTP/1.1") == 1, "the application has not seen it"
+    assert b'"code":"head-too-large"' in text
+
+
+def test_an_endless_header_does_not_fill_the_memory(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+        sent = 0
+        with suppress(OSError):
+            while sent < 200 << 20:
+                sent += connection.send(b"v" * 65536)
+    assert sent < 50 << 20
+
+
+def test_a_large_body_after_a_small_head_is_not_counted_as_head(server: Server) -> None:
+    with server.connect() as connection:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\nConnection: close\r\n\r\n"
+        connection.sendall(head + b"x" * 1_000_000)
+        assert answer(connection).endswith(b"1000000")
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        deadline = time.monotonic() + 10
+        while server.open == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        while server.open > 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert server.open == 0
+
+
+def test_one_connection_too_many_is_refused_and_later_ones_are_not() -> None:
+    with serving(replace(QUICK, connections=3, head_s=30.0)) as server:
+        with ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(server.connect())
+            while server.open < 3:
+                time.sleep(0.01)
+            with server.connect() as fourth:
+                text = answer(fourth)
+            assert text.startswith(b"HTTP/1.1 503")
+            assert b"retry-after" in text
+            assert b'"code":"too-many-connections"' in text
+        while server.open:
+            time.sleep(0.01)
+        with server.connect() as again:
+            again.sendall(GET)
+            assert again.recv(65536).startswith(b"HTTP/1.1 200")

@@ -1,0 +1,115 @@
+"""Streams and sinks on brokers and databases: which servers are allowed, and secrets that nobody sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.without_engine import CQL, Service, a_stream
+from tests.service.kafka.brokers import Brokers, brokers
+
+SASL = {"mechanism": "PLAIN", "username": "u", "password": {"env": "SLUICE_SECRET_KAFKA"}}
+TABLE = {
+    "type": "postgres",
+    "server": "db:5432",
+    "database": "d",
+    "user": "u",
+    "password": {"env": "SLUICE_SECRET_DB"},
+    "table": "public.gusts",
+    "key": ["k"],
+    "tls": "verify-full",
+}
+TOPIC = {
+    "type": "kafka",
+    "bootstrap": "b:1,c:2",
+    "topic": "gusts",
+    "key": "k",
+    "tls": {"ca": "PEM"},
+    "sasl": SASL,
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Brokers]:
+    with brokers() as found:
+        yield found
+
+
+@pytest.fixture
+def service(tmp_path: Path, kafka: Brokers) -> Iterator[Service]:
+    opened = Service(tmp_path / "data", servers=f"{kafka.bootstrap},db:5432,b:1,c:2")
+    yield opened
+    opened.close()
+
+
+def topic_document(kafka: Brokers, topic: str, **more: Any) -> dict[str, Any]:
+    source: Any = {"type": "kafka", "bootstrap": kafka.bootstrap, "topic": topic} | more
+    return a_stream("A") | {"source": source}
+
+
+def test_a_topic_is_registered_and_shown_as_it_was(service: Service, kafka: Brokers) -> None:
+    kafka.tell("create", "shown", 2)
+    document = topic_document(kafka, "shown", headers={"k": "key"}, on_bad="dead-letter")
+    made = service.made("POST", "/streams", document)
+    assert made["source"] == document["source"] | {"format": "json"}
+    assert made["max_ahead"] == "1d"
+    assert service.made("GET", "/streams/A")["source"] == made["source"]
+    refused = service.send("POST", "/streams/A/events", [{"ts": 1}])
+    assert refused.json()["code"] == "not-an-http-stream"
+
+
+def test_a_start_with_the_latest_keeps_where_the_topic_ended(service: Service, kafka: Brokers) -> None:
+    kafka.tell("create", "ended", 2)
+    kafka.produce("ended", [{"value": b"{}", "partition": 1}])
+    service.made("POST", "/streams", topic_document(kafka, "ended") | {"start": "latest"})
+    assert service.store.streams.get("A").source.begins == ((0, 0), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "pointer"),
+    [
+        ({"bootstrap": "10.0.0.1:9092"}, "source-not-allowed", "#/source/bootstrap"),
+        ({"bootstrap": "http://10.0.0.1"}, "invalid-request", "#/source/bootstrap"),
+        ({"topic": "not there"}, "invalid-request", "#/source/topic"),
+        ({"topic": "missing"}, "source-not-found", "#/source/topic"),
+        ({"key": "nothing"}, "invalid-stream", "#/source/key"),
+        ({"sasl": SASL | {"password": {"env": "SLUICE_CATALOG_URL"}}}, "invalid-request", None),
+        ({"sasl": SASL | {"password": "hunter2"}}, "invalid-request", None),
+    ],
+)
+def test_what_a_topic_may_not_be(
+    service: Service, kafka: Brokers, more: dict[str, Any], code: str, pointer: str | None
+) -> None:
+    document = topic_document(kafka, "shown")
+    answer = service.send("POST", "/streams", document | {"source": document["source"] | more})
+    assert answer.status_code == 422, answer.text
+    problem = answer.json()
+    assert problem["code"] == code
+    assert pointer is None or pointer in str(problem), problem
+    assert service.made("GET", "/streams")["items"] == []
+
+
+def test_a_secret_that_is_not_there_is_told(service: Service, kafka: Brokers) -> None:
+    document = topic_document(kafka, "secret", sasl=SASL)
+    answer = service.send("POST", "/streams", document)
+    assert answer.status_code == 503
+    assert 'environment variable "SLUICE_SECRET_KAFKA" is not set' in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("sink", [TABLE, TOPIC])
+def test_a_sink_is_answered_as_it_was_set(service: Service, sink: dict[str, Any]) -> None:
+    for name in ("A", "B"):
+        service.made("POST", "/streams", a_stream(name))
+    service.made("POST", "/queries", {"name": "q", "cql": CQL, "sink": sink})
+    found = service.made("GET", "/queries/q")["sink"]
+    if sink is TOPIC:
+        found["tls"] = {name: value for name, value in found["tls"].items() if value is not None}
+    assert found == sink
+    server = "server" if sink["type"] == "postgres" else "bootstrap"
+    answer = service.send("PATCH", "/queries/q", {"sink": sink | {server: "10.0.0.1:9"}})
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "invalid-sink"
+    assert "SLUICE_SERVERS" in str(answer.json())
