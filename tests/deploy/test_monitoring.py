@@ -1,0 +1,105 @@
+"""Alerts and dashboard name what the service exports, and every alert has its section in the runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.deploy.files import DEPLOY, anchors, document
+from tests.deploy.promql import Labels, exported_metrics, labels_of, shown_labels
+
+RULE_FILES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
+ALERTS = [rule for file in RULE_FILES for group in document(file)["groups"] for rule in group["rules"]]
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "sluice.json").read_text(encoding="utf-8"))
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
+    return exported_metrics(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_names_what_is_exported(alert: dict[str, Any], exported: dict[str, Labels]) -> None:
+    assert shown_labels(alert["annotations"]["summary"]) <= labels_of(alert["expr"], exported)
+    assert alert["labels"]["severity"] in ("critical", "warning")
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_has_a_section_in_the_runbook(alert: dict[str, Any]) -> None:
+    page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+    assert anchor == alert["alert"].lower()
+    assert anchor in anchors((DEPLOY.parent / page).read_text(encoding="utf-8"))
+
+
+def test_alerts_have_names_of_their_own_and_the_runbook_has_no_others() -> None:
+    names = [alert["alert"] for alert in ALERTS]
+    assert len(names) == len(set(names))
+    sections = re.findall(
+        r"^### (Sluice\w+)$", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(sections) == sorted(names)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_names_what_is_exported(panel: dict[str, Any], exported: dict[str, Labels]) -> None:
+    assert panel["targets"]
+    for target in panel["targets"]:
+        assert shown_labels(target["legendFormat"]) <= labels_of(target["expr"], exported)
+
+
+def test_variables_and_annotations_of_the_dashboard_name_what_is_exported(
+    exported: dict[str, Labels],
+) -> None:
+    (instance,) = (v for v in DASHBOARD["templating"]["list"] if v["type"] == "query")
+    selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", instance["query"]["query"]).groups()
+    assert label in labels_of(selector, exported)
+    for annotation in DASHBOARD["annotations"]["list"]:
+        labels_of(annotation["expr"], exported)
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    cells = [
+        (x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("sluice_nothing_total > 0", "sluice_nothing_total is not exported"),
+        ('sluice_input_rows_total{query="q"}', "no labels ['query']"),
+        ("sum by (query) (sluice_input_rows_total)", "no labels ['query']"),
+        ("sluice_late_rows_total / sluice_batches_total", "never match"),
+        ("sluice_late_rows_total / on (query) sluice_query_results_total", "no labels ['query']"),
+        ("rate(sluice_late_rows_total[5m]", "unclosed"),
+    ],
+)
+def test_what_is_not_exported_is_found(expression: str, problem: str, exported: dict[str, Labels]) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        labels_of(expression, exported)
+
+
+def test_prometheus_reads_the_rules_where_compose_puts_them() -> None:
+    config = document(DEPLOY / "prometheus" / "prometheus.yml")
+    assert config["rule_files"] == ["/etc/prometheus/rules/*.yml"]
+    (scraped,) = config["scrape_configs"]
+    assert scraped["job_name"] == "sluice"
+    assert RULE_FILES
+
+
+def test_grafana_gets_its_data_source_and_the_directory_of_dashboards() -> None:
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    (source,) = document(provisioning / "datasources" / "prometheus.yml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = document(provisioning / "dashboards" / "sluice.yml")["providers"]
+    mounts = document(DEPLOY / "compose.yaml")["services"]["grafana"]["volumes"]
+    assert f"./grafana/dashboards:{provider['options']['path']}:ro" in mounts
