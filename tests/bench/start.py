@@ -170,10 +170,11 @@ def service(directory: Path, environment: dict[str, str]) -> Iterator[Service]:
     """Start a service and stop it as Ctrl-C does."""
     port = free_port()
     command = serve_command(directory / "data", port)
+    environment = {**os.environ, "SLUICE_SOURCE_ROOTS": str(directory), **environment}
     with (
         (directory / "serve.log").open("ab") as log,
         httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=TIMEOUT_S) as http,
-        subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment}) as process,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as process,
     ):
         try:
             yield Service(directory, process, http)

@@ -94,10 +94,10 @@ class Pipeline:
         self._options = ChainOptions(
             checkpoint_id=checkpoint_id,
             bucket_keys=tuple(range(self.buckets)),
-            segments_dir=str(segments),
+            segments_dir=segments,
             cache_bytes=_CACHE_BYTES,
             engine_lock="",
-            writer=ResultWriter(str(self.directory), None, 1),
+            writer=ResultWriter(self.directory, None, 1),
         )
         self._handles = [MemoryHandle() for _ in range(self.buckets)]
 
@@ -165,4 +165,5 @@ class Pipeline:
     def _joined(self, bucket: int, packets: list[bytes]) -> BucketReport:
         state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
         frame = pd.DataFrame({"packet": packets})
-        return ChainProcessor(self._options, state).process(bucket, iter([frame]))
+        report, _ = ChainProcessor(self._options, state).process(bucket, iter([frame]))
+        return report

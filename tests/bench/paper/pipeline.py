@@ -84,7 +84,7 @@ class Pipeline:
         """Run one micro-batch over rows per stream id."""
         number = len(self.batches)
         control = [encode(ControlRecord(seq=1, plan=self.plan)).decode()] if number == 0 else []
-        writer = ResultWriter(str(self.directory), None, epoch=1)
+        writer = ResultWriter(self.directory, None, epoch=1)
         streams = {stream.id: stream for stream in self.plan.streams}
         wall, cpu = time.perf_counter(), time.process_time()
         payloads = [p.encode() for p in control_payloads(control, 0, number, 1)]

@@ -28,7 +28,7 @@ _WAIT_S = 1
 _TIMEOUT_S = 60.0
 
 
-class _Worker:
+class Worker:
     """A thread that works until it is stopped; what it failed with is raised then."""
 
     def __init__(self) -> None:
@@ -48,6 +48,11 @@ class _Worker:
         if self._failed and error is None:
             raise self._failed[0]
 
+    def check(self) -> None:
+        """Raise what the worker has failed with, if it has."""
+        if self._failed:
+            raise self._failed[0]
+
     def _guarded(self) -> None:
         try:
             self._work()
@@ -58,7 +63,7 @@ class _Worker:
         raise NotImplementedError
 
 
-class Feeder(_Worker):
+class Feeder(Worker):
     """Posts events to both streams in turn, each request a while after the one before.
 
     Args:
@@ -109,7 +114,7 @@ class Feeder(_Worker):
         self.written[stream].append((now_us, keys, values))
 
 
-class Reader(_Worker):
+class Reader(Worker):
     """Reads the results of a query as they come.
 
     Args:

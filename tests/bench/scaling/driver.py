@@ -67,9 +67,7 @@ def measure_reports(counts: Sequence[int] = BUCKETS) -> list[Serial]:
             store.control_log.append(plan=plan)
             epoch = store.epochs.begin("bench")
             log = log_of(Path(root), REPEATS + 1)
-            committer = BatchCommitter(
-                store, Path(root), Path(root), epoch, f"{root}/lock", log, lambda: None
-            )
+            committer = BatchCommitter(store, Path(root), Path(root), epoch, f"{root}/lock", log)
             times, size = [], 0
             for batch in range(REPEATS + 1):
                 texts = [_text(few[n % len(few)], batch, n) for n in range(count)]
@@ -117,7 +115,8 @@ def _partitions(count: int) -> Serial:
             store.control_log.append(plan=replace(plan, streams=tuple(streams)))
         options = {
             "catalog_url": url,
-            "events_db": f"{root}/events.db",
+            "events_url": f"sqlite:///{root}/events.db",
+            "data_dir": str(root),
             "engine_lock": f"{root}/lock",
             "epoch": "0",
             "bucket_keys": ",".join(map(str, range(64))),

@@ -1,0 +1,69 @@
+"""Cost of a commit: SQLite and PostgreSQL, both on this disk and both synced.
+
+    python -m tests.bench.catalog_commits [--batches 300]      under a minute
+
+Batches of 20 slices with results of 100 queries are committed alternately to either catalog, and the
+job's reads before a batch are timed beside. Figures are medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from catalog.store.store import Store
+from tests.catalog.examples import commit, manifest, plan
+from tests.postgres import PostgresServer
+
+SLICES, QUERIES = 20, 100
+
+
+def main(batches: Annotated[int, typer.Option(help="Batches per catalog.")] = 300) -> None:
+    """Measure and print."""
+    server = PostgresServer(durable=True)
+    try:
+        with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+            urls = {
+                "SQLite": f"sqlite:///{Path(directory) / 'catalog.db'}",
+                "PostgreSQL": server.url(server.create()),
+            }
+            stores = {name: stack.enter_context(Store.open(url)) for name, url in urls.items()}
+            for name, times in _measured(stores, batches).items():
+                costs = ", ".join(
+                    f"{what} {statistics.median(of) * 1e3:.2f} ms" for what, of in times.items()
+                )
+                print(f"{name}: {costs}")
+    finally:
+        server.close()
+
+
+def _measured(stores: dict[str, Store], batches: int) -> dict[str, dict[str, list[float]]]:
+    times: dict[str, dict[str, list[float]]] = {name: {"commit": [], "read": []} for name in stores}
+    for store in stores.values():
+        store.control_log.append(plan=plan(1, queries=QUERIES))
+        store.epochs.begin("measured")
+    for batch in range(batches):
+        made = manifest(batch, 1, dict.fromkeys(range(1, QUERIES + 1), 7))
+        made = replace(made, slices=tuple(replace(made.slices[0], slice=n) for n in range(SLICES)))
+        for name, store in stores.items():
+            _timed(times[name]["commit"], lambda store=store, made=made: commit(store, made, {}))
+            _timed(times[name]["read"], store.epochs.current)
+    return times
+
+
+def _timed(times: list[float], call: Callable[[], object]) -> None:
+    began_s = time.perf_counter()
+    call()
+    times.append(time.perf_counter() - began_s)
+
+
+if __name__ == "__main__":
+    typer.run(main)

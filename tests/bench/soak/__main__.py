@@ -1,0 +1,93 @@
+"""``python -m tests.bench.soak``: an hour under load, with queries coming and going.
+
+python -m tests.bench.soak                      65 minutes
+python -m tests.bench.soak --minutes 3          too short to tell what grows; results are compared
+python -m tests.bench.soak --report-only --work DIR    judge what was recorded again
+
+Writes docs/bench/soak.md and soak.json. The exit status is 1 where results differ or something grew.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from catalog.durations import parse_duration_us
+from tests.bench.peers.measure import machine
+from tests.bench.soak.expected import batches_of, compare
+from tests.bench.soak.load import read_posted
+from tests.bench.soak.report import SoakReport, write_report
+from tests.bench.soak.rows import STREAMS
+from tests.bench.soak.sampler import read_lines
+from tests.bench.soak.soak import FOLLOWED, SoakSetting, read_soaked, soak, visits_file
+from tests.bench.soak.verdict import Stretch, changes, minutes
+from tests.bench.soak.visitors import read_visits
+
+STRETCH_S = 600
+
+
+def main(
+    work: Annotated[
+        Path | None, typer.Option(help="Directory for what is recorded; by default a new one.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+    length: Annotated[float, typer.Option("--minutes", min=0.5, help="How long rows are posted.")] = 60,
+    rate: Annotated[int, typer.Option(min=2, help="Rows per second, both streams.")] = 20_000,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="Stretches of ten minutes that are not judged: caches and files fill.")
+    ] = 2,
+    report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
+    conditions: Annotated[str, typer.Option(help="Who else uses the machine, for the report.")] = "",
+) -> None:
+    """Run the soak and write the report."""
+    directory = Path(tempfile.mkdtemp(prefix="sluice-soak-") if work is None else work.absolute())
+    if not report_only:
+        typer.echo(f"recording in {directory}", err=True)
+        soak(SoakSetting(duration_s=round(length * 60), rate_per_s=rate // 2), directory)
+    report = judge(directory, warm_up, conditions)
+    typer.echo(write_report(out, report))
+    if report.wrong or report.grown:
+        raise typer.Exit(1)
+
+
+def judge(directory: Path, warm_up: int = 2, conditions: str = "") -> SoakReport:
+    """Compare and measure what a soak has recorded in a directory."""
+    soaked = read_soaked(directory)
+    samples, batches = (read_lines(directory / f"{name}.jsonl") for name in ("samples", "batches"))
+    visits = read_visits(visits_file(directory))
+    acknowledged = {name: int(read_posted(directory, name)["end"][-1]) for name in STREAMS}
+    start_s, duration_s = soaked.start_us / 1e6, soaked.setting.duration_s
+    by_minute = minutes(directory, start_s, duration_s, FOLLOWED, samples, batches)
+    stretches = [
+        Stretch(start_s + from_s, start_s + from_s + STRETCH_S)
+        for from_s in range(0, duration_s - STRETCH_S + 1, STRETCH_S)
+    ]
+    # With one stretch after the warm-up there is nothing to compare it with.
+    if len(stretches) < warm_up + 2:
+        stretches = []
+    retention_s = parse_duration_us(soaked.setting.retention) / 1e6
+    return SoakReport(
+        soaked=soaked,
+        machine=machine(),
+        conditions=conditions,
+        rows=sum(acknowledged.values()),
+        late_rows=round(sum(batch["late_rows"] for batch in batches)),
+        results=round(sum(batch["results"] for batch in batches)),
+        batches=len(batches),
+        plan_versions=len({batch["plan_version"] for batch in batches}),
+        visitors=len(visits),
+        compared=compare(directory, soaked.rows, acknowledged, batches_of(batches), visits),
+        minutes=by_minute,
+        warm_up=warm_up,
+        stretch_s=STRETCH_S,
+        changes=changes(samples, batches, by_minute, start_s, retention_s, stretches, warm_up)
+        if stretches
+        else (),
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
