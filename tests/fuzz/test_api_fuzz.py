@@ -40,7 +40,7 @@ LEFT_OUT = r"/engine|/results/stream|/health"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path)
+    service = Service(tmp_path, allowed_hosts="testserver")
     service.app.state.wait_limiter = anyio.CapacityLimiter(10)
     for name in ("A", "B"):
         service.made("POST", "/streams", a_stream(name))
@@ -49,8 +49,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.close()
 
 
-def test_the_api_stands_half_a_minute(service: Service) -> None:
-    attack(service, seconds=30, least_runs=3)
+def test_the_api_stands_ten_seconds(service: Service) -> None:
+    attack(service, seconds=10, least_runs=15)
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def one_request(
 
 
 def attack(service: Service, *, seconds: float, least_runs: int) -> None:
-    """Send sequences of requests until the time is over."""
+    """Send sequences of requests until the time is over, and so many at least."""
 
     async def without_lifespan(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":  # which would start the engine
@@ -117,12 +117,11 @@ def attack(service: Service, *, seconds: float, least_runs: int) -> None:
     )
     operations = [found.ok() for found in schema.get_all_operations()]
     end, runs = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or runs < least_runs:
         for name in ("A", "B"):
             service.send("POST", "/streams", a_stream(name))  # they may have been removed
         with_seed(runs)(Requests).run(settings=chosen)
         with_seed(runs)(one_request(operations[runs % len(operations)], chosen, answered))()
         runs += 1
-    assert runs >= least_runs, f"{runs} runs in {seconds:g} s"
     succeeded = sorted(label for label, classes in answered.items() if classes[2])
     assert len(succeeded) >= LEAST_SUCCESSES, f"only {succeeded} ever succeeded of {sorted(answered)}"
