@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import os
+import signal
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from hypothesis import settings
 
 from catalog.store.store import Store
+from tests import s3 as s3_server
+from tests.empty_catalog import prepared
+from tests.postgres import PostgresServer, server
+from tests.sluice_run import Command
 
 # Examples have no deadline: how long one takes depends on who else uses the machine. `make test` runs the
 # same examples every time; `make test-slow` looks for others (``--hypothesis-profile=explore``) and prints
@@ -19,17 +29,98 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """URL of a catalog that does not exist yet."""
+def sqlite_url(tmp_path: Path) -> str:
+    """URL of a catalog in a file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'catalog.db'}"
+
+
+@pytest.fixture
+def url(sqlite_url: str) -> str:
+    """URL of a catalog that does not exist yet; the tests of the catalog get others, too."""
+    return sqlite_url
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL of this process, started by the first test that asks for it."""
+    yield from server()
+
+
+@pytest.fixture
+def postgres_database(postgres: PostgresServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of the test's own; it has the catalog's tables where the test wants a store."""
+    wants_store = "store" in request.fixturenames
+    name = postgres.create_migrated() if wants_store else postgres.create()
+    yield name
+    postgres.drop(name)
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
+    """URL of a catalog on PostgreSQL."""
+    return postgres.url(postgres_database)
+
+
+@pytest.fixture(scope="session")
+def s3_of_session() -> Iterator[s3_server.S3Server]:
+    """An S3 server of this process, started by the first test that asks for it."""
+    yield from s3_server.server()
+
+
+@pytest.fixture
+def s3(s3_of_session: s3_server.S3Server, monkeypatch: pytest.MonkeyPatch) -> s3_server.S3Server:
+    """The S3 server, with the environment in which its clients find it."""
+    for name, value in s3_of_session.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_of_session
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_url(request: pytest.FixtureRequest) -> str:
+    """URL of a catalog that does not exist yet: the test runs once on either database."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     """An empty catalog in a fresh directory, whose clock ticks once per look."""
     ticks = itertools.count(1_000_000)
-    with Store.open(url, now_us=lambda: next(ticks), busy_timeout_s=10) as opened:
+    with Store.open(prepared(url), now_us=lambda: next(ticks), busy_timeout_s=10) as opened:
         yield opened
+
+
+@pytest.fixture
+def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """Runs a command in this process; what it sets of the process is put back."""
+    from api.main import main  # 0.5 s, which only those pay who run a command
+
+    root = logging.getLogger()
+    handlers, level, ending = root.handlers[:], root.level, signal.getsignal(signal.SIGTERM)
+    umask = os.umask(0)
+    os.umask(umask)
+
+    def run(*words: str | Path) -> CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["sluice", *map(str, words)])
+        capsys.readouterr()
+        status: object = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code or 0
+        printed = capsys.readouterr()
+        return CompletedProcess(sys.argv, int(str(status)), printed.out, printed.err)
+
+    yield run
+    os.umask(umask)
+    signal.signal(signal.SIGTERM, ending)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def chosen_seed(request: pytest.FixtureRequest) -> int:
+    """Seed of what a test draws itself: the one that ``make test-slow`` prints, else always the same."""
+    return int(request.config.getoption("--hypothesis-seed") or 0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,3 +132,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def rewrite_goldens(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--rewrite-goldens", default=False))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the slowest test files, so that one sees what makes the suite grow."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section(f"ten slowest files, of {seconds.total():.0f} s in all")
+    for file, taken in seconds.most_common(10):
+        terminalreporter.line(f"{taken:7.1f} s  {file}")

@@ -28,7 +28,8 @@ from tests.workload_spec import QuerySpec, SideName, Step, WorkloadSpec, text
 
 Files = Mapping[str, Sequence[pa.Table]]
 FamilySide = Literal["a", "b"]
-FamilyKey = tuple[int, int, frozenset[tuple[str, str]]]
+#: Streams, key, and whether its queries ask about absence.
+FamilyKey = tuple[int, int, frozenset[tuple[str, str]], bool]
 
 FILE_STRIDE = 2**32
 
@@ -108,7 +109,7 @@ def _family(workload: WorkloadSpec, query: QuerySpec) -> tuple[FamilyKey, bool]:
     left, right = names.index(query.left.stream), names.index(query.right.stream)
     swapped = left > right
     key = frozenset((y, x) if swapped else (x, y) for x, y in query.key)
-    return (min(left, right), max(left, right), key), swapped
+    return (min(left, right), max(left, right), key, query.kind != "inner"), swapped
 
 
 @dataclass(slots=True)
@@ -291,6 +292,7 @@ class Oracle:
         for life in self.history.lives:
             pairs = self.pairs(life)
             both = zip(pairs["_pos_a"].to_pylist(), pairs["_pos_b"].to_pylist(), strict=True)
+            both = (pair for pair in both if None not in pair)
             families.setdefault(life.family, set()).update(both)
         return sum(len(f) for f in families.values())
 
@@ -319,7 +321,23 @@ class Oracle:
         return f"({own} OR {prefix}_pos IN (SELECT _pos FROM held_{life.number}_{side}))"
 
     def pairs(self, life: Life) -> pa.Table:
-        """Return the results of one stay with their batch and positions, in order."""
+        """Return the results of one stay with their batch and positions, in order.
+
+        Of a row without a partner, and of a row of a semi join, the other position is NULL. Rows that came
+        before the stay are not judged for absence: what partners they had nobody noted.
+        """
+        parts = {
+            "inner": [self._matches(life)],
+            "outer": [self._matches(life), *(self._absent(life, side) for side in life.query.preserved)],
+            "semi": [self._firsts(life, side) for side in life.query.preserved],
+            "anti": [self._absent(life, side) for side in life.query.preserved],
+        }[life.query.kind]
+        return self._db.sql(
+            f"SELECT * FROM ({' UNION ALL '.join(parts)}) ORDER BY _batch, _event_time, _pos_a, _pos_b"
+        ).to_arrow_table()
+
+    def _matches(self, life: Life) -> str:
+        """Return the query of all matches: of an inner join the results."""
         query = life.query
         prefix: dict[SideName, str] = {"l": "l.", "r": "r."}
         a, b = life.written("a"), life.written("b")
@@ -335,15 +353,66 @@ class Oracle:
             f"({y}._t - {x}._t >= 0" + (f" AND {y}._t - {x}._t < {w})" if w is not None else ")")
             for x, y, w in (("l", "r", query.left.window_us), ("r", "l", query.right.window_us))
         ]
-        outputs = ", ".join(f"{text(e, prefix, guarded=True)} AS {n}" for n, e in query.outputs)
-        return self._db.sql(
-            f"SELECT {outputs}, make_timestamp(greatest(l._t, r._t)) AS _event_time, "
+        return (
+            f"SELECT {self._outputs(life)}make_timestamp(greatest(l._t, r._t)) AS _event_time, "
             f"greatest(l._batch, r._batch) AS _batch, {a}._pos AS _pos_a, {b}._pos AS _pos_b "
             f"FROM s_{query.left.stream} l JOIN s_{query.right.stream} r "
             f"ON {' AND '.join(f'l.{x} = r.{y}' for x, y in query.key)} "
-            f"WHERE ({' OR '.join(windows)}) AND {' AND '.join(where)} "
-            "ORDER BY _batch, _event_time, _pos_a, _pos_b"
-        ).to_arrow_table()
+            f"WHERE ({' OR '.join(windows)}) AND {' AND '.join(where)}"
+        )
+
+    def _outputs(self, life: Life) -> str:
+        prefix: dict[SideName, str] = {"l": "l.", "r": "r."}
+        return "".join(f"{text(e, prefix, guarded=True)} AS {n}, " for n, e in life.query.outputs)
+
+    def _rows(self, life: Life, side: SideName, what: str, where: Sequence[str]) -> str:
+        """Return the query of results that are rows of one side alone."""
+        kept, other = life.query.side(side), "r" if side == "l" else "l"
+        streams = {
+            side: f"s_{kept.stream}",
+            other: f"(SELECT * FROM s_{life.query.side(other).stream} WHERE FALSE)",
+        }
+        filters = [text(f, {"l": "l.", "r": "r."}, guarded=True) for f in kept.filters]
+        positions = (
+            f"{x}._pos AS _pos_{name}" if x == side else f"NULL::BIGINT AS _pos_{name}"
+            for name, x in (("a", life.written("a")), ("b", life.written("b")))
+        )
+        return (
+            f"SELECT {self._outputs(life)}{what}, {', '.join(positions)} "
+            f"FROM {streams[side]} {side} LEFT JOIN {streams[other]} {other} ON TRUE "
+            f"WHERE {' AND '.join([*where, *filters]) or 'TRUE'}"
+        )
+
+    def _matched(self, life: Life, side: SideName, what: str) -> str:
+        """Return a query over the matches of the row ``side`` of a query around it."""
+        name = "a" if life.written("a") == side else "b"
+        return f"(SELECT {what} FROM ({self._matches(life)}) m WHERE m._pos_{name} = {side}._pos)"
+
+    def _firsts(self, life: Life, side: SideName) -> str:
+        """Return the query of the rows of a semi join: each with the batch and time of its first match."""
+        first = self._matched(life, side, "min(struct_pack(b := m._batch, t := m._event_time))")
+        what = f"({first}).t AS _event_time, ({first}).b AS _batch"
+        return self._rows(life, side, what, [f"{first} IS NOT NULL"])
+
+    def _absent(self, life: Life, side: SideName) -> str:
+        """Return the query of the rows of a side that the other stream has passed without a match."""
+        other: SideName = "r" if side == "l" else "l"
+        window = life.query.side(side).window_us
+        if window is None:
+            return self._rows(life, side, "NULL::TIMESTAMP AS _event_time, 0::BIGINT AS _batch", ["FALSE"])
+        watermarks = self.history.streams[life.query.side(other).stream].watermarks
+        known = [f"({n}, {w})" for n, w in enumerate(watermarks) if w is not None] or ["(0, NULL::BIGINT)"]
+        passed = f"(SELECT min(n) FROM (VALUES {', '.join(known)}) w(n, wm) WHERE wm >= {side}._t + {window})"
+        batch = f"CASE WHEN {passed} IS NOT NULL THEN greatest({side}._batch, {passed})::BIGINT END"
+        where = [
+            f"{side}._batch >= {life.added}",
+            f"{batch} >= {life.added}",
+            f"{batch} < {self.history.batches if life.removed is None else life.removed}",
+            f"NOT EXISTS {self._matched(life, side, '1')}",
+        ]
+        return self._rows(
+            life, side, f"make_timestamp({side}._t + {window}) AS _event_time, {batch} AS _batch", where
+        )
 
 
 def runs_of_one_schema(tables: Sequence[pa.Table]) -> list[pa.Table]:

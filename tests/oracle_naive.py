@@ -17,14 +17,14 @@ from tests.workload_spec import Call, Col, Expr, Lit
 Row = dict[str, Any]
 
 
-def naive_positions(history: History, life: Life) -> list[tuple[int, int]]:
+def naive_positions(history: History, life: Life) -> list[tuple[int | None, int | None]]:
     """Return the (position of a, position of b) of every result of ``life``, in result order."""
     stream_a = life.query.side(life.written("a")).stream
     stream_b = life.query.side(life.written("b")).stream
-    rows_a, rows_b = (history.streams[s].rows.to_pylist() for s in (stream_a, stream_b))
-    found = []
-    for row_a in rows_a:
-        for row_b in rows_b:
+    rows = {side: history.streams[s].rows.to_pylist() for side, s in (("a", stream_a), ("b", stream_b))}
+    matches = []
+    for row_a in rows["a"]:
+        for row_b in rows["b"]:
             left, right = (row_b, row_a) if life.swapped else (row_a, row_b)
             batch = max(row_a["_batch"], row_b["_batch"])
             if (
@@ -35,8 +35,53 @@ def naive_positions(history: History, life: Life) -> list[tuple[int, int]]:
                 and _entitled(history, life, "b", row_b)
                 and _matches(life, left, right)
             ):
-                found.append((batch, max(row_a["_t"], row_b["_t"]), row_a["_pos"], row_b["_pos"]))
-    return [(pos_a, pos_b) for _, _, pos_a, pos_b in sorted(found)]
+                matches.append((batch, max(row_a["_t"], row_b["_t"]), row_a["_pos"], row_b["_pos"]))
+    found: list[tuple[int, int, int | None, int | None]] = []
+    if life.query.kind in ("inner", "outer"):
+        found += matches
+    for side in _SIDES:
+        if life.written(side) not in life.query.preserved:
+            continue
+        firsts: dict[int, tuple[int, int]] = {}
+        for batch, time, a, b in sorted(matches):
+            firsts.setdefault(a if side == "a" else b, (batch, time))
+        alone = firsts if life.query.kind == "semi" else _absent(history, life, side, rows[side], firsts)
+        found += [
+            (batch, time, pos, None) if side == "a" else (batch, time, None, pos)
+            for pos, (batch, time) in alone.items()
+        ]
+    return [(a, b) for _, _, a, b in sorted(found, key=_null_last)]
+
+
+def _null_last(result: tuple[int, int, int | None, int | None]) -> tuple[float, ...]:
+    """Order as DuckDB does."""
+    return (*result[:2], *(math.inf if position is None else position for position in result[2:]))
+
+
+def _absent(
+    history: History, life: Life, side: FamilySide, rows: list[Row], matched: dict[int, tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """Return the batch and event time of the rows that the other stream passes without a match."""
+    written = life.written(side)
+    spec = life.query.side(written)
+    watermarks = history.streams[life.query.side("r" if written == "l" else "l").stream].watermarks
+    found: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        if (
+            not _present(row)
+            or row["_batch"] < life.added
+            or row["_pos"] in matched
+            or spec.window_us is None
+        ):
+            continue
+        due = row["_t"] + spec.window_us
+        passes = all(_evaluate(f, row, row) is True for f in spec.filters)
+        at = next(
+            (n for n, w in enumerate(watermarks) if n >= row["_batch"] and w is not None and w >= due), None
+        )
+        if passes and at is not None and life.at(at):
+            found[row["_pos"]] = (at, due)
+    return found
 
 
 def _present(row: Row) -> bool:
@@ -155,3 +200,6 @@ def _strict(expr: Call, args: list[Any]) -> Any:
             return len(args[0])
         case _:
             raise ValueError(f"operator {expr.op} is not modelled")
+
+
+_SIDES: tuple[FamilySide, FamilySide] = ("a", "b")

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,8 @@ from service.jvm.class_archive import packaged_home
 from tests.oracle import Oracle, runs_of_one_schema
 
 Mode = Literal["per-query", "shared"]
+#: Runs a command of `sluice` and returns what it printed and its exit status.
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 #: A run of a few small batches takes 15-20 s here, most of it Spark's start.
 TIMEOUT_S = 300

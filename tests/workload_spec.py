@@ -12,7 +12,7 @@ the design's section 5, and ``sql`` writes its predicates for the oracle.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -21,6 +21,8 @@ from catalog.values.plan import Strategy
 
 SideName = Literal["l", "r"]
 Backfill = Literal["none", "state"]
+#: What a query gives of its matches (``catalog.values.query``).
+Kind = Literal["inner", "outer", "semi", "anti"]
 #: How a query is written; each form fixes how windows are said.
 Form = Literal["range", "join", "trailing", "between", "within", "istream"]
 
@@ -165,6 +167,10 @@ class QuerySpec:
         backfill: Whether held rows take part.
         form: How it is written. ``between`` and ``within`` have inclusive bounds, W - 1 µs.
         event_times: Event-time column of the left and right stream (``between`` names them).
+        kind: What it gives of its matches. Filters of sides that are preserved by an outer or anti join drop
+            rows; what a match is besides is the other side's filters and the residual, which may read one
+            side alone.
+        preserved: Sides whose rows are judged for absence.
     """
 
     name: str
@@ -176,6 +182,8 @@ class QuerySpec:
     backfill: Backfill = "none"
     form: Form = "range"
     event_times: tuple[str, str] = ("ts", "ts")
+    kind: Kind = "inner"
+    preserved: tuple[SideName, ...] = ()
 
     def side(self, side: SideName) -> SideSpec:
         """Return the left or right side."""
@@ -206,6 +214,8 @@ class QuerySpec:
         select = "SELECT " + ", ".join(f"{say(e)} AS {name}" for name, e in self.outputs)
         keys = [f"{prefix['l']}{x} = {prefix['r']}{y}" for x, y in self.key]
         residual = [say(e) for e in self.residual]
+        if self.kind != "inner":
+            return self._asked(select, keys, residual, say)
         filters = [say(e) for e in (*left.filters, *right.filters)]
         where = f" WHERE {' AND '.join(filters)}" if filters else ""
         plain = f"{left.stream} AS {left.alias}", f"{right.stream} {right.alias}"
@@ -236,6 +246,42 @@ class QuerySpec:
                 return (
                     f"{select} FROM {' JOIN '.join(plain)} {within} ON {' AND '.join(keys + residual)}{where}"
                 )
+
+    def _asked(self, select: str, keys: list[str], residual: list[str], say: Callable[[Expr], str]) -> str:
+        """Return an outer, semi or anti join; in some forms as EXISTS where it can be."""
+        on, where = [*keys, *residual], list[str]()
+        for side, spec in (("l", self.left), ("r", self.right)):
+            (where if side in self.preserved else on).extend(say(e) for e in spec.filters)
+        if where and len(self.preserved) == 2:
+            raise ValueError("a filter of a FULL JOIN makes it one of another kind")
+        ranged = self.form in ("range", "istream", "join")
+        left, right = (
+            f"{spec.stream}{f' {spec.bracket()}' if ranged else ''} {spec.alias}"
+            for spec in (self.left, self.right)
+        )
+        end = ""
+        if self.form == "trailing":
+            end = f" WINDOW {duration(self.left.window_us or 0)}"
+        elif self.form == "between":
+            before, after = self._bounds()
+            ts_l, ts_r = (
+                self.left.alias + "." + self.event_times[0],
+                self.right.alias + "." + self.event_times[1],
+            )
+            on.append(f"{ts_r} BETWEEN {ts_l} - {_interval(before)} AND {ts_l} + {_interval(after)}")
+        elif self.form == "within":
+            before, after = self._bounds()
+            right += f" WITHIN ({duration(before)}, {duration(after)})"
+        matches = " AND ".join(on)
+        if self.kind in ("semi", "anti") and self.preserved == ("l",) and self.form in ("range", "istream"):
+            exists = f"{'NOT ' if self.kind == 'anti' else ''}EXISTS (SELECT 1 FROM {right} WHERE {matches})"
+            query = f"{select} FROM {left} WHERE {' AND '.join([exists, *where])}"
+        else:
+            word = {("l",): "LEFT", ("r",): "RIGHT", ("l", "r"): "FULL"}[self.preserved]
+            word += {"outer": "", "semi": " SEMI", "anti": " ANTI"}[self.kind]
+            after_join = f" WHERE {' AND '.join(where)}" if where else ""
+            query = f"{select} FROM {left} {word} JOIN {right} ON {matches}{after_join}{end}"
+        return f"ISTREAM({query})" if self.form == "istream" else query
 
 
 def _interval(us: int) -> str:

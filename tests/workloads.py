@@ -27,6 +27,7 @@ from tests.workload_spec import (
     Col,
     Expr,
     Form,
+    Kind,
     Lit,
     QuerySpec,
     SideName,
@@ -35,6 +36,7 @@ from tests.workload_spec import (
     StreamSpec,
     WorkloadSpec,
     call,
+    columns_of,
 )
 
 
@@ -116,6 +118,7 @@ class Size:
         steps: How many of them come by script.
         max_pairs: Bound on the results of one query.
         files: Fewest and most files per stream.
+        absence: Share of outer, semi and anti joins among the queries.
     """
 
     rows: int = 400
@@ -123,6 +126,7 @@ class Size:
     steps: int = 3
     max_pairs: int = 8000
     files: tuple[int, int] = (3, 8)
+    absence: float = 0
 
 
 class Maker:
@@ -209,13 +213,36 @@ class Maker:
             outputs=_outputs(rng, columns, self.wide),
             residual=_residuals(rng),
         )
+        if self.size.absence and rng.random() < self.size.absence:
+            query = self._asking(query, pools)
         return replace(query, form=self._form(query))
+
+    def _asking(self, query: QuerySpec, pools: FilterPools) -> QuerySpec:
+        """Make an outer, semi or anti join of an inner one; ON may have a condition on the kept side."""
+        rng = self.rng
+        kinds: list[Kind] = ["outer", "outer", "semi", "anti"]
+        kind = kinds[int(rng.integers(len(kinds)))]
+        kept = [("l",), ("r",), ("l", "r")][int(rng.integers(3 if kind == "outer" else 2))]
+        outputs, left, right, residual = query.outputs, query.left, query.right, query.residual
+        if kind in ("semi", "anti"):
+            outputs = tuple((n, e) for n, e in outputs if all(c.side in kept for c in columns_of(e)))
+        if len(kept) == 2:
+            residual = (*residual, *left.filters, *right.filters)
+            left, right = replace(left, filters=()), replace(right, filters=())
+        elif kind != "semi" and rng.random() < 0.4:
+            side = kept[0]
+            residual = (*residual, pools[(query.side(side).stream, side)][0])
+        return replace(
+            query, kind=kind, preserved=kept, outputs=outputs, left=left, right=right, residual=residual
+        )
 
     def revised(self, query: QuerySpec, pools: FilterPools) -> QuerySpec:
         """Make another query of the same name, family and columns: windows, filters and residual are new."""
         left, right = (next(s for s in self.streams if s.name == query.side(x).stream) for x in _SIDES)
         w_l, w_r = self._windows(left, right, query.key)
         filters = self._filters(left.name, right.name, pools)
+        if len(query.preserved) == 2:  # in WHERE they would make another join of it
+            filters = [(), ()]
         revised = replace(
             query,
             left=replace(query.left, window_us=w_l, filters=filters[0]),

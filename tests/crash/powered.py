@@ -94,14 +94,14 @@ class Job(Pipeline):
         self._options = ChainOptions(
             checkpoint_id=CHECKPOINT,
             bucket_keys=tuple(range(self.buckets)),
-            segments_dir=str(self.data_dir.segments),
+            segments_dir=self.data_dir.segments,
             cache_bytes=1 << 30,
             engine_lock="",
-            writer=ResultWriter(str(results), None, epoch),
+            writer=ResultWriter(results, None, epoch),
             fence=fence,
         )
         log = SparkLog(self.data_dir.checkpoint)
-        self._committer = BatchCommitter(self.store, results, late, epoch, "", log, lambda: None)
+        self._committer = BatchCommitter(self.store, results, late, epoch, "", log)
         self._committer.sweep()
         self._load_state(log)
 

@@ -42,6 +42,12 @@ def test_killed_run_ends_with_the_same_results(point: str, batch: int, mode: Mod
 
 
 @pytest.mark.spark
+def test_run_killed_after_results_has_them_once(tmp_path: Path) -> None:
+    die_then_finish(tmp_path, [("after-result-commit", 2)], "shared")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
 def test_run_killed_after_results_and_then_before_the_next_offsets(tmp_path: Path) -> None:
     die_then_finish(tmp_path, [("after-result-commit", 2), ("before-offset-log", 3)], "shared")
 

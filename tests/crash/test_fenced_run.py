@@ -13,6 +13,7 @@ from tests.sluice_run import assert_equals_oracle, finish, run, start
 from tests.workloads import make_workload
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_that_another_engine_has_fenced_out_ends_and_is_gone_on_with(tmp_path: Path) -> None:
     spec, files = make_workload(6, tmp_path, SIZE)

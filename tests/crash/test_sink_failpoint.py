@@ -46,20 +46,53 @@ def test_killed_between_file_and_progress(tmp_path: Path) -> None:
         world.set_sink(SINK)
         for rows in (3, 0, 5, 2):
             world.commit(rows)
-        run = [sys.executable, "-c", DELIVER, str(tmp_path)]
-        died = subprocess.run(run, env=os.environ | failpoint("after-sink-file", 2), check=False, timeout=120)
-        assert died.returncode == -signal.SIGKILL
         directory = tmp_path / "exports" / "alerts"
-        before = {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}
+        killed(tmp_path, at=2)
+        before = contents(directory)
         assert sorted(before) == ["batch-000000000-q1.parquet", "batch-000000002-q1.parquet"]
-        assert (world.present().next_batch, world.present().rows) == (1, 3)
+        assert (world.present().next_batch, world.present().rows) == (0, 0)
 
-        subprocess.run(run, check=True, timeout=120)
-        after = {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}
-        names = ["batch-000000000-q1.parquet", "batch-000000002-q1.parquet", "batch-000000003-q1.parquet"]
-        assert sorted(after) == names
-        assert after[names[0]] == before[names[0]], "it was known to be there"
-        assert after[names[1]][0] == before[names[1]][0]
-        assert after[names[1]][1] != before[names[1]][1], "it was written again, with the same bytes"
+        subprocess.run(delivering(tmp_path), check=True, timeout=120)
+        after = contents(directory)
+        assert sorted(after) == [*sorted(before), "batch-000000003-q1.parquet"]
+        for name, (content, inode) in before.items():
+            assert after[name][0] == content
+            assert after[name][1] != inode, "it was written again, with the same bytes"
         assert world.files(SINK) == world.by_batch()
         assert (world.present().pending, world.present().rows, world.present().batches) == (0, 10, 3)
+
+
+def test_a_file_of_several_batches_is_repeated_though_more_of_them_wait(tmp_path: Path) -> None:
+    sink = FilesSink("alerts", "parquet", batches_per_file=3)
+    with World(tmp_path) as world:
+        world.set_sink(sink)
+        for rows in (3, 0, 5):
+            world.commit(rows)
+        killed(tmp_path, at=0)
+        before = contents(tmp_path / "exports" / "alerts")
+        assert sorted(before) == ["batch-000000000-000000002-q1.parquet"]
+        assert (world.present().next_batch, world.present().file_end) == (0, 2)
+        world.commit(2)
+
+        subprocess.run(delivering(tmp_path), check=True, timeout=120)
+        after = contents(tmp_path / "exports" / "alerts")
+        assert sorted(after) == [*before, "batch-000000003-000000003-q1.parquet"]
+        assert all(after[name][0] == content for name, (content, _) in before.items())
+        assert world.all_rows(sink) == [row for rows in world.by_batch().values() for row in rows]
+        assert (world.present().pending, world.present().rows, world.present().batches) == (0, 10, 3)
+
+
+def delivering(directory: Path) -> list[str]:
+    return [sys.executable, "-c", DELIVER, str(directory)]
+
+
+def killed(directory: Path, at: int) -> None:
+    """Deliver until the process dies after the file that begins with a batch."""
+    env = os.environ | failpoint("after-sink-file", at)
+    died = subprocess.run(delivering(directory), env=env, check=False, timeout=120)
+    assert died.returncode == -signal.SIGKILL
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and inode of each file."""
+    return {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir()}

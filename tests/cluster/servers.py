@@ -1,0 +1,76 @@
+"""Servers of others, each on a host of its own: ``python -m tests.cluster.servers NAME ...``.
+
+    name and arguments    orders on its input
+    postgres <network>    stop    start
+    s3 <port>             fault none    fault refused: 503    fault slow: each request takes a second
+
+Each prints a line of JSON about itself once it can be used, and an empty line when an order was followed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from threading import Thread
+from typing import Any
+
+SLOW_S = 1.0
+BUCKET = "sluice"
+
+
+def postgres(network: str) -> tuple[dict[str, Any], Callable[[str], None]]:
+    from tests.postgres import PostgresServer
+
+    server = PostgresServer(network=network)
+
+    def follow(order: str) -> None:
+        {"stop": server.stop, "start": server.start}[order]()
+
+    return {"port": server.port, "database": server.create(), "password": server.password}, follow
+
+
+def s3(port: str) -> tuple[dict[str, Any], Callable[[str], None]]:
+    import logging
+
+    import boto3
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells of every request
+    service = DomainDispatcherApplication(create_backend_app)
+    fault = "none"
+
+    def faulty(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if fault == "refused":
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response("503 Slow Down", [("Content-Length", "0")])
+            return []
+        if fault == "slow":
+            time.sleep(SLOW_S)
+        answer: Iterable[bytes] = service(environ, start_response)
+        return answer
+
+    server = make_server("0.0.0.0", int(port), faulty, threaded=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}").create_bucket(Bucket=BUCKET)
+
+    def follow(order: str) -> None:
+        nonlocal fault
+        _, fault = order.split()
+
+    return {}, follow
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:]
+    facts, follow = {"postgres": postgres, "s3": s3}[name](*arguments)
+    print(json.dumps(facts), flush=True)
+    for line in sys.stdin:
+        follow(line.strip())
+        print(flush=True)
+
+
+if __name__ == "__main__":
+    main()
