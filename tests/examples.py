@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 #: Part of the examples that `make test` draws; they are the same ones every time.
@@ -14,3 +15,8 @@ def examples(count: int) -> int:
     if settings.get_current_profile_name() == "explore":
         return count
     return min(count, max(_LEAST, int(count * _SHORT_PART)))
+
+
+def seeds(count: int, short: int = 2) -> list[object]:
+    """Return parameters ``0 .. count-1`` of a test, of which ``make test`` runs the first ``short``."""
+    return [n if n < short else pytest.param(n, marks=pytest.mark.slow) for n in range(count)]

@@ -129,6 +129,7 @@ def windows(service: RunningService, side: str = "a") -> list[str]:
     return [piece["window"] for piece in family["chains"][side]]
 
 
+@pytest.mark.slow
 def test_chains_migrate_under_load_and_results_are_the_oracle_s(own: RunningService) -> None:
     # All queries are in force before the first event: none has to do without earlier rows.
     mem_opt = migrate(own, strategy="mem-opt")["plan_version"]

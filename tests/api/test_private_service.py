@@ -65,6 +65,7 @@ def test_nobody_else_reads_what_a_service_writes(service: RunningService) -> Non
     assert opened == []
 
 
+@pytest.mark.slow
 def test_every_port_of_a_service_is_of_this_machine(service: RunningService) -> None:
     listening = {
         connection.laddr.ip

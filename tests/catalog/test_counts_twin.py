@@ -10,9 +10,10 @@ from catalog.store import counts as module
 from catalog.store.store import Store
 from catalog.values.routes.query_counts import QueryCounts
 from tests.catalog.examples import manifest
+from tests.examples import seeds
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_counts_are_those_of_a_dictionary(seed: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -13,6 +13,7 @@ from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from tests.catalog.store.test_retention import Job, kept_batches
+from tests.examples import seeds
 
 
 def _states(store: Store, names: list[str]) -> Iterator[object]:
@@ -38,7 +39,7 @@ def _run_at(versions: list[int], manifest: BatchManifest | None) -> int:
     return 0 if manifest is None else sum(version <= manifest.plan_version for version in versions)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_twin_that_keeps_everything_gives_the_same_answers(seed: int, tmp_path: Path, few: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -73,6 +73,7 @@ def test_a_run_whose_log_lost_its_end_repeats_it_from_the_catalog(tmp_path: Path
     assert_equals_oracle(run(workload, out), out, Oracle(spec, files), "per-query")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_service_without_its_checkpoint_or_catalog_does_not_start(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"

@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from catalog.store.store import Store
 from catalog.values.sink import FilesSink
 from service.results.results import ResultReader
@@ -62,6 +64,7 @@ def test_killed_between_file_and_progress(tmp_path: Path) -> None:
         assert (world.present().pending, world.present().rows, world.present().batches) == (0, 10, 3)
 
 
+@pytest.mark.slow
 def test_a_file_of_several_batches_is_repeated_though_more_of_them_wait(tmp_path: Path) -> None:
     sink = FilesSink("alerts", "parquet", batches_per_file=3)
     with World(tmp_path) as world:

@@ -130,6 +130,7 @@ def test_results_are_those_of_duckdb(seed: int, strategy: str, tmp_path: Path) -
     check(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_killed_run_goes_on_with_its_marks(tmp_path: Path) -> None:
     for name in ("A", "B"):

@@ -162,6 +162,7 @@ def test_state_slice_holds_the_fewest_rows_in_every_setting(three: list[Point]) 
     assert {p.least(lambda m: m.state_rows) for p in three} == {"state-slice"}
 
 
+@pytest.mark.slow
 def test_state_slice_needs_the_fewest_comparisons_in_every_setting(three: list[Point]) -> None:
     assert {p.least(lambda m: m.comparisons) for p in three} == {"state-slice"}
 

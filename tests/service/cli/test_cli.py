@@ -58,6 +58,7 @@ def test_the_plan_of_a_workload_is_printed(sluice: Command, workload: Path) -> N
     assert lines[12] == "    0.5 pass A.v < 0.2 (assumed)"
 
 
+@pytest.mark.slow
 def test_the_installed_script_is_the_same_command(sluice: Command, workload: Path) -> None:
     script = Path(sys.executable).with_name("sluice")
 
@@ -66,6 +67,7 @@ def test_the_installed_script_is_the_same_command(sluice: Command, workload: Pat
     assert done.stdout == sluice_process("plan", workload).stdout == sluice("plan", workload).stdout
 
 
+@pytest.mark.slow
 def test_a_process_prints_an_error_and_exits_as_the_command_does(sluice: Command, workload: Path) -> None:
     one, other = (run("plan", workload, "--chain", "10") for run in (sluice, sluice_process))
 

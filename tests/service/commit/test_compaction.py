@@ -29,6 +29,7 @@ from service.errors import CorruptResults
 from service.results.export import export_query
 from service.statistics.profile import RECENT_BATCHES
 from tests.catalog.processes import SPAWN, finished
+from tests.examples import seeds
 from tests.service.compacting import BATCHES, FILES, KEPT, Twins, compact, compactor_of, named, twins
 from tests.service.dropping import Q1, SECOND_US, World, a_world
 from tests.service.results.test_results import pair
@@ -53,7 +54,7 @@ def spans(store: Store) -> list[tuple[int, int, int]]:
     return [(each.first, each.last, each.level) for each in store.result_files.merged()]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, short=1))
 def test_a_twin_whose_files_are_merged_gives_the_same_answers(seed: int, both: Twins, tmp_path: Path) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -320,7 +321,10 @@ def die_at(directory: Path, point: str, first: int) -> None:
         compact(compactor_of(directory, store))
 
 
-@pytest.mark.parametrize("first", [0, BATCHES, BATCHES * FILES])
+@pytest.mark.parametrize(
+    "first",
+    [BATCHES, *(pytest.param(first, marks=pytest.mark.slow) for first in (0, BATCHES * FILES))],
+)
 @pytest.mark.parametrize("point", ["before-compaction", "after-compaction"])
 def test_a_crash_loses_and_doubles_nothing(point: str, first: int, world: World) -> None:
     batches = 2 * BATCHES * FILES + KEPT

@@ -19,6 +19,7 @@ from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from service.commit.route_dictionary import RouteDictionary
 from tests.catalog.examples import manifest, plan, stored_routes
+from tests.examples import seeds
 
 
 def _plan(version: int, queries: int) -> Plan:
@@ -41,7 +42,7 @@ def _ids(made: BatchRoutes | None) -> dict[int, tuple[int, ...]]:
     return {} if made is None else made.table.ids()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)

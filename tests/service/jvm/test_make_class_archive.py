@@ -33,5 +33,7 @@ def test_an_archive_that_cannot_be_made_is_reported_and_leaves_nothing(tmp_path:
     assert list(archives.iterdir()) == []
 
 
-def test_the_set_up_has_made_an_archive() -> None:
-    assert archive_file(use_java(), spark_home()).exists(), "python -m service.jvm.make_class_archive"
+@pytest.mark.slow
+def test_an_archive_is_made_of_the_classes_of_a_run() -> None:
+    assert make_archive(use_java(), spark_home()) == archive_file(use_java(), spark_home())
+    assert archive_file(use_java(), spark_home()).exists()

@@ -312,6 +312,7 @@ world.store.close()
 """
 
 
+@pytest.mark.slow
 def test_what_tries_plans_is_loaded_while_others_can_write(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FIRST_CHANGE, str(tmp_path / "catalog.db")]
     told = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -14,6 +14,7 @@ from catalog.store import retention
 from catalog.store.store import Store
 from service.errors import InvalidCursor, ResultsExpired
 from service.results.results import ResultReader
+from tests.examples import seeds
 from tests.service.dropping import SECOND_US, World, a_world
 
 
@@ -152,7 +153,7 @@ def test_a_page_never_has_rows_of_another_batch_in_place_of_dropped_ones(
     assert (page.table["k"].to_pylist(), page.next_cursor, page.dropped) == ([50, 51, 52], "5.3", 1)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_readers_see_what_a_naive_model_says(seed: int, world: World) -> None:
     """The model keeps all results ever in lists, and where what is kept begins."""
     print(f"seed {seed}")
