@@ -30,6 +30,7 @@ from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
+from planner.bind.size import check_size
 from planner.errors import CqlSyntaxError, InvalidWindow, KeyTypeMismatch, NoEquiKey, NoWindow, UnknownColumn
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
@@ -99,6 +100,8 @@ def _bind(
     outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
     filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
     residual = canonical(residuals)
+    conditions_of_rows = [text.sql for text in (*filters.values(), residual) if text.sql != ALWAYS]
+    check_size([*conditions_of_rows, *(output.sql for output in outputs if "WHEN" in output.sql)])
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])

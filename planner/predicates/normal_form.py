@@ -24,6 +24,10 @@ _MAX_MERGED = 16
 #: Most clauses or terms that a condition is multiplied out into; beyond, it is left as it is.
 MAX_GROUPS = 64
 
+#: Most clauses or terms of several atoms that are compared with each other, which takes about 0.1 s. A
+#: condition that is written with more of them keeps its form, too.
+MAX_COMPARED = 256
+
 #: Most consequences of clauses that are looked at, which takes about 20 ms.
 _MAX_CONSEQUENCES = 300
 
@@ -39,8 +43,7 @@ def clauses(condition: Condition) -> list[Group] | None:
     >>> [render(AnyOf(tuple(clause.values()))) for clause in found]
     ['"v" < 0 OR "v" > 1', '"v" < 0 OR "w" = 0']
     """
-    found = _groups(condition, AnyOf)
-    return None if found is None else neighbours_merged(found, AnyOf)
+    return _compared(condition, AnyOf)
 
 
 def terms(condition: Condition) -> list[Group] | None:
@@ -54,8 +57,14 @@ def terms(condition: Condition) -> list[Group] | None:
     >>> [render(All(tuple(term.values()))) for term in found]
     ['"v" < 3 AND "v" > 1', '"v" > 1 AND "w" = 0']
     """
-    found = _groups(condition, All)
-    return None if found is None else neighbours_merged(found, All)
+    return _compared(condition, All)
+
+
+def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
+    """Return the merged groups of a condition, None if they are too many to be compared with each other."""
+    found = _groups(condition, inner)
+    merged = None if found is None else neighbours_merged(found, inner)
+    return None if merged is None or len(merged) > MAX_COMPARED else merged
 
 
 def neighbours_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list[Group]:

@@ -222,6 +222,9 @@ class CatalogLease:
                 return
             except CatalogDown as error:
                 log.warning("lease of the catalog not renewed: %s", error)
+            except Exception:
+                # Whatever it is, another try may succeed; if none does in time, the other thread gives up.
+                log.exception("lease of the catalog not renewed")
 
     def _watching(self) -> None:
         """Give up in time, also where a renewal hangs: a network that was cut tells nothing for 10 s.

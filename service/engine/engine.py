@@ -246,6 +246,7 @@ class Engine:
         failures = Failures()
         while not self._stopping.is_set():
             began_s = time.monotonic()
+            failed: Exception
             try:
                 self._run()
             except SluiceError as error:
@@ -253,31 +254,37 @@ class Engine:
                     # Refused: it would be again.
                     log.error("engine refused: %s", error)
                     return
-                reason = self._error or error.primary
-                failure = Failure(
-                    self._last_batch(), reason, can_pass(reason) or not isinstance(error, EngineFailed)
-                )
-                delay_s = failures.add(failure, ran_s=time.monotonic() - began_s)
-                self._failures = failures.same
-                self._skippable = failures.same >= MAX_FAILURES_AT_A_BATCH and self._has_begun(failure.batch)
-                self._retry_at_us = None if delay_s is None else wall_clock_us() + int(delay_s * 1e6)
-                self.changed()
-                log.error(
-                    "engine failed: %s",
-                    error,
-                    extra={"failures": failures.count, "batch": failure.batch, "next_try_s": delay_s},
-                )
-                if delay_s is None:
-                    return
-                self._stopping.wait(delay_s)
+                failed = error
             except Exception as error:
-                # The thread ends here: nobody would see it, and the state would stay "running".
+                # Without this the thread would end, and the state would stay "running".
                 self._end_session()
                 self._set_state("failed", f"{type(error).__name__}: {error}")
-                log.exception("engine failed unexpectedly")
-                return
+                failed = error
             else:
                 return
+            delay_s = self._failed(failures, failed, ran_s=time.monotonic() - began_s)
+            if delay_s is None:
+                return
+            self._stopping.wait(delay_s)
+
+    def _failed(self, failures: Failures, error: Exception, *, ran_s: float) -> float | None:
+        """Record a failure of the job; return the seconds until the next try, None if it is of no use."""
+        expected = isinstance(error, SluiceError)
+        reason = self._error or (error.primary if isinstance(error, SluiceError) else str(error))
+        passes = can_pass(reason) or (expected and not isinstance(error, EngineFailed))
+        failure = Failure(self._last_batch(), reason, passes)
+        delay_s = failures.add(failure, ran_s=ran_s)
+        self._failures = failures.same
+        self._skippable = failures.same >= MAX_FAILURES_AT_A_BATCH and self._has_begun(failure.batch)
+        self._retry_at_us = None if delay_s is None else wall_clock_us() + int(delay_s * 1e6)
+        self.changed()
+        log.error(
+            "engine failed: %s",
+            error if expected else reason,
+            extra={"failures": failures.count, "batch": failure.batch, "next_try_s": delay_s},
+            exc_info=None if expected else error,
+        )
+        return delay_s
 
     def _last_batch(self) -> int | None:
         """Return the last committed batch; None where the catalog cannot tell now."""
@@ -287,9 +294,13 @@ class Engine:
             return None
 
     def _has_begun(self, last: int | None) -> bool:
-        """Tell whether the batch after the last committed one was begun."""
+        """Tell whether the batch after the last committed one was begun, as far as the log can tell now."""
         batch = 0 if last is None else last + 1
-        return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
+        try:
+            return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
+        except (SluiceError, OSError) as error:
+            log.warning("Spark's log cannot be read: %s", error)
+            return False
 
     def _run(self) -> None:
         """Run the job to its end, again after each file that turned out to be unreadable."""

@@ -124,25 +124,31 @@ class EnginePart:
         self._term = _Term(self.parts(), jvm, self._wake)
         return self._term
 
-    def _run(self, term: _Term, acquired: bool) -> None:
+    def _run(self, first: _Term, acquired: bool) -> None:
+        term: _Term | None = first
         while True:
             try:
-                if acquired or term.engine.stand_by(self._stopping):
-                    self._refused = None
-                    term.work(self._stopping)
+                self._serve(term or self._new_term(), acquired)
             except SluiceError as error:
                 # Another engine's directory, a checkpoint that is lost, a catalog that is away.
                 log.error("engine cannot take over: %s", error)
-                self._refused = str(error)
+                self._term, self._refused = None, str(error)
             except Exception as error:
+                # Without this the thread would end, and nobody would stand by any more.
                 log.exception("engine ended unexpectedly")
-                self._refused = f"{type(error).__name__}: {error}"
-            finally:
-                self._term = None if self._refused else term
-                term.close()
+                self._term, self._refused = None, f"{type(error).__name__}: {error}"
+            term, acquired = None, False
             if self._stopping.wait(RETRY_S if self._refused else 0):
                 return
-            term, acquired = self._new_term(), False
+
+    def _serve(self, term: _Term, acquired: bool) -> None:
+        """Serve one term, and end it whatever happens."""
+        try:
+            if acquired or term.engine.stand_by(self._stopping):
+                self._refused = None
+                term.work(self._stopping)
+        finally:
+            term.close()
 
 
 class _Term:

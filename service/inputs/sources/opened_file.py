@@ -24,12 +24,18 @@ def opened_file(source: FilesSource, path: str) -> Iterator[str]:
     if source.confinement is None:
         yield path
         return
-    # A pipe that was put in its place would have us wait for its writer.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    # Looked at before it is opened: whoever opens a file of SQLite and closes it gives up all locks that his
+    # process has on it, and the catalog breaks. Such a handle reads nothing, and closing it does no harm.
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        own = f"/proc/self/fd/{handle}"
+        own = f"/proc/self/fd/{place}"
         if not source.confinement.allows(os.readlink(own)):
             raise UnusableFile(f'it is a link that leads out of "{source.confinement.root}"')
-        yield own
+        # A pipe that was put in its place would have us wait for its writer.
+        handle = os.open(own, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+    try:
+        yield f"/proc/self/fd/{handle}"
     finally:
         os.close(handle)

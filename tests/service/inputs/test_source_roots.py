@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,3 +147,24 @@ def test_a_compressed_file_is_read_under_confinement(root: Path, data_dir: DataD
     stream = confined(root / "in", root, data_dir)
 
     assert [f.rows for f in judged_files(stream, sorted(candidates(stream.source.path)))] == [1, 1]
+
+
+def test_a_refused_file_of_the_service_keeps_its_locks(
+    tmp_path: Path, root: Path, data_dir: DataDir, store: Store
+) -> None:
+    """Whoever opens and closes a file gives up the locks of his process on it, those of SQLite among them."""
+    catalog = data_dir.root / "catalog.db"
+    catalog.write_bytes(b"locked")
+    stream = store.streams.add(confined(tmp_path / "**" / "*.*", tmp_path, data_dir))
+    (root / "in" / "link.csv").symlink_to(catalog)
+    with catalog.open("rb+") as ours:
+        fcntl.lockf(ours, fcntl.LOCK_EX)
+
+        list_files(store, stream)
+
+        refused = {f.path for f in store.source_files.page(stream.id, 0, 10) if f.verdict == "set-aside"}
+        assert refused >= {str(catalog), str(root / "in" / "link.csv")}
+        # Locks of open file descriptions are refused beside those of any process, this one's included.
+        wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        with catalog.open("rb+") as other, pytest.raises(BlockingIOError):
+            fcntl.fcntl(other, fcntl.F_OFD_SETLK, wanted)
