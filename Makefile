@@ -103,7 +103,7 @@ test: lint
 
 # Other examples than `make test`, and others every time; SEED=... repeats a run.
 SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
-test-slow: lint browser
+test-slow: lint browser $(TOOLS)/stamp
 	@seed=$(SEED); echo "make test-slow SEED=$$seed repeats this run" >&2; \
 	$(BIN)/python -m pytest -m "not bench" --hypothesis-profile=explore --hypothesis-seed=$$seed
 
