@@ -4,6 +4,7 @@
 #   make demo [ARGS=--once]   real streams, a dozen queries, one Spark job
 #   make test                 lint and the tests
 #   make test-slow [SEED=...] the long tests too, with new random examples
+#   make test-deploy          all checks of deploy/: units, alerts, package, steps of the image
 #   make test-cluster         a cluster whose hosts are network namespaces; needs root
 #   make bench [ARGS=...]     Sluice beside its peers, three hours; without ARGS every other benchmark after it
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
@@ -17,11 +18,12 @@
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java postgres browser demo test test-slow test-cluster lint bench bench-paper bench-sketches bench-calibration bench-migration bench-scaling soak screenshot golden wheel format clean
+.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-migration bench-scaling soak screenshot golden wheel format clean
 
 BIN := .venv/bin
 comma := ,
 STAMP := .venv/setup.stamp
+TOOLS := .venv/deploy-tools
 BROWSER_STAMP := .venv/browser.stamp
 
 help:
@@ -101,9 +103,21 @@ test: lint
 
 # Other examples than `make test`, and others every time; SEED=... repeats a run.
 SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
-test-slow: lint browser
+test-slow: lint browser $(TOOLS)/stamp
 	@seed=$(SEED); echo "make test-slow SEED=$$seed repeats this run" >&2; \
 	$(BIN)/python -m pytest -m "not bench" --hypothesis-profile=explore --hypothesis-seed=$$seed
+
+# promtool is unpacked from Debian's package: installed, Prometheus would start.
+$(TOOLS)/stamp: | $(STAMP)
+	@echo "sluice: getting promtool from Debian's packages" >&2
+	@rm -rf $(TOOLS) && mkdir -p $(TOOLS)
+	@[ "$$(id -u)" = 0 ] || sudo=sudo; cd $(TOOLS) && $$sudo apt-get -qq update \
+	    && apt-get -qq download prometheus 2>&1 | grep -v unsandboxed || true
+	@cd $(TOOLS) && for package in *.deb; do dpkg -x $$package . || exit 1; rm $$package; done
+	@touch $@
+
+test-deploy: setup $(TOOLS)/stamp
+	@$(BIN)/python -m pytest tests/deploy -m "not bench"
 
 test-cluster: setup
 	@$(BIN)/python -m pytest tests/cluster -m "not bench"

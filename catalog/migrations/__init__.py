@@ -1,4 +1,4 @@
-"""Migrations of the catalog's tables (Alembic), run by ``upgrade`` from inside the package.
+"""Migrations of the catalog's tables (Alembic), run by ``upgrade`` and verified by ``differences``.
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, its
 number goes to ``catalog.store.tables.SCHEMA_REVISION``, and a test compares what they make with the tables.
@@ -7,8 +7,12 @@ number goes to ``catalog.store.tables.SCHEMA_REVISION``, and a test compares wha
 from __future__ import annotations
 
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from sqlalchemy import Connection
+
+from catalog.store.tables import metadata
 
 
 def configuration() -> Config:
@@ -27,3 +31,13 @@ def upgrade(connection: Connection) -> None:
     config = configuration()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def differences(connection: Connection) -> list[str]:
+    """Return how the tables differ from those of ``catalog.store.tables``; other tables do not count."""
+    return [
+        f"{change[0]} {getattr(change[-1], 'name', change[-1])}"
+        for found in compare_metadata(MigrationContext.configure(connection), metadata)
+        for change in (found if isinstance(found, list) else [found])
+        if change[0] not in ("remove_table", "remove_index")
+    ]

@@ -11,7 +11,7 @@ Each repository is a class of the module of its name. A method is one transactio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -130,21 +130,65 @@ class Store:
             raise
         return cls(database, now_us)
 
+    @classmethod
+    def upgrade(cls, url: str) -> str | None:
+        """Bring the tables of a catalog up to date, as the first ``open`` of a version does.
+
+        Args:
+            url: As of ``open``; a file must be there.
+
+        Returns:
+            The schema that the tables had before; None if there were none.
+
+        Raises:
+            CatalogDown: There is no such file, or the database cannot be used.
+            CatalogVersionMismatch: The tables are of a later version of Sluice.
+        """
+        with closing(Database(url)) as database:
+            _require_file(database)
+            before = _revision(database)
+            cls._prepare(database, migrate=True)
+        return before
+
+    @classmethod
+    def check(cls, url: str) -> str:
+        """Compare the tables of a catalog with those of this version, and return their schema.
+
+        Raises:
+            CatalogDown: The database cannot be used.
+            CatalogVersionMismatch: The tables are of another version of Sluice, or were changed by hand.
+        """
+        with closing(Database(url)) as database:
+            cls._prepare(database, migrate=False)
+            from catalog.migrations import differences
+
+            with database.read() as connection:
+                found = differences(connection)
+        if found:
+            raise CatalogVersionMismatch(
+                f'tables of the catalog are not those of schema "{SCHEMA_REVISION}"',
+                detail=f"What would make them so: {', '.join(found)}.",
+                hint="Somebody has changed them by hand: undo that, or restore a backup.",
+            )
+        return SCHEMA_REVISION
+
     @staticmethod
     def _prepare(database: Database, migrate: bool) -> None:
         """Check the schema, and migrate if asked to."""
-        if not migrate and database.file is not None and not database.file.exists():
-            # Opening would create it.
-            raise CatalogDown("catalog does not exist", detail=f"There is no file {database.file}.")
         if migrate:
             database.use_wal()
+        else:
+            _require_file(database)
         found = _revision(database)
         if found == SCHEMA_REVISION:
             return
-        if not migrate or (found is not None and found > SCHEMA_REVISION):
+        is_later = found is not None and found > SCHEMA_REVISION
+        if is_later or not migrate:
             raise CatalogVersionMismatch(
                 f'catalog has schema "{found or "none"}", this version of Sluice needs "{SCHEMA_REVISION}"',
-                hint="Use the version of Sluice that wrote it last, or let this one migrate it.",
+                hint="Use the version of Sluice that migrated it, or a newer one; the way back is a backup."
+                if is_later
+                else "Run sluice catalog upgrade, or start a service of this version, which does the same.",
             )
         with database.write() as connection:
             # Alembic costs a tenth of a second of imports, which most openings do not need.
@@ -204,6 +248,12 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require_file(database: Database) -> None:
+    """Refuse a file that is not there, which opening would create."""
+    if database.file is not None and not database.file.exists():
+        raise CatalogDown("catalog does not exist", detail=f"There is no file {database.file}.")
 
 
 def _revision(database: Database) -> str | None:

@@ -1,6 +1,6 @@
 """The command line: ``sluice run | plan | calibrate | repair | backup | restore | move`` and more.
 
-``query``, ``stream`` and ``key`` are groups of commands; ``api.main`` has others.
+``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has others.
 
 Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out. Errors go to
 stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
+from service.cli.catalog_cli import catalog_commands
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.cli.key_cli import key_commands
 from service.config.log import setup_logging
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.add_typer(query_commands, name="query")
 app.add_typer(stream_commands, name="stream")
 app.add_typer(key_commands, name="key")
+app.add_typer(catalog_commands, name="catalog")
 
 WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
 DataDirOption = Annotated[

@@ -31,14 +31,12 @@ from service.config.settings import Settings
 from service.inputs.disk_space import DiskSpace, shown_bytes
 from service.jvm.java import OLDEST_JAVA, use_java
 from service.recovery.identity import identity_of
-from service.recovery.opening import open_catalog, refuse_missing, sqlite_file
+from service.recovery.opening import CATALOG_DOWN_HINT, open_catalog, refuse_missing, sqlite_file
 
 #: Two clocks may differ by so much, s: that of the newest batch, or of a file server, and this machine's.
 SKEW_S: Final = 5.0
 #: How long a service may take to answer, s.
 ANSWER_S: Final = 3.0
-
-_CATALOG_HINT: Final = "See that SLUICE_CATALOG_URL is right, and that the database can be reached."
 
 State = Literal["ok", "warning", "problem"]
 _COLOURS: Final[dict[State, str]] = {"ok": "green", "warning": "yellow", "problem": "bold red"}
@@ -171,7 +169,7 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
     file = sqlite_file(url)
     if file is not None and not file.exists():
         if settings.storage.catalog_url is not None and not file.parent.is_dir():
-            yield Finding("catalog", "problem", f"There is no directory {file.parent}.", _CATALOG_HINT)
+            yield Finding("catalog", "problem", f"There is no directory {file.parent}.", CATALOG_DOWN_HINT)
         else:
             yield Finding("catalog", "ok", "There is none yet; it is made at the first start.")
         return
@@ -181,7 +179,7 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
         yield Finding("catalog", "warning", f"The {error.primary}.", error.hint)
         return
     except CatalogDown as error:
-        yield replace(_failed("catalog", error), hint=error.hint or _CATALOG_HINT)
+        yield replace(_failed("catalog", error), hint=error.hint or CATALOG_DOWN_HINT)
         return
     with closing(store):
         identity = identity_of(store)

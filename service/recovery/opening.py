@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sqlalchemy import exc, make_url
 
+from catalog.errors import CatalogDown
 from catalog.store.store import Store
 from catalog.values.stream import HttpSource
 from operators.storage.folder import create, names, read
@@ -37,9 +38,16 @@ _MOVED_SETTING = "moved"
 #: File of the identity in a storage apart.
 _MARK = "identity.json"
 
+#: What to do where a catalog cannot be opened.
+CATALOG_DOWN_HINT = "See that SLUICE_CATALOG_URL is right, and that the database can be reached."
+
 _HINT = (
     "Restore the data directory as a whole from a backup, give the SLUICE_CATALOG_URL that it was used with, "
     "or start anew in an empty directory."
+)
+_NOT_SHARED_HINT = (
+    "All processes of a service need the same data directory: mount the one that the catalog was used with. "
+    "If that is gone, restore it and the catalog from one backup."
 )
 
 
@@ -67,7 +75,11 @@ def open_catalog(
     if not moving:
         _refuse_unfinished(data_dir)
     refuse_missing(data_dir, url)
-    store = Store.open(url)
+    try:
+        store = Store.open(url)
+    except CatalogDown as error:
+        error.hint = error.hint or CATALOG_DOWN_HINT
+        raise
     try:
         _refuse_moved(store, data_dir, moved_to)
         identity = identity_of(store)
@@ -172,7 +184,7 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
             raise OtherLife(
                 f'the catalog is not that of "{path.parent}"',
                 detail=f"The catalog has identity {identity.id}, the directory {found.get('id', 'none')}.",
-                hint=_HINT,
+                hint=_HINT if found else _NOT_SHARED_HINT,
             )
     _mark_storage(store, data_dir, identity)
     with closing(EventLog(events_url)) as events:

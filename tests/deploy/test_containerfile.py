@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -83,6 +84,31 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert base["newTag"] == version
     assert shell == f"{base['newName']}:{version}"
     assert f"-t sluice:{version} ." in CONTAINERFILE.read_text(encoding="utf-8")
+    assert labels()["version"] == version
+
+
+def labels() -> dict[str, str]:
+    """Return the labels of the image, without the prefix of the Open Container Initiative."""
+    return dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', last("LABEL")))
+
+
+def test_labels_are_those_of_the_package() -> None:
+    project = PROJECT["project"]
+    found = labels()
+    assert found["title"].lower() == project["name"]
+    assert found["description"] == project["description"]
+    assert found["licenses"] == project["license"]
+
+
+def test_no_build_tools_are_left() -> None:
+    """The last stage gets an environment without pip, and loses the pip of the image that it begins from."""
+    made = next(step.text for step in STEPS if "-m venv" in step.text)
+    assert "-m venv --without-pip /opt/sluice" in made
+    installed = [step.text for step in STEPS if step.name == "RUN" and step.stage == 1]
+    assert any(re.search(r"pip uninstall --yes .*\bpip\b", text) for text in installed)
+    assert not any(word in text for text in installed for word in ("gcc", "build-essential", "-jdk"))
+    copied = [step.text for step in STEPS if step.name == "COPY" and step.stage == 1]
+    assert copied == ["--from=build /opt/sluice /opt/sluice"]
 
 
 class _Health(BaseHTTPRequestHandler):

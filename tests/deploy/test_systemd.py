@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import configparser
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from api.serve import FORCE_S, GRACE_S
 from service.config.settings import GROUPS
-from tests.deploy.files import DEPLOY
+from tests.deploy.files import DEPLOY, tool
 
 #: What the unit shuts the service out of; each is a setting of systemd.exec(5).
 HARDENING = {
@@ -32,7 +35,9 @@ HARDENING = {
 }
 
 
-UNITS = sorted((DEPLOY / "systemd").iterdir())
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+#: Exposure that systemd-analyze may find, of 10.
+MOST_EXPOSED = 3.0
 each_unit = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 
 
@@ -97,3 +102,55 @@ def test_units_share_all_but_their_command() -> None:
     assert engine.pop("ExecStart") == ["/opt/sluice/bin/sluice engine --port 808%i"]
     assert engine.pop("OOMPolicy") == ["continue"]
     assert api == engine
+
+
+def test_the_example_of_settings_names_settings_and_is_for_the_file_that_units_read() -> None:
+    text = (DEPLOY / "systemd" / "sluice.env.example").read_text(encoding="utf-8")
+    named = re.findall(r"^#?([A-Z_]+)=", text, re.MULTILINE)
+    assert set(named) > {"SLUICE_BUCKETS", "SLUICE_CATALOG_URL", "PGPASSWORD", "SLUICE_HOST"}
+    for name in set(named) - {"PGPASSWORD"}:
+        assert name.removeprefix("SLUICE_").lower() in GROUPS
+    (file,) = service(UNITS[0])["EnvironmentFile"]
+    assert file.removeprefix("-") in text
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> list[Path]:
+    """Units as systemd would load them: the program that they start is there, the engine has its number."""
+    program = tmp_path / "sluice"
+    program.touch(mode=0o755)
+    units = []
+    for unit in UNITS:
+        text = unit.read_text(encoding="utf-8").replace("/opt/sluice/bin/sluice", str(program))
+        units.append(tmp_path / unit.name.replace("@", "@1"))
+        units[-1].write_text(text)
+    return units
+
+
+def analyze(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [tool("systemd-analyze"), *words]
+    alone = {"PATH": os.environ["PATH"], "SYSTEMD_COLORS": "0"}
+    return subprocess.run(command, env=alone, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_systemd_finds_no_fault(loaded: list[Path]) -> None:
+    for unit in loaded:
+        found = analyze("verify", "--man=no", unit)
+        assert (found.returncode, found.stderr) == (0, "")
+        unit.write_text(unit.read_text().replace("Type=exec", "Type=exce"))
+        assert "exce" in analyze("verify", "--man=no", unit).stderr
+
+
+@pytest.mark.slow
+def test_little_of_the_machine_is_open_to_the_service(loaded: list[Path]) -> None:
+    limit = f"--threshold={round(MOST_EXPOSED * 10)}"
+    for unit in loaded:
+        found = analyze("security", "--offline=true", limit, unit)
+        assert found.returncode == 0, found.stdout + found.stderr
+        assert "Overall exposure level" in found.stdout
+        unit.write_text(
+            unit.read_text().replace("ProtectSystem=strict", "").replace("SystemCallFilter=", "#")
+        )
+        unit.write_text(unit.read_text().replace("CapabilityBoundingSet=", "#"))
+        assert analyze("security", "--offline=true", limit, unit).returncode == 1
