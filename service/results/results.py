@@ -8,13 +8,15 @@ results of two of them whose columns differ. A cursor says how far a reader is:
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
 Committed batches never change, so a cursor stays good for as long as the results are kept; whoever is behind
-what is kept is told so (``results.result_expiry``). A page reads the files of the batches it needs and no
-others: the catalog knows how many results each batch gave the query.
+what is kept is told so (``results.result_expiry``). Pages are cut out of sorted runs (``results.runs``). One
+that is not there yet is made of the batches that the page needs and no others, for the catalog knows how many
+results each batch gave the query; for a reader that goes on from page to page it has more batches ahead.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +36,7 @@ from service.errors import CorruptResults, InvalidCursor, ResultsExpired
 from service.results.result_check import check_files
 from service.results.result_expiry import has_lost
 from service.results.result_sql import order_sql, pairs_sql, results_sql
+from service.results.runs import Run, Runs
 
 #: Rows of one page at most: about 10 MB as JSON, and well below a second.
 MAX_PAGE_ROWS = 10_000
@@ -43,6 +46,19 @@ SPILLING_MEMORY = "256MB"
 
 #: Batches looked up in the catalog at a time.
 _BATCHES_PER_LOOKUP = 256
+
+#: Rows of a run at most, unless one batch has more.
+_ROWS_PER_RUN = 1 << 20
+
+#: Of a reader that goes on, each run is so many times as long as the one before, up to so many rows.
+_AHEAD_TIMES = 4
+_ROWS_AHEAD = 1 << 18
+
+#: Rows that come from DuckDB at a time.
+_ROWS_AT_A_TIME = 1 << 17
+
+#: Runs made at the same time, each for other queries.
+_LOCKS = 64
 
 #: Table of the routes that are read, in the connection that reads them.
 _ROUTES = "_wanted_routes"
@@ -128,12 +144,21 @@ class ResultReader:
         threads: Threads that DuckDB may use for one page.
         spill_dir: Where DuckDB puts what is more than ``SPILLING_MEMORY`` while it sorts; None sorts in
             memory.
+        runs: Where sorted runs are kept; None: as they are by default.
     """
 
     def __init__(
-        self, store: Store, results_dir: Folder, *, threads: int = 1, spill_dir: Path | None = None
+        self,
+        store: Store,
+        results_dir: Folder,
+        *,
+        threads: int = 1,
+        spill_dir: Path | None = None,
+        runs: Runs | None = None,
     ) -> None:
         self._store = store
+        self._runs = runs or Runs()
+        self._making = tuple(threading.Lock() for _ in range(_LOCKS))
         self._results_dir = results_dir
         spilling = {} if spill_dir is None else {"temp_directory": str(spill_dir)}
         if spilling:
@@ -142,6 +167,7 @@ class ResultReader:
 
     def close(self) -> None:
         """Let go of DuckDB's memory."""
+        self._runs.clear()
         self._connection.close()
 
     def count(self, series: int) -> int:
@@ -204,8 +230,11 @@ class ResultReader:
         has_more = has_more or len(spans) < len(found)
         groups = [list(group) for _, group in groupby(spans, key=lambda span: span.query_id)]
         newest = queries[spans[-1].query_id if spans else max(ids)]
-        tables = [self._read(queries[group[0].query_id], group) for group in groups]
-        table = pa.concat_tables(tables) if tables else self._read(newest, ())
+        reached = None if after is None else parse_cursor(after)[0]
+        tables = [
+            table for group in groups for table in self._cut(queries[group[0].query_id], group, reached)
+        ]
+        table = pa.concat_tables(tables) if tables else self._empty(newest)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
         return ResultPage(newest.outputs, table, tuple(spans), next_cursor, has_more)
 
@@ -270,7 +299,7 @@ class ResultReader:
         """Find the results that a page holds among those that are kept, and whether more follow."""
         spans: list[Span] = []
         missing = limit
-        for number, query_id, rows in self._batches(series, batch):
+        for number, query_id, rows in self._batches_of(self._store.queries.series_ids(series), batch):
             if spans and not missing:
                 return tuple(spans), True
             first = returned if number == batch else 0
@@ -285,11 +314,11 @@ class ResultReader:
                 return tuple(spans), True
         return tuple(spans), False
 
-    def _batches(self, series: int, from_batch: int) -> Iterator[tuple[int, int, int]]:
+    def _batches_of(self, query_ids: Collection[int], from_batch: int) -> Iterator[tuple[int, int, int]]:
         """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
         more = True
         while more:
-            found = self._store.counts.of_series(series, from_batch, _BATCHES_PER_LOOKUP)
+            found = self._store.counts.of_queries(query_ids, from_batch, limit=_BATCHES_PER_LOOKUP)
             yield from found
             more = len(found) == _BATCHES_PER_LOOKUP
             from_batch = found[-1][0] + 1 if found else from_batch
@@ -305,25 +334,82 @@ class ResultReader:
             hint='Send "next_cursor" of an earlier page of this query, or nothing to start over.',
         )
 
-    def _read(self, query: Query, spans: Sequence[Span]) -> pa.Table:
-        """Read the rows of consecutive spans of a query: all but the last reach to the end of their batch."""
-        family = family_of(query)
-        batches = [span.batch for span in spans]
-        files = family_files(self._store, self._results_dir, family, batches)
-        rows = sum(span.rows for span in spans)
-        offset = spans[0].first if spans else 0
+    def _cut(self, query: Query, spans: Sequence[Span], reached: int | None) -> Iterator[pa.Table]:
+        """Yield the rows of consecutive spans of a query, cut out of its runs.
+
+        Args:
+            query: The query.
+            spans: All but the last reach to the end of their batch.
+            reached: Batch that the reader comes from.
+        """
+        waiting = list(spans)
+        while waiting:
+            run = self._run(query, waiting, reached)
+            starts = run.starts
+            here = [span for span in waiting if span.batch in starts]
+            first = starts[here[0].batch] + here[0].first
+            yield run.table.slice(first, sum(span.rows for span in here))
+            del waiting[: len(here)]
+            reached = here[-1].batch
+
+    def _run(self, query: Query, spans: Sequence[Span], reached: int | None) -> Run:
+        """Return a run that has the first of some spans; if there is none, make one of as many as may be."""
+        first = spans[0].batch
+        if (run := self._runs.find(query.id, first)) is not None:
+            return run
+        with self._making[query.id % _LOCKS]:
+            if (run := self._runs.find(query.id, first)) is not None:
+                return run
+            before = None if reached is None else self._runs.find(query.id, reached)
+            ahead = 0
+            if before is not None and before.last == reached:
+                ahead = min(_AHEAD_TIMES * before.table.num_rows, _ROWS_AHEAD)
+            try:
+                run = self._made(query, self._batches_of_run(query, spans, ahead))
+            except CorruptResults:
+                if not ahead:
+                    raise
+                # A damaged file of a later batch is no reason to refuse this page.
+                run = self._made(query, self._batches_of_run(query, spans, 0))
+            self._runs.keep(query.id, run)
+            return run
+
+    def _batches_of_run(self, query: Query, spans: Sequence[Span], ahead: int) -> list[tuple[int, int]]:
+        """Return (batch, results) of the batches of a run: those of spans, and of so many rows ahead."""
+        found: list[tuple[int, int]] = []
+        total = 0
+        for batch, _, rows in self._batches_of((query.id,), spans[0].batch):
+            enough = batch > spans[-1].batch and total + rows > ahead
+            if found and (enough or total + rows > _ROWS_PER_RUN):
+                break
+            found.append((batch, rows))
+            total += rows
+        return found
+
+    def _made(self, query: Query, batches: Sequence[tuple[int, int]]) -> Run:
+        """Read and sort a query's results of some batches."""
+        numbers = [batch for batch, _ in batches]
+        files = family_files(self._store, self._results_dir, family_of(query), numbers)
+        rows = sum(rows for _, rows in batches)
         cursor = self._connection.cursor()
         try:
-            text = query_sql(cursor, self._store, query, files, batches)
+            text = query_sql(cursor, self._store, query, files, numbers)
             with reading(query.name):
-                table = cursor.sql(
-                    f"{text} ORDER BY {order_sql()} LIMIT {rows} OFFSET {offset}"
-                ).to_arrow_table()
+                parts = cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(_ROWS_AT_A_TIME)
+                run = self._runs.written(parts.schema, parts, batches)
         finally:
             cursor.close()
-        if table.num_rows != rows:
-            raise _not_whole(query, spans[0].batch, spans[-1].batch, table.num_rows, rows)
-        return table
+        if run.table.num_rows != rows:
+            raise _not_whole(query, numbers[0], numbers[-1], run.table.num_rows, rows)
+        return run
+
+    def _empty(self, query: Query) -> pa.Table:
+        """Return no rows, with a query's columns."""
+        cursor = self._connection.cursor()
+        try:
+            return cursor.sql(query_sql(cursor, self._store, query, (), ())).to_arrow_table()
+        finally:
+            cursor.close()
 
 
 def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -383,7 +469,7 @@ def reading(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except (duckdb.IOException, duckdb.InvalidInputException) as error:
+    except (duckdb.IOException, duckdb.InvalidInputException, pa.ArrowException, OSError) as error:
         raise CorruptResults(
             f'results of query "{name}" cannot be read',
             detail=f"{error}.",
