@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, takewhile
 from pathlib import Path
@@ -36,6 +36,7 @@ from service.errors import CorruptResults, InvalidCursor, ResultsExpired
 from service.results.result_check import check_files
 from service.results.result_expiry import has_lost
 from service.results.result_sql import order_sql, pairs_sql, results_sql
+from service.results.row_order import row_order
 from service.results.runs import Run, Runs
 
 #: Rows of one page at most: about 10 MB as JSON, and well below a second.
@@ -56,6 +57,12 @@ _ROWS_AHEAD = 1 << 18
 
 #: Rows that come from DuckDB at a time.
 _ROWS_AT_A_TIME = 1 << 17
+
+#: Columns that rows are sorted by in memory, beside the event time.
+_BESIDES = ("_batch", "_pos_a", "_pos_b")
+
+#: Bytes of results that are sorted in memory.
+SORTED_BYTES = 512 << 20
 
 #: Runs made at the same time, each for other queries.
 _LOCKS = 64
@@ -145,6 +152,8 @@ class ResultReader:
         spill_dir: Where DuckDB puts what is more than ``SPILLING_MEMORY`` while it sorts; None sorts in
             memory.
         runs: Where sorted runs are kept; None: as they are by default.
+        sorted_bytes: Rows of a run are sorted in memory up to so many bytes; DuckDB, which may spill, sorts
+            more.
     """
 
     def __init__(
@@ -155,7 +164,9 @@ class ResultReader:
         threads: int = 1,
         spill_dir: Path | None = None,
         runs: Runs | None = None,
+        sorted_bytes: int = SORTED_BYTES,
     ) -> None:
+        self._sorted_bytes = sorted_bytes
         self._store = store
         self._runs = runs or Runs()
         self._making = tuple(threading.Lock() for _ in range(_LOCKS))
@@ -391,25 +402,49 @@ class ResultReader:
         numbers = [batch for batch, _ in batches]
         files = family_files(self._store, self._results_dir, family_of(query), numbers)
         rows = sum(rows for _, rows in batches)
-        cursor = self._connection.cursor()
-        try:
-            text = query_sql(cursor, self._store, query, files, numbers)
-            with reading(query.name):
-                parts = cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(_ROWS_AT_A_TIME)
-                run = self._runs.written(parts.schema, parts, batches)
-        finally:
-            cursor.close()
+        with reading(query.name):
+            with closing(self._connection.cursor()) as cursor:
+                besides = ("_event_time", *_BESIDES)
+                text = query_sql(cursor, self._store, query, files, numbers, besides=besides)
+                found = _up_to(cursor.sql(text).to_arrow_reader(_ROWS_AT_A_TIME), self._sorted_bytes)
+            if found is not None:
+                run = self._runs.written(*_in_order(found), batches)
+            else:
+                with closing(self._connection.cursor()) as cursor:
+                    text = query_sql(cursor, self._store, query, files, numbers)
+                    parts = cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(_ROWS_AT_A_TIME)
+                    run = self._runs.written(parts.schema, parts, batches)
         if run.table.num_rows != rows:
             raise _not_whole(query, numbers[0], numbers[-1], run.table.num_rows, rows)
         return run
 
     def _empty(self, query: Query) -> pa.Table:
         """Return no rows, with a query's columns."""
-        cursor = self._connection.cursor()
-        try:
+        with closing(self._connection.cursor()) as cursor:
             return cursor.sql(query_sql(cursor, self._store, query, (), ())).to_arrow_table()
-        finally:
-            cursor.close()
+
+
+def _up_to(parts: pa.RecordBatchReader, most_bytes: int) -> pa.Table | None:
+    """Return all rows of a reader; None if they are more than so many bytes."""
+    found: list[pa.RecordBatch] = []
+    size = 0
+    for part in parts:
+        found.append(part)
+        size += part.nbytes
+        if size > most_bytes:
+            return None
+    return pa.Table.from_batches(found, parts.schema)
+
+
+def _in_order(rows: pa.Table) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return rows in order, some at a time, without their last columns, by which they are sorted."""
+    results = rows.select(range(rows.num_columns - len(_BESIDES)))
+    # By place, since an output may bear the name of one of them.
+    event_time, batch, *positions = rows.columns[results.num_columns - 1 :]
+    order = row_order([batch, event_time, *positions])
+    firsts = range(0, len(order), _ROWS_AT_A_TIME)
+    parts = (results.take(pa.array(order[first : first + _ROWS_AT_A_TIME])) for first in firsts)
+    return results.schema, (batch for part in parts for batch in part.combine_chunks().to_batches())
 
 
 def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

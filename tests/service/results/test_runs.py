@@ -15,31 +15,32 @@ import pytest
 from catalog.values.query import Output
 from service.errors import CorruptResults, DiskFailed
 from service.results import results
-from service.results.results import ResultReader
+from service.results.results import SORTED_BYTES, ResultReader
 from service.results.runs import Run, Runs
 from tests.service.compacting import compact, compactor_of
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair
 
-#: Sizes of runs: all in memory, all in files, and no room for more than the run in hand.
+#: Sizes of runs: all in memory; all in files; no room for more than one, and little to sort in.
 KINDS: dict[str, dict[str, int]] = {
     "memory": {},
     "files": {"file_from_bytes": 0},
-    "evicted": {"file_from_bytes": 200, "memory_bytes": 0, "disk_bytes": 0},
+    "evicted": {"file_from_bytes": 200, "memory_bytes": 0, "disk_bytes": 0, "sorted_bytes": 400},
 }
 
 
 class World:
     """A query whose results are known, and a reader."""
 
-    def __init__(self, directory: Path, runs: Runs) -> None:
+    def __init__(self, directory: Path, sorted_bytes: int = SORTED_BYTES, **sizes: int) -> None:
         self.directory = directory
         self.store = open_store(directory)
         outputs = [Output("k", 'a."k"', "bigint"), Output("s", "a.\"k\" || '!'", "string")]
         self.id = add_query(self.store, "q", outputs).id
         self.batches = Batches(self.store, directory / "results", {1: (self.id,), 2: ()})
         (directory / "late").mkdir()
-        self.reader = ResultReader(self.store, directory / "results", runs=runs)
+        runs = Runs(directory, **sizes)
+        self.reader = ResultReader(self.store, directory / "results", runs=runs, sorted_bytes=sorted_bytes)
         self.rows: list[int] = []
         self.cursors: list[str] = []
 
@@ -69,7 +70,7 @@ class World:
 
 @contextmanager
 def world_of(directory: Path, **sizes: int) -> Iterator[World]:
-    world = World(directory, Runs(directory, **sizes))
+    world = World(directory, **sizes)
     yield world
     world.reader.close()
     world.store.close()
