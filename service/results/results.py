@@ -16,11 +16,12 @@ results each batch gave the query; for a reader that goes on from page to page i
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from pathlib import Path
 
 import duckdb
@@ -47,6 +48,9 @@ SPILLING_MEMORY = "256MB"
 
 #: Batches looked up in the catalog at a time.
 _BATCHES_PER_LOOKUP = 256
+
+#: Rows of an export that come together.
+_ROWS_PER_TABLE = 1 << 16
 
 #: Rows of a run at most, unless one batch has more.
 _ROWS_PER_RUN = 1 << 20
@@ -117,6 +121,25 @@ class ResultPage:
         for span in self.spans:
             for n in range(span.first + 1, span.first + span.rows + 1):
                 yield format_cursor(span.batch, n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultExport:
+    """All results between two cursors.
+
+    Attributes:
+        schema: Schema of the tables.
+        rows: How many results.
+        next_cursor: Cursor after the last one; None before the first result of all.
+        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        tables: The results in order, read as they are asked for.
+    """
+
+    schema: pa.Schema
+    rows: int
+    next_cursor: str | None
+    dropped: int
+    tables: Iterator[pa.Table]
 
 
 def format_cursor(batch: int, returned: int) -> str:
@@ -200,17 +223,17 @@ class ResultReader:
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say.
         """
+        _check_limit(limit)
         page = self._look(series, after, limit, though_empty=True)
         assert page is not None
         return page
 
     def page_if_any(self, series: int, after: str | None, limit: int) -> ResultPage | None:
         """Read the results that follow a cursor, as ``page`` does; None if there are none yet."""
+        _check_limit(limit)
         return self._look(series, after, limit, though_empty=False)
 
     def _look(self, series: int, after: str | None, limit: int, *, though_empty: bool) -> ResultPage | None:
-        if not 1 <= limit <= MAX_PAGE_ROWS:
-            raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
         again = False
         while True:
             found, has_more, dropped = self._spans(series, after, limit)
@@ -248,6 +271,58 @@ class ResultReader:
         table = pa.concat_tables(tables) if tables else self._empty(newest)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
         return ResultPage(newest.outputs, table, tuple(spans), next_cursor, has_more)
+
+    def export(self, series: int, after: str | None, until: str | None) -> ResultExport:
+        """Read all results between two cursors.
+
+        Args:
+            series: Id of the series: that of its first query.
+            after: Cursor that results follow, or None for the first results.
+            until: Cursor of the last result, or None for the last one that is there now.
+
+        Raises:
+            InvalidCursor: One is no cursor of this series, or columns change between them.
+            ResultsExpired: Results that follow ``after`` are not kept any more.
+            QueryNotFound: There is no such series, or nothing of it is kept.
+            CorruptResults: The files hold other rows than the manifests say; where it is not the first table
+                that is read, while they are.
+        """
+        found, _, lost = self._spans(series, after, sys.maxsize)
+        spans: Sequence[Span] = found
+        if until is not None:
+            batch, returned = parse_cursor(until)
+            if returned > self._given(series, batch) or (after and parse_cursor(after) > (batch, returned)):
+                raise InvalidCursor(
+                    f'cursor "{until}" is not between "{after or "0.0"}" and the last result of this query',
+                    hint="Send a cursor of a later page of this query, or nothing to read all that is there.",
+                )
+            spans = _until(spans, batch, returned)
+        queries = {each: self._store.queries.by_id(each).query for each in {s.query_id for s in spans}}
+        alike = _of_equal_columns(spans, queries)
+        if len(alike) < len(spans):
+            end = format_cursor(alike[-1].batch, alike[-1].first + alike[-1].rows)
+            raise InvalidCursor(
+                f'the columns of the query change after cursor "{end}"',
+                detail="The query was updated, and a file has the columns of one text.",
+                hint=f"Export until={end}, and what follows with after={end}.",
+            )
+        rows = sum(span.rows for span in spans)
+        next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
+        # With a cursor, so that what is dropped meanwhile is not left out without a word.
+        start = format_cursor(spans[0].batch, spans[0].first) if spans else after
+        tables = self._tables(series, start, rows)
+        first = next(tables) if rows else self.page(series, after, 1).table.slice(0, 0)
+        dropped = 0 if lost is None or after is not None else lost.results
+        return ResultExport(first.schema, rows, next_cursor, dropped, chain([first], tables))
+
+    def _tables(self, series: int, after: str | None, rows: int) -> Iterator[pa.Table]:
+        """Yield so many results that follow a cursor, and are there."""
+        while rows:
+            page = self._look(series, after, min(rows, _ROWS_PER_TABLE), though_empty=False)
+            if page is None:
+                raise CorruptResults(f'results after cursor "{after}" are not there any more')
+            yield page.table
+            after, rows = page.next_cursor, rows - page.table.num_rows
 
     def whole_batches(
         self, query_id: int, batches: Sequence[tuple[int, int]], *, at_a_time: int
@@ -422,6 +497,21 @@ class ResultReader:
         """Return no rows, with a query's columns."""
         with closing(self._connection.cursor()) as cursor:
             return cursor.sql(query_sql(cursor, self._store, query, (), ())).to_arrow_table()
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_PAGE_ROWS:
+        raise ValueError(f"limit must be 1 to {MAX_PAGE_ROWS}, not {limit}")
+
+
+def _until(spans: Sequence[Span], batch: int, returned: int) -> list[Span]:
+    """Return spans up to a cursor."""
+    found = [span for span in spans if span.batch <= batch]
+    if found and found[-1].batch == batch:
+        last = found.pop()
+        if (rows := min(last.rows, returned - last.first)) > 0:
+            found.append(replace(last, rows=rows))
+    return found
 
 
 def _up_to(parts: pa.RecordBatchReader, most_bytes: int) -> pa.Table | None:
