@@ -38,7 +38,7 @@ def row_order(columns: Sequence[pa.ChunkedArray]) -> Int64s:
     while rest and bits + rest[0][1] <= _BITS:
         values, width = rest.pop(0)
         packed, bits = (packed << width) | values, bits + width
-    order = np.argsort(packed, kind="stable")
+    order = np.argsort(packed, kind="stable").astype(np.int64, copy=False)
     if not rest:
         return order
     in_order = packed[order]

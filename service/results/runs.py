@@ -18,7 +18,7 @@ import mmap
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -47,7 +47,7 @@ class Run:
     """
 
     table: pa.Table
-    starts: Mapping[int, int]
+    starts: dict[int, int]
     memory_bytes: int
     disk_bytes: int
 

@@ -47,7 +47,6 @@ class Exported:
         for batch in range(7):
             rows = [pair(1, rng.randint(1, 3), n, 0, batch * 10 + n) for n in range(rng.randint(1, 9))]
             self.batches.commit(rows)
-        self.rows, self.cursors = [], []
         answer = self.service.made("GET", "/queries/q/results?limit=10000")
         self.rows = [(row["k"], row["_event_time"]) for row in answer["rows"]]
         self.cursors = [f"{batch}.{n + 1}" for batch, _, rows in self.given() for n in range(rows)]
