@@ -470,6 +470,9 @@ class ResultReader:
                 break
             found.append((batch, rows))
             total += rows
+        if not found or found[0][0] != spans[0].batch:
+            # Dropped since the page was planned.
+            raise CorruptResults(f"results of batch {spans[0].batch} are not kept any more")
         return found
 
     def _made(self, query: Query, batches: Sequence[tuple[int, int]]) -> Run:
