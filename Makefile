@@ -10,6 +10,7 @@
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
+#   make bench-readers        pages of results by format and size
 #   make bench-migration      plans that change under load; writes docs/bench
 #   make bench-scaling        what a batch costs, and what that means for many cores; writes docs/bench
 #   make soak [ARGS=...]      an hour under load with queries coming and going; writes docs/bench
@@ -18,7 +19,7 @@
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-migration bench-scaling soak screenshot golden wheel format clean
+.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-scaling soak screenshot golden wheel format clean
 
 BIN := .venv/bin
 comma := ,
@@ -134,6 +135,9 @@ bench-sketches: setup
 
 bench-calibration: setup
 	@$(BIN)/python -m tests.bench.calibration
+
+bench-readers: setup
+	@$(BIN)/python -m tests.bench.readers $(ARGS)
 
 bench-migration: setup
 	@$(BIN)/python -m tests.bench.migration $(ARGS)

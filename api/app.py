@@ -27,6 +27,7 @@ from api.plan.endpoints import preview_router
 from api.plan.endpoints import router as plan_router
 from api.queries.endpoints import router as queries_router
 from api.queries.endpoints import validate_router
+from api.queries.results import export_router
 from api.queries.results import router as results_router
 from api.server.docs_pages import install_docs
 from api.statistics.endpoints import metrics_router
@@ -48,6 +49,7 @@ _OF_API = (
     queries_router,
     changes_router,
     results_router,
+    export_router,
     preview_router,
     plan_router,
     migrations_router,

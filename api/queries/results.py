@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeVar
 import anyio
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.responses import StreamingResponse
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from api.dependencies import MAX_WAIT_S, WorkspaceDep
 from api.errors import InvalidRequest, NotAcceptable
@@ -19,19 +20,32 @@ from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.errors import QueryNotFound
 from service.errors import InvalidCursor, ResultsExpired
-from service.results.result_formats import arrow_stream, csv_text, json_line, ndjson, parquet, rows_for_json
+from service.results.result_formats import (
+    arrow_stream,
+    csv_text,
+    events,
+    json_array,
+    json_line,
+    ndjson,
+    parquet,
+)
+from service.results.result_streams import StreamFormat, streamed
 from service.results.results import MAX_PAGE_ROWS, ResultPage
 from service.workspace.workspace import Workspace
 
 Answer = TypeVar("Answer")
 
 router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
+export_router = APIRouter(prefix="/queries", tags=["results"], route_class=SluiceRoute)
 
 #: How often whoever waits for results looks for them though no commit was heard of.
 _LOOK_S = 1.0
 
 #: Results read at a time for a stream of events.
 _EVENTS_PER_PAGE = 1_000
+
+#: A stream of events with nothing to tell says so after so long, lest someone between takes it for dead.
+_PING_S = 15.0
 
 _CURSOR = "Cursor after which results start: `next_cursor` of the page before."
 AfterCursor = Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])]
@@ -65,6 +79,52 @@ _PAGES: dict[int | str, dict[str, Any]] = {
     }
 }
 
+
+#: An answer of server-sent events, as FastAPI describes it.
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Results, an event each.",
+        "content": {
+            "text/event-stream": {
+                "itemSchema": {
+                    "type": "object",
+                    "properties": {
+                        "data": {"type": "string"},
+                        "event": {"type": "string"},
+                        "id": {"type": "string"},
+                        "retry": {"type": "integer", "minimum": 0},
+                    },
+                }
+            }
+        },
+    }
+}
+
+#: Media type of each format of an export.
+_STREAMS = {
+    StreamFormat.PARQUET: negotiation.PARQUET,
+    StreamFormat.ARROW: negotiation.ARROW,
+    StreamFormat.CSV: negotiation.CSV,
+    StreamFormat.NDJSON: negotiation.NDJSON,
+}
+
+_EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "All results between the cursors, in order.",
+        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in _STREAMS.values()},
+        "headers": {
+            "Sluice-Rows": {"schema": {"type": "integer"}, "description": "How many results the file has."},
+            "Sluice-Next-Cursor": {
+                "schema": {"type": "string"},
+                "description": "Cursor after the last result of the file.",
+            },
+            "Sluice-Dropped": {
+                "schema": {"type": "integer"},
+                "description": "Without `after`: results that are not kept any more, if there are such.",
+            },
+        },
+    }
+}
 
 #: Formats other than JSON, which has the cursor in its document.
 _WRITERS: dict[str, Callable[[pa.Table], bytes]] = {
@@ -136,14 +196,14 @@ async def open_stream(
 @router.get(
     "/stream",
     summary="Follow results",
-    response_class=EventSourceResponse,
-    responses=problem_responses(QueryNotFound, ResultsExpired, InvalidCursor, InvalidRequest),
+    response_class=StreamingResponse,  # FastAPI takes the function of an EventSourceResponse for a generator
+    responses=problem_responses(QueryNotFound, ResultsExpired, InvalidCursor, InvalidRequest) | _EVENTS,
 )
 async def follow_results(
     workspace: WorkspaceDep,
     request: Request,
     opened: Annotated[tuple[int, ResultPage], Depends(open_stream)],
-) -> AsyncIterator[ServerSentEvent]:
+) -> EventSourceResponse:
     """Follow results as server-sent events.
 
     An event `result` has a row as its data and the cursor after it as its id; a client that reconnects with
@@ -154,24 +214,92 @@ async def follow_results(
     `dropped` with their number and `kept_since` comes first. A client so slow that what it would get next is
     not kept any more gets an event `gone` with the problem, which closes the stream.
     """
-    series, page = opened
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return EventSourceResponse(events_of(workspace, request.url.path, *opened), headers=headers)
+
+
+async def events_of(workspace: Workspace, path: str, series: int, page: ResultPage) -> AsyncIterator[bytes]:
+    """Yield the events of a page and of all that follow it, those of a page together.
+
+    Args:
+        workspace: The workspace.
+        path: Path of the request.
+        series: Id of the series.
+        page: Its first results.
+    """
     if page.kept_since_us is not None:
         facts = {"dropped": page.dropped, "kept_since": timestamp(page.kept_since_us)}
-        yield ServerSentEvent(raw_data=json_line(facts), event="dropped")
+        yield format_sse_event(data_str=json_line(facts), event="dropped")
+    reached, told = page.next_cursor, await anyio.to_thread.run_sync(_events, page)
     while True:
-        for row, cursor in zip(rows_for_json(page.table), page.cursors(), strict=True):
-            yield ServerSentEvent(raw_data=json_line(row), event="result", id=cursor)
-        reached = page.next_cursor
+        if told:
+            yield told
+
+        def events_and_cursor(found: ResultPage) -> tuple[bytes, str | None]:
+            return _events(found), found.next_cursor
+
+        following = None
         try:
-            following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE, lambda found: found)
+            with anyio.move_on_after(_PING_S) as waiting:
+                following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE, events_and_cursor)
         except (ResultsExpired, QueryNotFound) as error:
-            document = problem(error, request.url.path).model_dump(mode="json", exclude_none=True)
-            yield ServerSentEvent(raw_data=json_line(document), event="gone")
+            document = problem(error, path).model_dump(mode="json", exclude_none=True)
+            yield format_sse_event(data_str=json_line(document), event="gone")
             return
-        if following is None:
-            yield ServerSentEvent(raw_data="{}", event="end", id=reached)
+        if following is not None:
+            told, reached = following
+        elif waiting.cancelled_caught:
+            told = KEEPALIVE_COMMENT
+        else:
+            yield format_sse_event(data_str="{}", event="end", id=reached)
             return
-        page = following
+
+
+def _events(page: ResultPage) -> bytes:
+    """Return the events of a page."""
+    ids = [pa.array(list(page.cursors()), pa.string())]
+    return events(page.table, "result", ids)
+
+
+@export_router.get(
+    "/{name}/results:export",
+    summary="Export results",
+    response_class=StreamingResponse,
+    responses=problem_responses(QueryNotFound, ResultsExpired, InvalidCursor, InvalidRequest) | _EXPORT,
+)
+async def export_results(
+    name: str,
+    workspace: WorkspaceDep,
+    form: Annotated[StreamFormat, Query(alias="format", description="Format of the file.")],
+    after: AfterCursor = None,
+    until: Annotated[
+        str | None,
+        Query(
+            description="Cursor of the last result; without it the last one that is there.", examples=["9.10"]
+        ),
+    ] = None,
+) -> StreamingResponse:
+    """Read all results between two cursors as one file, however many they are.
+
+    The file is streamed while it is read. Only the end of the answer says that it is whole: a connection that
+    is cut before leaves a Parquet file or an Arrow stream without its end, and fewer rows than `Sluice-Rows`.
+
+    A file has the columns of one text of the query. Where an update changed them between the cursors the
+    answer is 422, with the cursor up to which they are the same.
+    """
+    series = await anyio.to_thread.run_sync(workspace.queries.series, name)
+    found = await anyio.to_thread.run_sync(workspace.results.export, series, after, until)
+    headers = {
+        "Sluice-Rows": str(found.rows),
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="{name}.{form}"',
+    }
+    if found.next_cursor is not None:
+        headers["Sluice-Next-Cursor"] = found.next_cursor
+    if found.dropped:
+        headers["Sluice-Dropped"] = str(found.dropped)
+    parts = (part for part in streamed(form, found.schema, found.tables) if part)
+    return StreamingResponse(parts, media_type=_STREAMS[form], headers=headers)
 
 
 def _headers(request: Request, page: ResultPage, limit: int) -> dict[str, str]:
@@ -188,15 +316,15 @@ def _headers(request: Request, page: ResultPage, limit: int) -> dict[str, str]:
 def _body(kind: str, page: ResultPage) -> bytes:
     if (writer := _WRITERS.get(kind)) is not None:
         return writer(page.table)
+    columns = {"columns": [column.model_dump() for column in result_columns(page)]}
     document = {
-        "columns": [column.model_dump() for column in result_columns(page)],
-        "rows": rows_for_json(page.table),
         "next_cursor": page.next_cursor,
         "has_more": page.has_more,
         "dropped": page.dropped,
         "kept_since": timestamp_or_none(page.kept_since_us),
     }
-    return json_line(document).encode()
+    head, tail = json_line(columns).encode(), json_line(document).encode()
+    return head[:-1] + b',"rows":' + json_array(page.table) + b"," + tail[1:]
 
 
 async def _next_page(

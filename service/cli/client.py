@@ -49,6 +49,11 @@ class Client:
             headers["Content-Type"] = "application/x-ndjson"
         return self._send(method, path, params=params, headers=headers, content=content).text
 
+    def page(self, path: str, *, params: Params, accept: str) -> tuple[str, str | None]:
+        """Return a page of results as text, and the cursor after it."""
+        response = self._send("GET", path, params=params, headers={"Accept": accept})
+        return response.text, response.headers.get("Sluice-Next-Cursor")
+
     def _send(self, method: str, path: str, *, params: Params | None, **request: Any) -> httpx.Response:
         given = {name: value for name, value in (params or {}).items() if value is not None}
         try:

@@ -1,4 +1,5 @@
 """Results: files of joined pairs, read per query as pages or exported.
 
-Doors: export, merge, result_check, result_expiry, result_files, result_formats, results.
+Doors: export, merge, result_check, result_expiry, result_files, result_formats,
+result_streams, results, runs.
 """

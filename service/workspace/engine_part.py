@@ -40,6 +40,7 @@ from service.planning.objective import take_settings
 from service.planning.versions import Versions
 from service.recovery.identity import identity_of
 from service.results.results import ResultReader
+from service.results.runs import Runs
 from service.sinks.deliverer import Deliverer
 from service.sinks.delivery import Delivery
 from service.workspace.watcher import Watcher
@@ -260,7 +261,7 @@ class _Term:
         store, data_dir = parts.store, parts.data_dir
         # Left there by a service that was killed; in the engine's cache it would be deleted while in use.
         shutil.rmtree(data_dir.spill, ignore_errors=True)
-        results = ResultReader(store, data_dir.results, spill_dir=data_dir.spill)
+        results = ResultReader(store, data_dir.results, spill_dir=data_dir.spill, runs=Runs(data_dir.root))
         exports = settings.storage.export_dir or data_dir.exports
         identity = identity_of(store)
         delivery = Delivery(

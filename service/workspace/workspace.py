@@ -43,6 +43,7 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
+from service.results.runs import Runs
 from service.sinks.webhook_targets import WebhookTargets
 from service.statistics.metrics import metrics_text
 from service.statistics.statistics import Statistics, read_statistics
@@ -114,7 +115,7 @@ class Workspace:
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)
         self.migrations = Migrations(versions)
-        self.results = ResultReader(store, self.data_dir.results)
+        self.results = ResultReader(store, self.data_dir.results, runs=Runs(self.data_dir.root))
         self.batches, self.counts = store.batches, store.counts
         self.engine = EngineControl(store)
         self.answers = store.idempotency

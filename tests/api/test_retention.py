@@ -14,9 +14,8 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from starlette.requests import Request
 
-from api.queries.results import follow_results, open_stream
+from api.queries.results import events_of, open_stream
 from catalog.store import retention
 from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
@@ -111,16 +110,15 @@ def test_reading_from_the_beginning_says_how_much_is_not_kept(old: Old) -> None:
 def follow(old: Old, meanwhile: Callable[[], object], cursor: str | None = None) -> list[tuple[str, Any]]:
     """Follow the results, let something happen once all that are there have come, and return the events."""
     workspace = old.service.workspace
-    path = "/api/v1/queries/q/results/stream"
-    scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
-    request = Request(scope | {"server": ("test", 80), "scheme": "http"})
 
     async def followed() -> list[tuple[str, Any]]:
         events: list[tuple[str, Any]] = []
-        opened = await open_stream("q", workspace, cursor)
-        there = opened[1].table.num_rows + (opened[1].kept_since_us is not None)
-        async for event in follow_results(workspace, request, opened):
-            events.append((str(event.event), json.loads(str(event.raw_data))))
+        series, page = await open_stream("q", workspace, cursor)
+        there = page.table.num_rows + (page.kept_since_us is not None)
+        async for text in events_of(workspace, "/api/v1/queries/q/results/stream", series, page):
+            for each in text.decode().split("\n\n")[:-1]:
+                fields = dict(line.split(": ", 1) for line in each.splitlines())
+                events.append((fields["event"], json.loads(fields["data"])))
             if len(events) == there:
                 meanwhile()
         return events

@@ -9,8 +9,19 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from service.results.result_formats import arrow_stream, csv_text, ndjson, parquet
+from service.results.result_formats import (
+    arrow_stream,
+    csv_text,
+    events,
+    json_array,
+    json_line,
+    ndjson,
+    parquet,
+    rows_for_json,
+)
 
 
 def column(kind: pa.DataType, *values: object) -> pa.Table:
@@ -70,3 +81,39 @@ def test_what_goes_on_has_no_second_header() -> None:
 def test_a_parquet_file_has_the_types_of_the_results() -> None:
     table = pa.table({"k": pa.array([1, None], pa.int64()), "p": pa.array([Decimal("1.10"), None])})
     assert pq.read_table(io.BytesIO(parquet(table))).equals(table)
+
+
+#: Columns of every type, of values that are hard to write.
+COLUMNS = st.sampled_from(
+    [
+        (pa.timestamp("us"), st.datetimes()),
+        (pa.date32(), st.dates()),
+        (pa.decimal128(20, 9), st.decimals(-(10**9), 10**9, places=9)),
+        (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+        (pa.bool_(), st.booleans()),
+        (pa.float64(), st.floats()),
+        (pa.string(), st.text(st.characters(codec="utf-8"))),
+        (pa.string(), st.text("a\u00fc")),
+    ]
+)
+
+
+@settings(max_examples=25)
+@given(st.data(), st.integers(0, 5), st.lists(COLUMNS, min_size=1, max_size=4))
+def test_json_is_what_python_writes_row_by_row(
+    data: st.DataObject, rows: int, columns: list[tuple[pa.DataType, st.SearchStrategy[object]]]
+) -> None:
+    """Of chunks and of slices, as pages are, too."""
+    names = [f'{n} "ü' for n in range(len(columns))]
+    values = [data.draw(st.lists(st.none() | each, min_size=rows, max_size=rows)) for _, each in columns]
+    arrays = [pa.array(some, kind) for some, (kind, _) in zip(values, columns, strict=True)]
+    one = pa.table(arrays, names=names)
+    table = pa.concat_tables([one, one]).slice(data.draw(st.integers(0, rows)))
+
+    lines = [json_line(row) for row in rows_for_json(table)]
+
+    assert ndjson(table).decode() == "".join(f"{line}\n" for line in lines)
+    assert json_array(table).decode() == f"[{','.join(lines)}]"
+    ids = pa.array([str(n) for n in range(table.num_rows)], pa.string())
+    told = [f"event: e\ndata: {line}\nid: 3.{n}\n\n" for n, line in enumerate(lines)]
+    assert events(table, "e", ["3.", ids]).decode() == "".join(told)
