@@ -52,12 +52,12 @@ app.add_typer(key_commands, name="key")
 
 WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
 DataDirOption = Annotated[
-    Path | None, typer.Option(help="Where everything is kept. [default: ./sluice-data]")
+    Path | None, typer.Option(help="Where everything is kept.", show_default="./sluice-data")
 ]
-CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use. [default: all]")]
+CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use.", show_default="all")]
 BucketsOption = Annotated[
     int | None,
-    typer.Option(help="Hash buckets of the join state; fixed by the first batch. [default: cores]"),
+    typer.Option(help="Hash buckets of the join state; fixed by the first batch.", show_default="cores"),
 ]
 
 
@@ -96,12 +96,27 @@ class CostModelOption(StrEnum):
 
 StrategyOption = Annotated[
     StrategyName | None,
-    typer.Option(help="How to join the queries. [default: the workload's, or mem-opt]"),
+    typer.Option(help="How to join the queries.", show_default="the workload's, or mem-opt"),
 ]
-FormatOption = Annotated[
-    PlanForm | None,
-    typer.Option("--format", help="How to print it. [default: text; json from a service]"),
-]
+FormatOption = Annotated[PlanForm, typer.Option("--format", help="How to print it.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"sluice {version('sluice')}")
+        raise typer.Exit
+
+
+@app.callback()
+def sluice(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Take options that come before a command."""
 
 
 @app.command()
@@ -114,7 +129,9 @@ def run(
     strategy: StrategyOption = None,
     cores: CoresOption = None,
     buckets: BucketsOption = None,
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
+    ] = None,
     final: Annotated[
         bool, typer.Option("--final", help="End all streams for good: rows without a partner are decided.")
     ] = False,
@@ -167,10 +184,10 @@ def plan(
     workload: Annotated[
         Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
     ] = None,
-    form: FormatOption = None,
+    form: FormatOption = PlanForm.TEXT,
     strategy: StrategyOption = None,
     cost_model: Annotated[
-        CostModelOption | None, typer.Option(help="Whose CPU cost decides. [default: calibrated]")
+        CostModelOption | None, typer.Option(help="Whose CPU cost decides.", show_default="calibrated")
     ] = None,
     c_sys: Annotated[
         float | None, typer.Option(min=0, help="C_sys of the paper's model, comparisons per row and slice.")
@@ -197,8 +214,7 @@ def plan(
             chain=chain,
             chain_family=chain_family,
         )
-        wanted = (form or PlanForm.JSON).value
-        typer.echo(client(url).text("GET", "/plan", params={"format": wanted}).rstrip("\n"))
+        typer.echo(client(url).text("GET", "/plan", params={"format": form.value}).rstrip("\n"))
         return
     from service.cli.plan_workload import chain_option, plan_text
     from service.config.calibration import data_dir_calibration
@@ -206,7 +222,7 @@ def plan(
     settings = load_settings()
     text = plan_text(
         workload,
-        (form or PlanForm.TEXT).value,
+        form.value,
         settings,
         data_dir_calibration(settings.storage),
         strategy=None if strategy is None else strategy.value,
@@ -292,10 +308,11 @@ def move(
         typer.Option(help="URL of the storage that it goes on with, such as s3://bucket/prefix."),
     ] = None,
     catalog_url: Annotated[
-        str | None, typer.Option(help="URL of the catalog that it goes on with. [default: SQLite in DIR]")
+        str | None,
+        typer.Option(help="URL of the catalog that it goes on with.", show_default="SQLite in DIR"),
     ] = None,
     buckets: Annotated[
-        int | None, typer.Option(min=1, help="Buckets to hash the state into. [default: as many as now]")
+        int | None, typer.Option(min=1, help="Buckets to hash the state into.", show_default="as many as now")
     ] = None,
 ) -> None:
     """Move a stopped data directory with its state to another directory, storage, catalog or buckets."""
