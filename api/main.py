@@ -150,6 +150,7 @@ def _serve(settings: Settings, what: str, port: int, parts: Sequence[Part]) -> N
     scheme = "http" if settings.access.tls_cert is None else "https"
     where = f"{scheme}://{settings.server.host}:{port} from {settings.storage.data_dir}"
     serve_until_signal(settings, lambda: typer.echo(f"sluice: {what} on {where}", err=True), parts=parts)
+    typer.echo(f"sluice: {what} ended", err=True)
 
 
 @app.command()

@@ -1,8 +1,8 @@
 """Logging: one line per event, a lower-case fragment plus fields.
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
-``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as
-keys. Names that log records use themselves go through ``fields``.
+``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
+as keys. Names that log records use themselves go through ``fields``.
 """
 
 from __future__ import annotations
