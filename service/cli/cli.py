@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from service.documents.workload import Workload
     from service.jvm.jvm import Jvm
 
+#: Exit status after SIGTERM, as shells have it.
+_TERMINATED = 128 + signal.SIGTERM
 #: Files and directories are their owner's alone.
 PRIVATE_UMASK = 0o077
 
@@ -264,7 +266,7 @@ def repair(
     setup_logging("WARNING", settings.log.format)
     from service.workspace.repair import repair
 
-    repair(directory, settings.storage, yes=yes, say=typer.echo)
+    repair(directory, settings.storage, settings.spark, yes=yes, say=typer.echo)
 
 
 @app.command()
@@ -347,6 +349,10 @@ def run_command_line() -> None:
         sys.stdout.flush()
         typer.echo(f"error: {told}", err=True)
         sys.exit(2 if isinstance(told, (InvalidInput, NotFound, Conflict)) else 1)
+    except SystemExit as end:
+        if end.code == _TERMINATED:
+            typer.echo("sluice: ended by SIGTERM; what was committed stays", err=True)
+        raise
     finally:
         # What the engine froze would outlive the interpreter, and DuckDB's bindings print all of theirs then.
         gc.unfreeze()
