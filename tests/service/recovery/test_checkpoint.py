@@ -27,7 +27,7 @@ from service.recovery.checkpoint import check_checkpoint, check_state, examine_c
 from service.recovery.moved_state import ReadManifests
 from service.recovery.repair import find_repair
 from tests.service.recovery.lives import CHECKPOINT, Life, a_life, input_end
-from tests.service.spark_logs import write_begun, write_done
+from tests.service.spark_logs import write_begun, write_done, write_state
 
 UUID = "0c9bbd4c-9be3-4ef2-8d4b-4f1f0b0f2a11"
 
@@ -176,6 +176,7 @@ def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
             write_begun(life.log, batch, input_end(batch))
             check_checkpoint(life.store, life.data_dir)
             write_done(life.log, batch)
+        write_state(life.data_dir.checkpoint, 5)
         check_checkpoint(life.store, life.data_dir)
         assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is None
         # Built anew, it is a checkpoint like any other.
