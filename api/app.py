@@ -149,6 +149,7 @@ def create_app(
         docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         max_body_size=MAX_BODY_BYTES,
     )
     app.state.guard = guard_of(chosen)

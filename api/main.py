@@ -28,17 +28,21 @@ from service.config.settings import Settings, load_settings
 if TYPE_CHECKING:
     from api.app import Part
 
-HostOption = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
-PortOption = Annotated[int | None, typer.Option(help="Port to listen on. [default: 8080]")]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")]
+PortOption = Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8080")]
 CertificateOption = Annotated[Path | None, typer.Option(help="Certificate chain, PEM: the API speaks TLS.")]
-PrivateKeyOption = Annotated[Path | None, typer.Option(help="Its private key, PEM. [default: in --tls-cert]")]
+PrivateKeyOption = Annotated[
+    Path | None, typer.Option(help="Its private key, PEM.", show_default="in --tls-cert")
+]
 ClientCaOption = Annotated[
     Path | None, typer.Option(help="Certificates that sign those of clients, PEM: clients need one.")
 ]
 InsecureOption = Annotated[
     bool, typer.Option("--insecure", help="Let everybody in who reaches the address, without a key.")
 ]
-LogLevelOption = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+LogLevelOption = Annotated[
+    str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
+]
 
 
 @app.command()
@@ -108,7 +112,7 @@ def engine(
     data_dir: DataDirOption = None,
     host: HostOption = None,
     port: Annotated[
-        int | None, typer.Option(help="Port of probes and metrics (engine_port). [default: 8081]")
+        int | None, typer.Option(help="Port of probes and metrics (engine_port).", show_default="8081")
     ] = None,
     cores: CoresOption = None,
     buckets: BucketsOption = None,
@@ -146,6 +150,7 @@ def _serve(settings: Settings, what: str, port: int, parts: Sequence[Part]) -> N
     scheme = "http" if settings.access.tls_cert is None else "https"
     where = f"{scheme}://{settings.server.host}:{port} from {settings.storage.data_dir}"
     serve_until_signal(settings, lambda: typer.echo(f"sluice: {what} on {where}", err=True), parts=parts)
+    typer.echo(f"sluice: {what} ended", err=True)
 
 
 @app.command()
@@ -179,10 +184,14 @@ def doctor(
 def demo(
     speed: Annotated[
         float | None,
-        typer.Option(min=1, help="Seconds of 2013 per second. [default: 86400; with --once, all at once]"),
+        typer.Option(
+            min=1, help="Seconds of 2013 per second.", show_default="86400; with --once, all at once"
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where to keep it. [default: fresh, removed]")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where to keep it.", show_default="fresh, removed")
+    ] = None,
     host: HostOption = None,
     port: PortOption = None,
     cores: CoresOption = None,

@@ -9,9 +9,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.access.scopes import scope_of
+from api.descriptions import describe_document, operations
 from api.errors import (
     Forbidden,
     ForeignOrigin,
+    InvalidRequest,
+    RequestUnderWay,
     TooManyRequests,
     Unauthenticated,
     UnknownHost,
@@ -49,8 +52,8 @@ _IDEMPOTENCY_KEY = {
 }
 #: Of mutations that conflict with nothing else.
 _KEY_CONFLICT = {
+    **problem_responses(RequestUnderWay)[409],
     "description": "The key was used for another request, or the same one is being served",
-    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 
 
@@ -116,22 +119,22 @@ def _document(app: FastAPI, security: Security) -> dict[str, Any]:
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
     document["components"]["securitySchemes"] = security.schemes()
-    for path, item in document["paths"].items():
-        for method, operation in item.items():
-            scope = scope_of(method.upper(), path)
-            operation["security"] = security.of(scope)
-            refusals: list[type[SluiceError]] = [ForeignOrigin, UnknownHost]
-            if scope is not None:
-                refusals += [Unauthenticated, Forbidden, TooManyRequests]
-            if method.upper() in MUTATIONS:
-                operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
-                refusals.append(UnsupportedMediaType)
-                operation["responses"].setdefault("409", _KEY_CONFLICT)
-            for status, response in problem_responses(*refusals).items():
-                operation["responses"].setdefault(str(status), response)
-            _replace_validation_error(operation["responses"])
+    for path, method, operation in operations(document):
+        scope = scope_of(method.upper(), path)
+        operation["security"] = security.of(scope)
+        refusals: list[type[SluiceError]] = [ForeignOrigin, UnknownHost]
+        if scope is not None:
+            refusals += [Unauthenticated, Forbidden, TooManyRequests]
+        if method.upper() in MUTATIONS:
+            operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
+            refusals.append(UnsupportedMediaType)
+            operation["responses"].setdefault("409", _KEY_CONFLICT)
+        for status, response in problem_responses(*refusals).items():
+            operation["responses"].setdefault(str(status), response)
+        _replace_validation_error(operation["responses"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    describe_document(document)
     return document
 
 
@@ -140,6 +143,6 @@ def _replace_validation_error(responses: dict[str, Any]) -> None:
     found = responses.get("422")
     if found is not None and MEDIA_TYPE not in found.get("content", {}):
         responses["422"] = {
+            **problem_responses(InvalidRequest)[422],
             "description": "The request does not fit the schema of its route",
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }

@@ -22,6 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Mount
 
 from api.errors import (
     BodyTooLarge,
@@ -79,6 +80,8 @@ STATUS: Mapping[type[SluiceError], int] = {
     InternalError: 500,
 }
 
+#: Methods that a route may have.
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 #: Seconds after which a refused client may try again.
 _RETRY_AFTER_S = 1
 #: Statuses of requests that may succeed later, and the header that says when.
@@ -177,10 +180,28 @@ def problem_responses(*errors: type[SluiceError]) -> dict[int | str, dict[str, A
     return {
         status: {
             "description": "; ".join(_title(kind) for kind in kinds[status]),
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": {
+                MEDIA_TYPE: {
+                    "schema": {"$ref": "#/components/schemas/Problem"},
+                    "example": _example(kinds[status][0]),
+                }
+            },
             **({"headers": _RETRY_AFTER} if status in _COME_BACK else {}),
         }
         for status in sorted(kinds)
+    }
+
+
+def _example(kind: type[SluiceError]) -> dict[str, Any]:
+    title = _title(kind)
+    return {
+        "type": f"urn:sluice:problem:{kind.code}",
+        "code": kind.code,
+        "title": title,
+        "status": status_of(kind),
+        "detail": title[:1].lower() + title[1:],
+        "instance": "/api/v1",
+        "errors": [],
     }
 
 
@@ -207,7 +228,10 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # Registered for no other.
-    return problem_response(_of_status(request, error), request.url.path, error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_allowed(request))
+    return problem_response(_of_status(request, error, headers), request.url.path, headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -221,7 +245,22 @@ def _told(request: Request) -> dict[str, object]:
     return {"path": request.url.path, "request_id": getattr(request.state, "request_id", None)}
 
 
-def _of_status(request: Request, error: HTTPException) -> SluiceError:
+def _allowed(request: Request) -> list[str]:
+    """Return the methods that a path takes; the framework names those of its first route alone."""
+    routes = request.app.routes
+    # A mount has moved the root to itself.
+    scope = {**request.scope, "root_path": request.scope.get("app_root_path", "")}
+    if any(isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in routes):
+        return ["GET", "HEAD"]
+    scopes = {method: {**scope, "method": method} for method in _METHODS}
+    return [
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
+
+
+def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str]) -> SluiceError:
     """Give the framework's own refusals their names."""
     path = request.url.path
     if error.status_code == 404:
@@ -229,8 +268,7 @@ def _of_status(request: Request, error: HTTPException) -> SluiceError:
             f'path "{path}" does not exist', hint="GET /api/v1/openapi.json lists what does."
         )
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        hint = f"Use one of: {allowed}." if allowed else None
+        hint = f"Use one of: {headers['Allow']}."
         return MethodNotAllowed(f'method {request.method} is not allowed on "{path}"', hint=hint)
     if error.status_code == 413:
         return BodyTooLarge("the body is too large", hint="Send it in several requests.")

@@ -26,6 +26,7 @@ from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
+from planner.explain.plan_report import plan_report
 from planner.explain.plan_structure import plan_structure
 from planner.explain.preview_document import preview_document
 from planner.explain.render import plan_document, render_dot, render_mermaid
@@ -38,7 +39,16 @@ preview_router = APIRouter(tags=["plan"], route_class=SluiceRoute)
 
 MERMAID = "text/vnd.mermaid"
 DOT = "text/vnd.graphviz"
+TEXT = "text/plain"
 
+_EXAMPLE_TEXT = """\
+family A.k = B.k
+  slice 1 [0s, 10s)   queries q1 q2
+  slice 2 [10s, 30s)  queries q2  keep A.v < 0.2
+"""
+
+#: Costs change while the tag is the same: a browser's own cache would ask with it, and show old ones.
+_NOT_KEPT = "no-store"
 #: What is planned before the first query came.
 _NO_PLAN = Plan(version=0, strategy="mem-opt", streams=(), families=())
 
@@ -46,6 +56,7 @@ _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": PlanOut,
         "content": {
+            TEXT: {"schema": {"type": "string"}, "example": _EXAMPLE_TEXT},
             MERMAID: {"schema": {"type": "string"}, "example": "flowchart LR"},
             DOT: {"schema": {"type": "string"}, "example": "digraph plan {}"},
         },
@@ -57,14 +68,16 @@ _VERSION_FORMATS = _FORMATS | {200: _FORMATS[200] | {"model": PlanVersionDetail}
 
 Format = Annotated[
     PlanFormat,
-    Query(alias="format", description="`json`, or a drawing: `mermaid` or `dot` (Graphviz)."),
+    Query(
+        alias="format",
+        description="`json`, `text` as `sluice plan` prints it, or a drawing: `mermaid` or `dot` (Graphviz).",
+    ),
 ]
 Detail = Annotated[
     Literal["full", "structure"],
     Query(
         description="`structure` leaves out what can be derived (the queries of each slice, unions) and what "
-        "changes with the streams (costs), so that a plan of a thousand queries stays small. It depends on "
-        "the version alone: with `If-None-Match` the answer is 304 while the plan is the same."
+        "changes with the streams (costs), so that a plan of a thousand queries stays small."
     ),
 ]
 
@@ -75,7 +88,7 @@ Detail = Annotated[
     response_model=PlanOut,
     responses=problem_responses(InvalidRequest)
     | _FORMATS
-    | {304: {"description": "The plan that `If-None-Match` names is still the newest (`detail=structure`)."}},
+    | {304: {"description": "The plan that `If-None-Match` names is still the newest."}},
 )
 def show_plan(
     workspace: WorkspaceDep,
@@ -87,16 +100,25 @@ def show_plan(
 
     Costs are expectations by what is known of the streams now, under the paper's model (comparisons per
     second) and the calibrated one (CPU seconds per second). `GET /engine` says which version is in force.
+    With the `ETag` in `If-None-Match` the answer is 304 while the version is the same, also where what is
+    expected of the streams has changed: leave the header out to see that.
     """
     plan = workspace.plans.latest() or _NO_PLAN
-    if detail == "full" or form != "json":
-        return _rendered(workspace, plan, form)
-    tag = f'"structure-{plan.version}"'
+    structure = detail == "structure" and form == "json"
+    tag = f'"structure-{plan.version}"' if structure else f'"{plan.version}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    if if_none_match == tag:
+    if if_none_match is not None and _names(if_none_match, tag):
         return Response(status_code=304, headers=headers)
+    if not structure:
+        return _rendered(workspace, plan, form)
     text = json.dumps(plan_structure(plan), ensure_ascii=False)
     return Response(text, media_type="application/json", headers=headers)
+
+
+def _names(header: str, tag: str) -> bool:
+    """Tell whether ``If-None-Match`` names a tag, which it compares weakly (RFC 9110)."""
+    given = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return "*" in given or tag in given
 
 
 @preview_router.post(
@@ -161,12 +183,16 @@ def show_version(
 
 
 def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
-    headers = {"ETag": f'"{plan.version}"', "Cache-Control": "no-cache"}
+    headers = {"ETag": f'"{plan.version}"', "Cache-Control": _NOT_KEPT}
     if form == "mermaid":
         return Response(render_mermaid(plan) + "\n", media_type=MERMAID, headers=headers)
     if form == "dot":
         return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
-    return _json(PlanOut.model_validate(plan_document(plan, workspace.plans.explain(plan))), plan.version)
+    reports = workspace.plans.explain(plan)
+    if form == "text":
+        text = plan_report(list(reports.values()), {stream.id: stream.name for stream in plan.streams})
+        return Response(f"{text}\n", media_type=TEXT, headers=headers)
+    return _json(PlanOut.model_validate(plan_document(plan, reports)), plan.version)
 
 
 def _detail(
@@ -181,6 +207,6 @@ def _detail(
 
 
 def _json(document: BaseModel, version: int) -> Response:
-    headers = {"ETag": f'"{version}"', "Cache-Control": "no-cache"}
+    headers = {"ETag": f'"{version}"', "Cache-Control": _NOT_KEPT}
     text = json.dumps(document.model_dump(mode="json"), ensure_ascii=False)
     return Response(text, media_type="application/json", headers=headers)

@@ -40,7 +40,7 @@ from planner.predicates.constants import Constant
 from planner.sql.locate import at_expression
 from planner.sql.scope import Scope, SideName
 from planner.sql.statement import Statement, parse
-from planner.sql.time_bounds import Bounds, time_bounds
+from planner.sql.time_bounds import Bounds, compares_times, months_in, time_bounds
 
 _EXAMPLE_BOUNDS = "b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE"
 
@@ -58,6 +58,8 @@ class _Conditions:
     bounds_at: Location | None = None
     filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
     residuals: list[Typed] = field(default_factory=list)
+    #: Those of the filters and residuals that compare the event times.
+    no_bounds: list[exp.Expr] = field(default_factory=list)
 
 
 def bind(
@@ -192,6 +194,8 @@ def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequen
                 location=found.bounds_at,
             )
         return
+    if compares_times(conjunct, scope):
+        found.no_bounds.append(conjunct)
     if len(value.sides) == 1 and value.sides.isdisjoint(kept):
         (side,) = value.sides
         found.filters[side].append(compile_condition(conjunct, scope, bare))
@@ -279,6 +283,7 @@ def _windows(
     allowed = written.intersected(found.bounds)
     unbounded = [side for side, bound in (("a", allowed.high_us), ("b", allowed.low_us)) if bound is None]
     if unbounded:
+        _refuse_no_bound(found.no_bounds, scope)
         missing = [this for this in scope.written if this.side in unbounded]
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
@@ -300,6 +305,35 @@ def _windows(
         )
     windows: dict[SideName, int] = {"a": max(high, 0) + 1, "b": max(-low, 0) + 1}
     return {side: min(length, UNBOUNDED_US) for side, length in windows.items()}, _distance(scope, low, high)
+
+
+def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
+    """Refuse a comparison of the event times that was meant to be a window.
+
+    Raises:
+        InvalidWindow: There is one; beside windows in FROM it would be a condition like others.
+    """
+    for node in compared:
+        months = months_in(node)
+        if months is not None:
+            raise InvalidWindow(
+                "months and years have no fixed length",
+                hint=f"Write the bound in days: INTERVAL '{_days(months)}' DAY; or give the streams windows "
+                "in FROM.",
+                location=at_expression(scope.text, months) or at_expression(scope.text, node),
+            )
+        raise InvalidWindow(
+            "the condition on the event times is no window",
+            detail="A bound is the event time of one stream, with intervals of fixed length added or "
+            "subtracted.",
+            hint=f"Write {_EXAMPLE_BOUNDS}, or give the streams windows in FROM.",
+            location=at_expression(scope.text, node),
+        )
+
+
+def _days(months: exp.Interval) -> int:
+    """Return about how many days an interval of months has."""
+    return abs(int(months.meta["duration"].months)) * 365 // 12
 
 
 def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | None]:

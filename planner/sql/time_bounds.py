@@ -13,7 +13,9 @@ from typing import cast
 from sqlglot import exp
 
 from catalog.durations import Duration
-from planner.sql.scope import Scope
+from planner.sql.scope import Scope, SideName
+
+_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class _Linear:
 
 def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
     """Return the bounds that a conjunct puts on d, or None if it is of another kind."""
-    if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+    if not isinstance(node, _COMPARISONS):
         return None
     left, right = _linear(node.this, scope), _linear(node.expression, scope)
     if left is None or right is None:
@@ -73,6 +75,21 @@ def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
     below = isinstance(node, exp.LT | exp.LTE) == (zero.b == 1)
     strict = isinstance(node, exp.LT | exp.GT)
     return Bounds(None, at - strict) if below else Bounds(at + strict, None)
+
+
+def compares_times(node: exp.Expr, scope: Scope) -> bool:
+    """Tell whether a conjunct compares the event times of both streams, in whatever form."""
+    if not isinstance(node, _COMPARISONS):
+        return False
+    columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
+    found = [scope.column(column) for column in columns]
+    times = {this.side for this in found if _is_event_time(this.side, this.column.name, scope)}
+    return len(times) == 2
+
+
+def months_in(node: exp.Expr) -> exp.Interval | None:
+    """Return the first interval of months or years, whose length depends on the date; None without one."""
+    return next((found for found in node.find_all(exp.Interval) if found.meta["duration"].months), None)
 
 
 def _linear(node: exp.Expr, scope: Scope) -> _Linear | None:
@@ -92,7 +109,10 @@ def _linear(node: exp.Expr, scope: Scope) -> _Linear | None:
         return left.plus(right, 1 if isinstance(node, exp.Add) else -1)
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         found = scope.column(node)
-        event_time = scope.side(found.side).stream.event_time.lower()
-        if found.column.name.lower() == event_time:
+        if _is_event_time(found.side, found.column.name, scope):
             return _Linear(a=1) if found.side == "a" else _Linear(b=1)
     return None
+
+
+def _is_event_time(side: SideName, column: str, scope: Scope) -> bool:
+    return column.lower() == scope.side(side).stream.event_time.lower()

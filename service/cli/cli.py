@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from service.documents.workload import Workload
     from service.jvm.jvm import Jvm
 
+#: Exit status after SIGTERM, as shells have it.
+_TERMINATED = 128 + signal.SIGTERM
 #: Files and directories are their owner's alone.
 PRIVATE_UMASK = 0o077
 
@@ -54,12 +56,12 @@ app.add_typer(catalog_commands, name="catalog")
 
 WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
 DataDirOption = Annotated[
-    Path | None, typer.Option(help="Where everything is kept. [default: ./sluice-data]")
+    Path | None, typer.Option(help="Where everything is kept.", show_default="./sluice-data")
 ]
-CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use. [default: all]")]
+CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use.", show_default="all")]
 BucketsOption = Annotated[
     int | None,
-    typer.Option(help="Hash buckets of the join state; fixed by the first batch. [default: cores]"),
+    typer.Option(help="Hash buckets of the join state; fixed by the first batch.", show_default="cores"),
 ]
 
 
@@ -98,12 +100,27 @@ class CostModelOption(StrEnum):
 
 StrategyOption = Annotated[
     StrategyName | None,
-    typer.Option(help="How to join the queries. [default: the workload's, or mem-opt]"),
+    typer.Option(help="How to join the queries.", show_default="the workload's, or mem-opt"),
 ]
-FormatOption = Annotated[
-    PlanForm | None,
-    typer.Option("--format", help="How to print it. [default: text; json from a service]"),
-]
+FormatOption = Annotated[PlanForm, typer.Option("--format", help="How to print it.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"sluice {version('sluice')}")
+        raise typer.Exit
+
+
+@app.callback()
+def sluice(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Take options that come before a command."""
 
 
 @app.command()
@@ -116,7 +133,9 @@ def run(
     strategy: StrategyOption = None,
     cores: CoresOption = None,
     buckets: BucketsOption = None,
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
+    ] = None,
     final: Annotated[
         bool, typer.Option("--final", help="End all streams for good: rows without a partner are decided.")
     ] = False,
@@ -169,10 +188,10 @@ def plan(
     workload: Annotated[
         Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
     ] = None,
-    form: FormatOption = None,
+    form: FormatOption = PlanForm.TEXT,
     strategy: StrategyOption = None,
     cost_model: Annotated[
-        CostModelOption | None, typer.Option(help="Whose CPU cost decides. [default: calibrated]")
+        CostModelOption | None, typer.Option(help="Whose CPU cost decides.", show_default="calibrated")
     ] = None,
     c_sys: Annotated[
         float | None, typer.Option(min=0, help="C_sys of the paper's model, comparisons per row and slice.")
@@ -199,8 +218,7 @@ def plan(
             chain=chain,
             chain_family=chain_family,
         )
-        wanted = (form or PlanForm.JSON).value
-        typer.echo(client(url).text("GET", "/plan", params={"format": wanted}).rstrip("\n"))
+        typer.echo(client(url).text("GET", "/plan", params={"format": form.value}).rstrip("\n"))
         return
     from service.cli.plan_workload import chain_option, plan_text
     from service.config.calibration import data_dir_calibration
@@ -208,7 +226,7 @@ def plan(
     settings = load_settings()
     text = plan_text(
         workload,
-        (form or PlanForm.TEXT).value,
+        form.value,
         settings,
         data_dir_calibration(settings.storage),
         strategy=None if strategy is None else strategy.value,
@@ -250,7 +268,7 @@ def repair(
     setup_logging("WARNING", settings.log.format)
     from service.workspace.repair import repair
 
-    repair(directory, settings.storage, yes=yes, say=typer.echo)
+    repair(directory, settings.storage, settings.spark, yes=yes, say=typer.echo)
 
 
 @app.command()
@@ -294,10 +312,11 @@ def move(
         typer.Option(help="URL of the storage that it goes on with, such as s3://bucket/prefix."),
     ] = None,
     catalog_url: Annotated[
-        str | None, typer.Option(help="URL of the catalog that it goes on with. [default: SQLite in DIR]")
+        str | None,
+        typer.Option(help="URL of the catalog that it goes on with.", show_default="SQLite in DIR"),
     ] = None,
     buckets: Annotated[
-        int | None, typer.Option(min=1, help="Buckets to hash the state into. [default: as many as now]")
+        int | None, typer.Option(min=1, help="Buckets to hash the state into.", show_default="as many as now")
     ] = None,
 ) -> None:
     """Move a stopped data directory with its state to another directory, storage, catalog or buckets."""
@@ -332,6 +351,10 @@ def run_command_line() -> None:
         sys.stdout.flush()
         typer.echo(f"error: {told}", err=True)
         sys.exit(2 if isinstance(told, (InvalidInput, NotFound, Conflict)) else 1)
+    except SystemExit as end:
+        if end.code == _TERMINATED:
+            typer.echo("sluice: ended by SIGTERM; what was committed stays", err=True)
+        raise
     finally:
         # What the engine froze would outlive the interpreter, and DuckDB's bindings print all of theirs then.
         gc.unfreeze()

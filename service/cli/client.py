@@ -27,7 +27,13 @@ class Client:
     def __init__(self, url: str, key: str | None = None) -> None:
         self._url = url
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", timeout=TIMEOUT_S, headers=headers)
+        self._http = httpx.Client(
+            base_url=f"{url.rstrip('/')}/api/v1",
+            timeout=TIMEOUT_S,
+            headers=headers,
+            # A command sends a request or two, and leaves no connection open.
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
 
     def json(self, method: str, path: str, *, body: object = None, params: Params | None = None) -> Any:
         """Return the JSON answer to a request, or None where the answer is empty."""

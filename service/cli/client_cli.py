@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from catalog.values.sink import SinkFormat
+from service.cli.tables import record, table, terminal_width
 from service.errors import UnreadableInput
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ CqlArgument = Annotated[str | None, typer.Argument(metavar="[CQL]", show_default
 FileOption = Annotated[
     str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the CQL text; - is stdin.")
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 WaitOption = Annotated[float | None, typer.Option(help="Wait so many seconds for the change to take effect.")]
 
 query_commands = typer.Typer(help="Queries of the running service.", no_args_is_help=True)
@@ -51,6 +53,25 @@ class RowsForm(StrEnum):
     CSV = "csv"
     JSON = "json"
 
+
+#: Columns of the tables, by the field that each one shows.
+_QUERY_COLUMNS = {
+    "name": "NAME",
+    "observed": "STATE",
+    "results": "RESULTS",
+    "sink.type": "SINK",
+    "a.window": "WINDOW A",
+    "b.window": "WINDOW B",
+    "cql": "QUERY",
+}
+_STREAM_COLUMNS = {
+    "name": "NAME",
+    "source.type": "SOURCE",
+    "event_time": "EVENT TIME",
+    "lateness": "LATENESS",
+    "idle_timeout": "IDLE AFTER",
+    "columns": "COLUMNS",
+}
 
 #: Media type of each form of result rows.
 MEDIA_TYPES = {
@@ -68,15 +89,15 @@ def client(url: str) -> Client:
 
 
 @query_commands.command("list")
-def list_queries(url: UrlOption = DEFAULT_URL) -> None:
-    """List the queries, one JSON object per line."""
-    _echo_pages(client(url), "/queries")
+def list_queries(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
+    """List the queries; with --json an object a line."""
+    _echo_pages(client(url), "/queries", _QUERY_COLUMNS, as_json)
 
 
 @query_commands.command("show")
-def show_query(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
+def show_query(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     """Show one query."""
-    _echo(client(url).json("GET", f"/queries/{name}"))
+    _echo(client(url).json("GET", f"/queries/{name}"), as_json)
 
 
 @query_commands.command("add")
@@ -87,12 +108,13 @@ def add_query(
     backfill: Annotated[str, typer.Option(help="none, or state to join with rows held already.")] = "none",
     sink: SinkOption = None,
     wait: WaitOption = None,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Add a query."""
     text = _required(_cql(cql, file))
     body: dict[str, Any] = {"name": name, "cql": text, "backfill": backfill} | _sink(sink)
-    _echo(client(url).json("POST", "/queries", body=body, params={"wait": _seconds(wait)}))
+    _echo(client(url).json("POST", "/queries", body=body, params={"wait": _seconds(wait)}), as_json)
 
 
 @query_commands.command("update")
@@ -113,6 +135,7 @@ def update_query(
     ] = "state",
     sink: SinkOption = None,
     wait: WaitOption = None,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Give a query a new text, new parts of it, or another sink."""
@@ -125,13 +148,15 @@ def update_query(
     }
     given: dict[str, Any] = {key: value for key, value in parts.items() if value is not None}
     body = given | {"backfill": backfill} | _sink(sink)
-    _echo(client(url).json("PATCH", f"/queries/{name}", body=body, params={"wait": _seconds(wait)}))
+    _echo(client(url).json("PATCH", f"/queries/{name}", body=body, params={"wait": _seconds(wait)}), as_json)
 
 
 @query_commands.command("pause")
-def pause_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = DEFAULT_URL) -> None:
+def pause_query(
+    name: NameArgument, wait: WaitOption = None, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL
+) -> None:
     """Take a query out of the plan until it is resumed."""
-    _echo(client(url).json("POST", f"/queries/{name}:pause", params={"wait": _seconds(wait)}))
+    _echo(client(url).json("POST", f"/queries/{name}:pause", params={"wait": _seconds(wait)}), as_json)
 
 
 @query_commands.command("resume")
@@ -139,24 +164,32 @@ def resume_query(
     name: NameArgument,
     backfill: Annotated[str, typer.Option(help="state joins with rows held then, none does not.")] = "state",
     wait: WaitOption = None,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Take a paused query into the plan again."""
     params = {"backfill": backfill, "wait": _seconds(wait)}
-    _echo(client(url).json("POST", f"/queries/{name}:resume", params=params))
+    _echo(client(url).json("POST", f"/queries/{name}:resume", params=params), as_json)
 
 
 @query_commands.command("remove")
-def remove_query(name: NameArgument, wait: WaitOption = None, url: UrlOption = DEFAULT_URL) -> None:
+def remove_query(
+    name: NameArgument, wait: WaitOption = None, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL
+) -> None:
     """Remove a query; its results stay readable."""
-    _echo(client(url).json("DELETE", f"/queries/{name}", params={"wait": _seconds(wait)}))
+    _echo(client(url).json("DELETE", f"/queries/{name}", params={"wait": _seconds(wait)}), as_json)
 
 
 @query_commands.command("validate")
-def validate_query(cql: CqlArgument = None, file: FileOption = None, url: UrlOption = DEFAULT_URL) -> None:
+def validate_query(
+    cql: CqlArgument = None,
+    file: FileOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
     """Check a query's text without adding it."""
     text = _required(_cql(cql, file))
-    _echo(client(url).json("POST", "/queries:validate", body={"cql": text}))
+    _echo(client(url).json("POST", "/queries:validate", body={"cql": text}), as_json)
 
 
 @query_commands.command("results")
@@ -210,15 +243,15 @@ def followed(service: Client, name: str, after: str | None, form: RowsForm) -> I
 
 
 @stream_commands.command("list")
-def list_streams(url: UrlOption = DEFAULT_URL) -> None:
-    """List the streams, one JSON object per line."""
-    _echo_pages(client(url), "/streams")
+def list_streams(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
+    """List the streams; with --json an object a line."""
+    _echo_pages(client(url), "/streams", _STREAM_COLUMNS, as_json)
 
 
 @stream_commands.command("show")
-def show_stream(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
+def show_stream(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     """Show one stream."""
-    _echo(client(url).json("GET", f"/streams/{name}"))
+    _echo(client(url).json("GET", f"/streams/{name}"), as_json)
 
 
 @stream_commands.command("add")
@@ -226,6 +259,7 @@ def add_streams(
     file: Annotated[
         Path, typer.Argument(metavar="FILE.yaml", help="One stream, or a workload file's streams.")
     ],
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Register the streams of a YAML or JSON file; relative paths start at its directory."""
@@ -242,7 +276,7 @@ def add_streams(
         source = draft.get("source")
         if isinstance(source, dict) and isinstance(source.get("path"), str):
             draft = {**draft, "source": {**source, "path": str(file.absolute().parent / source["path"])}}
-        _echo(service.json("POST", "/streams", body=draft))
+        _echo(service.json("POST", "/streams", body=draft), as_json)
 
 
 @stream_commands.command("remove")
@@ -255,14 +289,15 @@ def remove_stream(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
 def send_events(
     name: NameArgument,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="JSON lines. [default: stdin]")
+        Path | None, typer.Argument(metavar="[FILE]", help="JSON lines.", show_default="stdin")
     ] = None,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Post events to an http stream: all of them, or none."""
     content = _content(file)
     answer = client(url).text("POST", f"/streams/{name}/events", content=content or b"\n")
-    typer.echo(answer)
+    _echo(json.loads(answer), as_json)
 
 
 def _content(file: Path | None) -> bytes:
@@ -351,17 +386,26 @@ def _windows(options: list[str]) -> str | dict[str, str] | None:
     return dict(map(_named, options)) or None
 
 
-def _echo(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+def _echo(document: Any, as_json: bool) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    typer.echo(text if as_json else record(document, terminal_width()))
 
 
-def _echo_pages(service: Client, path: str) -> None:
-    """Print every item of a collection, page by page."""
+def _echo_pages(service: Client, path: str, columns: Mapping[str, str], as_json: bool) -> None:
+    """Print all items of a collection."""
+    if as_json:
+        for item in _items(service, path):
+            typer.echo(json.dumps(item, ensure_ascii=False))
+    else:
+        typer.echo(table(_items(service, path), columns, terminal_width()))
+
+
+def _items(service: Client, path: str) -> Iterator[dict[str, Any]]:
+    """Yield every item of a collection, page by page."""
     after: str | None = None
     while True:
         page = service.json("GET", path, params={"after": after, "limit": PAGE})
-        for item in page["items"]:
-            typer.echo(json.dumps(item, ensure_ascii=False))
+        yield from page["items"]
         if not page.get("has_more"):
             return
         after = page["next_cursor"]

@@ -13,7 +13,7 @@ key_commands = typer.Typer(help="Keys of clients of a service.", no_args_is_help
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 DataDirOption = Annotated[
-    Path | None, typer.Option(help="Data directory of the service. [default: ./sluice-data]")
+    Path | None, typer.Option(help="Data directory of the service.", show_default="./sluice-data")
 ]
 
 

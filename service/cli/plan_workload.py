@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -16,11 +16,10 @@ from catalog.values.plan import Strategy
 from catalog.values.statistics import Profile
 from planner.costs.cost import CostModelName
 from planner.errors import InvalidChain
-from planner.explain.cost_table import cost_table, decision_text, statistics_text
+from planner.explain.plan_report import plan_report
 from planner.explain.preview import Preview
 from planner.explain.preview_document import statistics_document
-from planner.explain.render import plan_document, render_dot, render_family, render_mermaid
-from planner.families.display import family_text
+from planner.explain.render import plan_document, render_dot, render_mermaid
 from service.config.settings import Settings
 from service.documents.document_errors import locating
 from service.documents.statistics_document import ChainDocument, read_statistics_file
@@ -156,18 +155,4 @@ def _rendered(preview: Preview, form: PlanForm) -> str:
         document = plan_document(preview.plan, {r.family.id: r for r in preview.reports})
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
         return json.dumps(document, indent=2, ensure_ascii=False)
-    if not preview.plan.families:
-        return "no queries"
-    return "\n".join(_text(preview, {s.id: s.name for s in preview.plan.streams}))
-
-
-def _text(preview: Preview, streams: Mapping[int, str]) -> Iterator[str]:
-    for number, report in enumerate(preview.reports):
-        text = family_text(report.family, streams)
-        if number:
-            yield ""
-        yield render_family(report.family, text)
-        yield ""
-        yield from (f"  {line}" for line in cost_table(report))
-        yield f"  {decision_text(report)}"
-        yield from (f"  {line}" for line in statistics_text(report, text))
+    return plan_report(preview.reports, {s.id: s.name for s in preview.plan.streams})

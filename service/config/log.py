@@ -1,8 +1,8 @@
 """Logging: one line per event, a lower-case fragment plus fields.
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
-``12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as keys.
-Names that log records use themselves go through ``fields``.
+``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
+as keys. Names that log records use themselves go through ``fields``.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 class _TextLines(logging.Formatter):
-    """Time, level, logger, event, fields."""
+    """Date, time, level, logger, event, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        clock = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        clock = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S")
         line = f"{clock} {record.levelname} {record.name} {record.getMessage()}"
         line += "".join(f" {name}={value}" for name, value in _fields_of(record).items())
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

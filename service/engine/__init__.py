@@ -1,5 +1,5 @@
 """The engine: starts the job, follows it, and restarts or reports it when it ends.
 
 Doors: catalog_lease, engine, engine_control, engine_lock, engine_status,
-move_command.
+manifest_reader, move_command.
 """

@@ -40,11 +40,11 @@ from service.engine.engine_lock import EngineLock
 from service.engine.engine_status import EngineState, EngineStatus
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
-from service.engine.spark_failure import reason_of, spark_errors, trace_of
-from service.errors import EngineFailed, OtherLife, find_corrupt_input
+from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
+from service.errors import CheckpointDamaged, EngineFailed, OtherLife, find_corrupt_input
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
-from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
+from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -324,12 +324,29 @@ class Engine:
                     self._set_state("starting")
                     continue
                 self._set_state("failed", reason)
+                self._refuse_damaged_state(trace, reason)
                 raise EngineFailed("the Spark job has failed", detail=reason) from error
             except SluiceError as error:
                 self._end_session()
                 self._set_state("failed", str(error))
                 raise
             return
+
+    def _refuse_damaged_state(self, trace: str, reason: str) -> None:
+        """Refuse to go on where a job failed since the state that it began with is damaged.
+
+        Raises:
+            CheckpointDamaged: So it is; a retry would fail the same way.
+        """
+        if can_pass(trace):
+            return
+        check_state(self.store, self.data_dir)
+        if is_of_state(trace):
+            raise CheckpointDamaged(
+                f'the state in "{self.data_dir.checkpoint}" cannot be read',
+                detail=reason,
+                hint=f'"sluice repair {self.data_dir.root}" says whether it can be built anew.',
+            )
 
     def _set_aside(self, trace: str, reason: str) -> bool:
         """Record that a listed file cannot be read, so that the batch can be repeated without it.

@@ -11,11 +11,9 @@ from service.config.settings import Settings
 from service.config.storage import storage_of
 from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
+from service.engine.manifest_reader import manifest_reader
 from service.errors import MoveRefused, NoDataDir
 from service.inputs.sources.event_reader import shown
-from service.job.job import start_session
-from service.job.state_reader import read_manifests
-from service.jvm.jvm import launched
 from service.recovery.move import FinishedMove, Place, move
 from service.recovery.opening import open_catalog, sqlite_file
 
@@ -71,16 +69,7 @@ def move_command(
                 hint="Start the service there and stop it again, then move it.",
             )
 
-        def read(checkpoint: Path, number: int) -> dict[int, bytes]:
-            # Whatever Spark's master is: it is a driver that reads.
-            spark = settings.spark.model_copy(update={"master": "local[1]"})
-            with launched(spark, target.data_dir.spark_log) as jvm:
-                session = start_session(spark, jvm)
-                try:
-                    return read_manifests(session, checkpoint, number)
-                finally:
-                    session.stop()
-
+        read = manifest_reader(settings.spark, target.data_dir.spark_log)
         moved = move(store, source, target, buckets, read)
     say(_told(source, target, moved))
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from service.engine.retry import can_pass
 from service.errors import disk_failed
+
+#: What errors of Spark and of workers say where the stored state cannot be read.
+_STATE = re.compile(
+    r"CorruptSegment|\[(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|STATE_SCHEMA\w*)"
+    r"|/checkpoint/(state|metadata|segments)\b"
+)
 
 #: Opens the line of a cause in a stack of the JVM.
 _CAUSED_BY = "Caused by: "
@@ -28,6 +36,15 @@ def with_causes(told: str, stack: str) -> str:
     """Add the causes that a stack of the JVM names: of a full disk they alone may tell."""
     causes = [line.removeprefix(_CAUSED_BY) for line in stack.splitlines() if line.startswith(_CAUSED_BY)]
     return "\n".join([told, *causes])
+
+
+def is_of_state(trace: str) -> bool:
+    """Tell whether a job failed since its stored state is damaged, which does not pass.
+
+    >>> is_of_state("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"), is_of_state("no number")
+    (True, False)
+    """
+    return not can_pass(trace) and _STATE.search(trace) is not None
 
 
 def reason_of(error: Exception, trace: str) -> str:

@@ -1,4 +1,4 @@
 """Recovery: whether catalog, checkpoint, events and results are of one life, and what to do where not.
 
-Doors: backup, checkpoint, doctor, identity, move, opening, repair, restore.
+Doors: backup, checkpoint, doctor, identity, move, moved_state, opening, repair, restore.
 """

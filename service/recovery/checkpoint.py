@@ -25,6 +25,7 @@ from service.config.data_dir import DataDir
 from service.errors import CheckpointAhead, CheckpointDamaged, CheckpointLost, CorruptResults, OtherLife
 from service.recovery.identity import identity_of, read_mark, write_mark
 from service.recovery.schema_paths import put_schema_paths_right
+from service.recovery.state_files import check_state_files
 from service.results.result_check import check_files
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,18 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
         raise _lost(data_dir, found)
     _compare(store, spark, found)
     return found
+
+
+def check_state(store: Store, data_dir: DataDir) -> None:
+    """Name a file of Spark's state that is missing or cut, of those with which a start goes on.
+
+    Raises:
+        CheckpointDamaged: There is one.
+    """
+    found = standing(store, data_dir.checkpoint)
+    if found.done >= found.first:
+        version = found.done + 1 + SparkLog(data_dir.checkpoint).ahead()
+        check_state_files(data_dir.checkpoint, version, _hint(data_dir))
 
 
 def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, anew: bool = False) -> None:

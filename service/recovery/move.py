@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -31,12 +31,11 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from catalog.store.store import Store
-from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import Folder, directory_here, fetch, names, place_of, prepare, publish, remove
 from operators.storage.object_folder import ObjectFolder
 from service.commit.spark_log import Offset, SparkLog
 from service.commit.sync import sync_file, sync_file_systems
-from service.config.buckets import CHECKPOINT_SETTING, bucket_keys, stored_buckets
+from service.config.buckets import CHECKPOINT_SETTING, stored_buckets
 from service.config.data_dir import DataDir
 from service.errors import CheckpointDamaged, MoveFailed, MoveRefused
 from service.inputs.sources.event_reader import shown
@@ -45,7 +44,7 @@ from service.inputs.voided import voided_batches
 from service.recovery.backup_files import copy_file, files_below, is_taken
 from service.recovery.checkpoint import REPEATABLE, Standing, examine_checkpoint
 from service.recovery.identity import Identity, identity_of, read_mark, write_mark
-from service.recovery.moved_state import StoredState, begin_files, move_state
+from service.recovery.moved_state import ReadManifests, StoredState, move_state, stored_state
 from service.recovery.opening import (
     claim_storage,
     goes_on_in,
@@ -54,15 +53,11 @@ from service.recovery.opening import (
     open_catalog,
     place_stored,
 )
-from service.recovery.schema_paths import put_schema_paths_right
 from service.results.result_check import check_files, length_and_checksum
 
 #: Files that are fetched, uploaded and read back at a time.
 _AT_ONCE = 32
 _START_IT = "Start the service there and stop it again, then move it."
-
-#: Given a checkpoint and Spark's number of a batch: the manifest of each bucket after it, by Spark's key.
-ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,26 +237,13 @@ def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) 
     """Return what the checkpoint of a data directory goes on with."""
     found, log = examine_checkpoint(store, data_dir), SparkLog(data_dir.checkpoint)
     _refuse_unfinished(store, found)
-    facts = store.settings.get(CHECKPOINT_SETTING)
-    if found.done < 0 or not isinstance(facts, dict):
+    state = stored_state(store, data_dir, found, read_manifests)
+    if state is None:
         return _Checkpoint(None, None)
     offset = log.input_end(found.done)
     if offset is None:
         raise CheckpointDamaged(f"Spark's log entry {found.done} is not whole", hint=_START_IT)
-    checkpoint_id, buckets = str(facts["id"]), int(str(facts["buckets"]))
-    files = SegmentFiles(data_dir.segments, sealed=facts.get("sealed") is True)
-    if found.done < found.first:
-        return _Checkpoint(offset, begin_files(checkpoint_id, buckets, files))
-    put_schema_paths_right(data_dir.checkpoint)
-    stored = read_manifests(data_dir.checkpoint, found.done + log.ahead())
-    keys = bucket_keys(buckets, int(str(facts["partitions"])))
-    if set(stored) != set(keys):
-        raise CheckpointDamaged(
-            f'Spark\'s state in "{data_dir.checkpoint}" is not that of {buckets} buckets',
-            detail=f"It has {len(stored)}.",
-            hint=f'"sluice repair {data_dir.root}" says whether it can be repaired.',
-        )
-    return _Checkpoint(offset, StoredState(checkpoint_id, [stored[key] for key in keys], files))
+    return _Checkpoint(offset, state)
 
 
 def _refuse_unfinished(store: Store, found: Standing) -> None:

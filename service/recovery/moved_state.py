@@ -12,9 +12,11 @@ is fresh for Spark: its first batch is n + 1, and buckets that find no state in 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from catalog.store.store import Store
 from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
@@ -31,10 +33,16 @@ from operators.join.segment_cache import SegmentCache
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.object_folder import ObjectFolder
-from service.commit.spark_log import BEGIN, Offset
+from service.commit.spark_log import BEGIN, Offset, SparkLog
 from service.commit.sync import sync_file
+from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
-from service.errors import MoveFailed
+from service.errors import CheckpointDamaged, MoveFailed
+from service.recovery.checkpoint import Standing
+from service.recovery.schema_paths import put_schema_paths_right
+
+#: Given a checkpoint and Spark's number of a batch: the manifest of each bucket after it, by Spark's key.
+ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
 #: Bytes of decoded segments kept while buckets are read, each once for every new bucket.
 _CACHE_BYTES = 64 << 20
@@ -71,6 +79,34 @@ class StoredState:
             stored = SegmentIds(self.checkpoint_id, number, 0).plan(version)
             plan = decode_plan(self.files.read(stored).to_pybytes()) if version else None
             yield load_bucket(manifest, plan, load, compiled)
+
+
+def stored_state(
+    store: Store, data_dir: DataDir, found: Standing, read_manifests: ReadManifests
+) -> StoredState | None:
+    """Return the state with which a checkpoint goes on; None before its first batch.
+
+    Raises:
+        CheckpointDamaged: It is not that of all buckets, or cannot be read.
+        CorruptSegment: A file with which a moved checkpoint begins is missing or damaged.
+    """
+    facts = store.settings.get(CHECKPOINT_SETTING)
+    if found.done < 0 or not isinstance(facts, dict):
+        return None
+    checkpoint_id, buckets = str(facts["id"]), int(str(facts["buckets"]))
+    files = SegmentFiles(data_dir.segments, sealed=facts.get("sealed") is True)
+    if found.done < found.first:
+        return begin_files(checkpoint_id, buckets, files)
+    put_schema_paths_right(data_dir.checkpoint)
+    stored = read_manifests(data_dir.checkpoint, found.done + SparkLog(data_dir.checkpoint).ahead())
+    keys = bucket_keys(buckets, int(str(facts["partitions"])))
+    if set(stored) != set(keys):
+        raise CheckpointDamaged(
+            f'Spark\'s state in "{data_dir.checkpoint}" is not that of {buckets} buckets',
+            detail=f"It has {len(stored)}.",
+            hint=f'"sluice repair {data_dir.root}" says whether it can be repaired.',
+        )
+    return StoredState(checkpoint_id, [stored[key] for key in keys], files)
 
 
 def begin_files(checkpoint_id: str, buckets: int, files: SegmentFiles) -> StoredState:

@@ -2,6 +2,7 @@
 
     lost                                      repair
     the checkpoint, or the end of its logs    build the state anew: repeat all batches from their input
+    a segment, or a file of Spark's state     the same
     a result file of one batch                the same; a repeated batch replaces files that are damaged
     one of many batches, merged               none
     the newest batches of the catalog         forget them in the checkpoint, too: they are made again
@@ -21,18 +22,21 @@ from pathlib import Path
 from catalog.store.result_files import NamedFiles
 from catalog.store.store import Store
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource
+from operators.errors import CorruptSegment
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
-from service.errors import CorruptResults, NotRepairable, OtherLife
+from service.errors import CheckpointDamaged, CorruptResults, NotRepairable, OtherLife
 from service.inputs.sources.http_log import EventLog
 from service.recovery.checkpoint import (
     REPEATABLE,
     Standing,
+    check_state,
     examine_checkpoint,
     mark_checkpoint,
     standing,
 )
+from service.recovery.moved_state import ReadManifests, stored_state
 from service.results.result_check import check_files
 
 
@@ -51,18 +55,23 @@ class Repair:
     apply: Callable[[], None]
 
 
-def find_repair(store: Store, data_dir: DataDir, events_url: str) -> Repair | None:
+def find_repair(
+    store: Store, data_dir: DataDir, events_url: str, read_manifests: ReadManifests | None = None
+) -> Repair | None:
     """Return the repair that a data directory needs, None if nothing is wrong.
 
     Args:
         store: The catalog; no engine runs on it.
         data_dir: The data directory.
         events_url: URL of the event log.
+        read_manifests: Reads Spark's state, where that and the segments it names are to be checked, too.
 
     Raises:
         NotRepairable: Something is wrong and cannot be repaired.
     """
     wrong = _wrong(store, data_dir)
+    if wrong is None and read_manifests is not None:
+        wrong = _wrong_state(store, data_dir, read_manifests)
     if wrong is None:
         return None
     found = standing(store, data_dir.checkpoint)
@@ -100,6 +109,7 @@ def _wrong(store: Store, data_dir: DataDir) -> str | None:
     """
     try:
         examine_checkpoint(store, data_dir)
+        check_state(store, data_dir)
         files = store.result_files.all()
         merged = next(files)
         for named in files:
@@ -114,6 +124,17 @@ def _wrong(store: Store, data_dir: DataDir) -> str | None:
             detail=f"{error.detail} It has the rows of many batches, and no repetition of one makes it anew.",
             hint="Restore the file from a backup, or all of the data directory.",
         ) from error
+    return None
+
+
+def _wrong_state(store: Store, data_dir: DataDir, read_manifests: ReadManifests) -> str | None:
+    """Read all of the state and return what is wrong with it, None if nothing is."""
+    try:
+        state = stored_state(store, data_dir, standing(store, data_dir.checkpoint), read_manifests)
+        for _ in state.buckets() if state is not None else ():
+            pass
+    except (CheckpointDamaged, CorruptSegment) as error:
+        return error.primary
     return None
 
 

@@ -7,21 +7,25 @@ from contextlib import suppress
 from pathlib import Path
 
 from service.config.data_dir import DataDir
-from service.config.settings import StorageSettings
+from service.config.settings import SparkSettings, StorageSettings
 from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
+from service.engine.manifest_reader import manifest_reader
 from service.errors import NoDataDir, OtherLife
 from service.recovery.checkpoint import check_checkpoint
 from service.recovery.opening import open_catalog
 from service.recovery.repair import find_repair
 
 
-def repair(directory: Path, storage: StorageSettings, *, yes: bool, say: Callable[[str], None]) -> None:
+def repair(
+    directory: Path, storage: StorageSettings, spark: SparkSettings, *, yes: bool, say: Callable[[str], None]
+) -> None:
     """Repair a data directory, or say what the repair would be.
 
     Args:
         directory: Data directory of a service, or output directory of a run.
         storage: Where the catalog is, and the storage apart; its data directory is not used.
+        spark: Settings of Spark, which reads the state.
         yes: Whether to do it.
         say: Prints a line.
 
@@ -43,7 +47,8 @@ def repair(directory: Path, storage: StorageSettings, *, yes: bool, say: Callabl
                     # The next start will not know any more that power may have failed.
                     with suppress(OtherLife):
                         check_checkpoint(store, data_dir, unsynced=True)
-                found = find_repair(store, data_dir, data_dir.events_url(storage.catalog_url))
+                read = manifest_reader(spark, data_dir.spark_log)
+                found = find_repair(store, data_dir, data_dir.events_url(storage.catalog_url), read)
                 if found is None:
                     say("nothing to repair: catalog, checkpoint and results belong together and are whole")
                     return

@@ -77,7 +77,38 @@ def test_a_structure_that_is_known_is_not_sent_again(service: Service) -> None:
     assert changed.json()["version"] == first.json()["version"] + 1
 
 
-def test_the_whole_plan_is_always_sent_since_its_costs_change(service: Service) -> None:
-    tag = service.request("GET", "/plan").headers["etag"]
+def test_a_whole_plan_that_is_known_is_not_sent_again(service: Service) -> None:
+    paths = [f"/plan?format={form}" for form in ("json", "text", "mermaid", "dot")]
+    for path in paths:
+        first = service.request("GET", path)
+        assert first.headers["cache-control"] == "no-store", "a browser would take costs for those of now"
+        tag = first.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"0", {tag}', "*"):
+            again = service.request("GET", path, headers={"If-None-Match": known})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    service.made("POST", "/queries", {"name": "q4", "cql": cql("1 SECOND", "1 SECOND")})
+    for path in paths:
+        assert service.request("GET", path, headers={"If-None-Match": tag}).status_code == 200
 
-    assert service.request("GET", "/plan", headers={"If-None-Match": tag}).status_code == 200
+
+def test_the_plan_is_sent_as_the_command_line_prints_it(service: Service) -> None:
+    answer = service.request("GET", "/plan?format=text")
+
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    lines = answer.text.splitlines()
+    assert lines[:2] == ["family A.k = B.k", "  chain of A"]
+    assert [line.split()[0] for line in lines if line.endswith("  chosen")] == ["mem-opt"]
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_method_that_a_path_does_not_take_gets_those_that_it_takes(service: Service) -> None:
+    for method, path, allowed in (
+        ("PUT", "/queries", "GET, POST"),
+        ("POST", "/queries/q1", "GET, PUT, PATCH, DELETE"),
+        ("GET", "/plan:preview", "POST"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+        ("POST", "http://127.0.0.1/console/", "GET, HEAD"),
+    ):
+        answer = service.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+        assert answer.json()["hint"] == f"Use one of: {allowed}."

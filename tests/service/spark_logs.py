@@ -22,6 +22,20 @@ def write_done(log: SparkLog, batch: int) -> None:
     (log.commits / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
+def write_state(checkpoint: Path, version: int) -> None:
+    """Write files of Spark's state up to a version, of one partition."""
+    operator, schema = checkpoint / "state" / "0", "state/0/_stateSchema/default/0_5c"
+    note = {"stateStoreInfo": [{"stateSchemaFilePaths": [f"file:{checkpoint}/{schema}"]}]}
+    for path, text in (
+        (checkpoint / "metadata", '{"id":"127932ec"}'),
+        (checkpoint / schema, "v3"),
+        (operator / "_metadata" / "v2" / "0", f"v2\n{json.dumps(note)}"),
+        (operator / "0" / f"{version}.zip", "snapshot"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
 def log_of(directory: Path, batches: int = 1) -> SparkLog:
     """Return the logs of a checkpoint whose batches were begun, each at the end of its number of rows."""
     log = SparkLog(directory / "checkpoint")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -28,7 +29,9 @@ def _logged(form: str, capsys: pytest.CaptureFixture[str], **extra: object) -> s
 
 def test_text_has_fields_behind_the_event(capsys: pytest.CaptureFixture[str]) -> None:
     line = _logged("text", capsys, plan_version=7, cause="add q")
-    assert line.endswith(" INFO service.engine.engine plan activated plan_version=7 cause=add q\n")
+    date, time, rest = line.split(" ", 2)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", f"{date} {time}")
+    assert rest == "INFO service.engine.engine plan activated plan_version=7 cause=add q\n"
 
 
 def test_json_has_fields_as_keys(capsys: pytest.CaptureFixture[str]) -> None:

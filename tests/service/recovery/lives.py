@@ -20,7 +20,7 @@ from service.recovery.opening import open_catalog
 from service.results.result_check import length_and_checksum
 from tests.catalog.examples import manifest
 from tests.service.inputs.streams import stream_of
-from tests.service.spark_logs import write_begun, write_done
+from tests.service.spark_logs import write_begun, write_done, write_state
 
 CHECKPOINT = "c57b7a71801e"
 MADE: Source = GeneratorSource(1.0)
@@ -40,12 +40,14 @@ class Life:
         store: Its catalog.
         ahead: By how much Spark's numbers of batches are above ours: 1 where its first one is empty.
         source: Where the one stream that the batches read has its rows.
+        state: Whether batches leave files of Spark's state, too.
     """
 
     data_dir: DataDir
     store: Store
     ahead: int = 0
     source: Source = MADE
+    state: bool = False
     log: SparkLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +77,8 @@ class Life:
     def end(self, batch: int) -> None:
         """Write a batch to Spark's commit log."""
         write_done(self.log, batch + self.ahead)
+        if self.state:
+            write_state(self.log.checkpoint, batch + self.ahead + 1)
 
     def entry(self, name: str) -> Path:
         """Return the file of an entry, such as ``offsets/4``, by our number."""
@@ -104,11 +108,13 @@ class Life:
 
 
 @contextmanager
-def a_life(root: Path, batches: int = 0, *, ahead: int = 0, source: Source = MADE) -> Iterator[Life]:
+def a_life(
+    root: Path, batches: int = 0, *, ahead: int = 0, source: Source = MADE, state: bool = False
+) -> Iterator[Life]:
     """Open a data directory, and run batches in it if it is new."""
     data_dir = open_data_dir(root)
     with open_catalog(data_dir) as store:
-        life = Life(data_dir, store, ahead, source)
+        life = Life(data_dir, store, ahead, source, state)
         for batch in range(batches):
             life.commit(batch)
         yield life

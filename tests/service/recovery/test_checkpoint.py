@@ -10,11 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import CheckpointAhead, CheckpointLost, CorruptResults, NotRepairable, OtherLife
-from service.recovery.checkpoint import check_checkpoint, examine_checkpoint
+from catalog.values.plan import Plan
+from operators.bucket.bucket import Bucket
+from operators.bucket.bucket_state import SegmentIds, encode_manifest, encode_plan
+from operators.segments.segment_files import SegmentFiles
+from operators.storage.folder import directory_here
+from service.errors import (
+    CheckpointAhead,
+    CheckpointDamaged,
+    CheckpointLost,
+    CorruptResults,
+    NotRepairable,
+    OtherLife,
+)
+from service.recovery.checkpoint import check_checkpoint, check_state, examine_checkpoint
+from service.recovery.moved_state import ReadManifests
 from service.recovery.repair import find_repair
-from tests.service.recovery.lives import Life, a_life, input_end
-from tests.service.spark_logs import write_begun, write_done
+from tests.service.recovery.lives import CHECKPOINT, Life, a_life, input_end
+from tests.service.spark_logs import write_begun, write_done, write_state
 
 UUID = "0c9bbd4c-9be3-4ef2-8d4b-4f1f0b0f2a11"
 
@@ -54,7 +67,7 @@ def begin_batch_5(life: Life) -> None:
 def test_what_a_crash_leaves_is_gone_on_with(
     tmp_path: Path, crash: Callable[[Life], object], begun: int, done: int, ahead: int
 ) -> None:
-    with a_life(tmp_path, batches=5, ahead=ahead) as life:
+    with a_life(tmp_path, batches=5, ahead=ahead, state=True) as life:
         crash(life)
         for _ in range(2):
             check_checkpoint(life.store, life.data_dir)
@@ -145,7 +158,7 @@ def restore_an_older_one(life: Life) -> None:
 def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
     tmp_path: Path, loss: Callable[[Life], None], ahead: int
 ) -> None:
-    with a_life(tmp_path, batches=5, ahead=ahead) as life:
+    with a_life(tmp_path, batches=5, ahead=ahead, state=True) as life:
         loss(life)
         for _ in range(2):
             with pytest.raises(CheckpointLost, match="the catalog has batches up to 4") as refused:
@@ -163,6 +176,7 @@ def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
             write_begun(life.log, batch, input_end(batch))
             check_checkpoint(life.store, life.data_dir)
             write_done(life.log, batch)
+        write_state(life.data_dir.checkpoint, 5)
         check_checkpoint(life.store, life.data_dir)
         assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is None
         # Built anew, it is a checkpoint like any other.
@@ -172,7 +186,7 @@ def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
 
 
 def test_a_merged_file_that_is_damaged_cannot_be_made_anew(tmp_path: Path) -> None:
-    with a_life(tmp_path, batches=30) as life:
+    with a_life(tmp_path, batches=30, state=True) as life:
         life.merge(3)
         first = min(life.data_dir.results.iterdir())
         whole = first.read_bytes()
@@ -188,7 +202,7 @@ def test_a_merged_file_that_is_damaged_cannot_be_made_anew(tmp_path: Path) -> No
 
 
 def test_a_state_that_was_begun_by_an_older_version_cannot_be_built_anew(tmp_path: Path) -> None:
-    with a_life(tmp_path, batches=5) as life:
+    with a_life(tmp_path, batches=5, state=True) as life:
         with life.store._database.write() as connection:
             connection.exec_driver_sql(
                 "UPDATE batches SET document = json_remove(document, '$.input_end') WHERE batch = 1"
@@ -202,7 +216,7 @@ def test_a_state_that_was_begun_by_an_older_version_cannot_be_built_anew(tmp_pat
 def test_a_catalog_that_is_older_than_the_checkpoint_is_refused_and_the_rest_made_again(
     tmp_path: Path,
 ) -> None:
-    with a_life(tmp_path, batches=5) as life:
+    with a_life(tmp_path, batches=5, state=True) as life:
         for batch in (5, 6):
             write_begun(life.log, batch, input_end(batch))
             write_done(life.log, batch)
@@ -240,7 +254,7 @@ def test_a_damaged_result_file_of_the_last_batch_is_made_again(tmp_path: Path) -
 
 
 def test_a_damaged_result_file_of_a_batch_before_is_refused_and_can_be_made_again(tmp_path: Path) -> None:
-    with a_life(tmp_path, batches=5) as life:
+    with a_life(tmp_path, batches=5, state=True) as life:
         path = damage(life, 1)
         with pytest.raises(CorruptResults, match=f'result file "{path}" is damaged'):
             check_checkpoint(life.store, life.data_dir)
@@ -266,3 +280,71 @@ def test_a_moved_checkpoint_names_its_own_schemas(tmp_path: Path) -> None:
                 "variables": '{"a":1}',
             }
         assert [path.name for path in noted.parent.iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("metadata", Path.unlink),
+        ("metadata", lambda path: path.write_text("")),
+        ("state/0/_metadata/v2/0", Path.unlink),
+        ("state/0/_metadata/v2/0", lambda path: path.write_text("v2\n{")),
+        ("state/0/_stateSchema/default/0_5c", Path.unlink),
+        ("state/0/_stateSchema/default/0_5c", lambda path: path.write_text("")),
+        ("state/0/0/6.changelog", Path.unlink),
+        ("state/0/0/5.changelog", lambda path: path.write_text("")),
+        ("state", shutil.rmtree),
+    ],
+)
+def test_a_file_of_the_state_that_is_gone_is_named_and_the_state_built_anew(
+    tmp_path: Path, name: str, damage: Callable[[Path], object]
+) -> None:
+    with a_life(tmp_path, batches=5, ahead=1, state=True) as life:
+        checkpoint, partition = life.data_dir.checkpoint, life.data_dir.checkpoint / "state" / "0" / "0"
+        for version in (5, 6):
+            (partition / f"{version}.zip").rename(partition / f"{version}.changelog")
+        check_state(life.store, life.data_dir)
+        damage(checkpoint / name)
+
+        with pytest.raises(CheckpointDamaged) as refused:
+            check_state(life.store, life.data_dir)
+        repair = find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
+
+        assert str(checkpoint / name) in refused.value.primary
+        assert f'"sluice repair {tmp_path}"' in (refused.value.hint or "")
+        assert repair is not None
+        assert repair.found == refused.value.primary
+        assert "build the state anew" in repair.does
+        repair.apply()
+        check_checkpoint(life.store, life.data_dir)
+
+
+def test_damage_inside_of_the_state_is_found_where_it_is_read(tmp_path: Path) -> None:
+    with a_life(tmp_path, batches=3, ahead=1, state=True) as life:
+        plan = Plan(1, "mem-opt", (), ())
+        files = SegmentFiles(life.data_dir.segments)
+        stored = SegmentIds(CHECKPOINT, 0, 0).plan(plan.version)
+        files.write(stored, encode_plan(plan))
+        manifest = encode_manifest(Bucket(plan))
+
+        def found(read: ReadManifests) -> str | None:
+            repair = find_repair(life.store, life.data_dir, life.data_dir.events_url(None), read)
+            assert repair is None or "build the state anew" in repair.does
+            return None if repair is None else repair.found
+
+        def whole(checkpoint: Path, number: int) -> dict[int, bytes]:
+            assert (checkpoint, number) == (life.data_dir.checkpoint, 3)
+            return {0: manifest}
+
+        def damaged(checkpoint: Path, number: int) -> dict[int, bytes]:
+            raise CheckpointDamaged("Spark's state cannot be read")
+
+        assert found(whole) is None
+        assert found(damaged) == "Spark's state cannot be read"
+        path = directory_here(life.data_dir.segments) / stored
+        for content in (path.read_bytes()[:-1], None):
+            if content is None:
+                path.unlink()
+            else:
+                path.write_bytes(content)
+            assert found(whole) == f'segment "{stored}" cannot be read as it was written'

@@ -1,0 +1,88 @@
+"""Answers of a service as people read them: tables, and one fact a line.
+
+A program asks for ``--json``: then a collection is an object a line, and anything else one document.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+#: Lines of what is no terminal, such as a file or a mail.
+WIDTH = 100
+_GAP = "  "
+
+
+def terminal_width() -> int:
+    """Return how long a line may be."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+
+
+def table(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str], width: int) -> str:
+    r"""Return items as a table; what does not fit the width is cut in the last column.
+
+    Args:
+        items: Objects of a collection.
+        columns: Heading of each column by the field that it shows; ``a.b`` is a field of a field.
+        width: Length of lines.
+
+    >>> print(table([{"name": "q1", "sink": None, "cql": "SELECT  a\nFROM b"}],
+    ...             {"name": "NAME", "sink.type": "SINK", "cql": "QUERY"}, 24))
+    NAME  SINK  QUERY
+    q1    -     SELECT a FR…
+    """
+    rows = [list(columns.values())]
+    rows += [[" ".join(_text(_field(item, path)).split()) for path in columns] for item in items]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        line = _GAP.join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+        lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
+    return "\n".join(lines)
+
+
+def record(document: Mapping[str, Any], width: int) -> str:
+    """Return an object as one fact a line, the parts of its parts by their path; nulls are left out.
+
+    >>> print(record({"name": "q1", "a": {"window": "10s", "filter": None}, "ids": [1, 2]}, 40))
+    name      q1
+    a.window  10s
+    ids       1, 2
+    """
+    facts = list(_facts(document, ""))
+    label = max((len(path) for path, _ in facts), default=0)
+    indent = " " * (label + len(_GAP))
+    lines = []
+    for path, text in facts:
+        first, *more = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False) or [""]
+        lines += [path.ljust(label) + _GAP + first, *(indent + line for line in more)]
+    return "\n".join(lines)
+
+
+def _field(item: Any, path: str) -> Any:
+    for name in path.split("."):
+        item = item.get(name) if isinstance(item, Mapping) else None
+    return item
+
+
+def _facts(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _facts(value, f"{prefix}{name}.")
+        elif value is not None and value != []:
+            yield prefix + name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(part)}" for name, part in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(_text(part) for part in value)
+    return str(value)

@@ -1,0 +1,39 @@
+"""A reader of Spark's state beside no job, for commands: it starts Spark when it is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.config.settings import SparkSettings
+from service.engine.spark_failure import reason_of, spark_errors, trace_of
+from service.errors import CheckpointDamaged
+from service.job.job import start_session
+from service.job.state_reader import read_manifests
+from service.jvm.jvm import launched
+from service.recovery.moved_state import ReadManifests
+
+
+def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
+    """Return a function that reads the manifests of a checkpoint's buckets.
+
+    Args:
+        settings: Settings of Spark.
+        spark_log: File that gets what Spark logs.
+    """
+
+    def read(checkpoint: Path, number: int) -> dict[int, bytes]:
+        # Whatever Spark's master is: it is a driver that reads.
+        spark = settings.model_copy(update={"master": "local[1]"})
+        with launched(spark, spark_log) as jvm:
+            session = start_session(spark, jvm)
+            try:
+                return read_manifests(session, checkpoint, number)
+            except spark_errors() as error:
+                raise CheckpointDamaged(
+                    f'Spark\'s state in "{checkpoint}" cannot be read',
+                    detail=reason_of(error, trace_of(error)),
+                ) from error
+            finally:
+                session.stop()
+
+    return read
