@@ -23,9 +23,9 @@ def check(data_dir: DataDirOption = None) -> None:
 
     Exits with 1 if they are of another version, differ from what the migrations make, or cannot be read.
     """
-    from catalog.store.store import Store
+    from service.recovery.opening import check_catalog
 
-    schema = Store.check(load_settings(data_dir=data_dir).storage.effective_catalog_url)
+    schema = check_catalog(load_settings(data_dir=data_dir).storage.effective_catalog_url)
     typer.echo(f'catalog has schema "{schema}", which this version of Sluice needs')
 
 
@@ -35,11 +35,9 @@ def upgrade(data_dir: DataDirOption = None) -> None:
 
     An empty database of a server gets its tables. A service of this version does the same when it starts.
     """
-    from catalog.store.store import Store
+    from service.recovery.opening import upgrade_catalog
 
-    url = load_settings(data_dir=data_dir).storage.effective_catalog_url
-    before = Store.upgrade(url)
-    after = Store.check(url)
+    before, after = upgrade_catalog(load_settings(data_dir=data_dir).storage.effective_catalog_url)
     if before == after:
         typer.echo(f'catalog has schema "{after}" already')
     else:

@@ -95,6 +95,16 @@ def open_catalog(
     return store
 
 
+def check_catalog(url: str) -> str:
+    """Return the schema of a catalog, changing nothing; raises as ``Store.check``."""
+    return Store.check(url)
+
+
+def upgrade_catalog(url: str) -> tuple[str | None, str]:
+    """Migrate a catalog and check it; return its schema before and after. Raises as ``Store.upgrade``."""
+    return Store.upgrade(url), Store.check(url)
+
+
 def refuse_missing(data_dir: DataDir, url: str) -> None:
     """Refuse to make a catalog beside what another one has named.
 
