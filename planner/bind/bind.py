@@ -39,7 +39,7 @@ from planner.predicates.constants import Constant
 from planner.sql.locate import at_expression
 from planner.sql.scope import Scope, SideName
 from planner.sql.statement import Statement, parse
-from planner.sql.time_bounds import Bounds, time_bounds
+from planner.sql.time_bounds import Bounds, compares_times, has_months, time_bounds
 
 _EXAMPLE_BOUNDS = "b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE"
 
@@ -55,6 +55,7 @@ class _Conditions:
     equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)
     bounds: Bounds = field(default_factory=Bounds)
     bounds_at: Location | None = None
+    unfolded: list[exp.Expr] = field(default_factory=list)
     filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
     residuals: list[Typed] = field(default_factory=list)
 
@@ -189,6 +190,8 @@ def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequen
                 location=found.bounds_at,
             )
         return
+    if pair is None and compares_times(conjunct, scope):
+        found.unfolded.append(conjunct)
     if len(value.sides) == 1 and value.sides.isdisjoint(kept):
         (side,) = value.sides
         found.filters[side].append(compile_condition(conjunct, scope, bare))
@@ -276,6 +279,7 @@ def _windows(
     allowed = written.intersected(found.bounds)
     unbounded = [side for side, bound in (("a", allowed.high_us), ("b", allowed.low_us)) if bound is None]
     if unbounded:
+        _refuse_unfolded(scope, found.unfolded)
         missing = [this for this in scope.written if this.side in unbounded]
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
@@ -297,6 +301,24 @@ def _windows(
         )
     windows: dict[SideName, int] = {"a": max(high, 0) + 1, "b": max(-low, 0) + 1}
     return {side: min(length, UNBOUNDED_US) for side, length in windows.items()}, _distance(scope, low, high)
+
+
+def _refuse_unfolded(scope: Scope, conjuncts: Sequence[exp.Expr]) -> None:
+    """Refuse what was most likely meant as a bound on the event times; raises InvalidWindow."""
+    for conjunct in conjuncts:
+        if has_months(conjunct):
+            raise InvalidWindow(
+                "months and years have no fixed length",
+                hint="Write the bound in days: INTERVAL '30' DAY.",
+                location=at_expression(scope.text, conjunct),
+            )
+    for conjunct in conjuncts:
+        raise InvalidWindow(
+            "the condition bounds the event times by no fixed length",
+            detail="A bound compares one event time with the other, plus or minus an interval.",
+            hint=f"Write {_EXAMPLE_BOUNDS}.",
+            location=at_expression(scope.text, conjunct),
+        )
 
 
 def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | None]:

@@ -75,6 +75,24 @@ def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
     return Bounds(None, at - strict) if below else Bounds(at + strict, None)
 
 
+def compares_times(node: exp.Expr, scope: Scope) -> bool:
+    """Tell whether a conjunct compares the event times of both streams, be it a bound or not."""
+    if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return False
+    sides = set()
+    for column in node.find_all(exp.Column):
+        if not isinstance(column.this, exp.Star):
+            found = scope.column(column)
+            if found.column.name.lower() == scope.side(found.side).stream.event_time.lower():
+                sides.add(found.side)
+    return len(sides) == 2
+
+
+def has_months(node: exp.Expr) -> bool:
+    """Tell whether an expression has an interval of months or years, which have no fixed length."""
+    return any(cast(Duration, interval.meta["duration"]).months for interval in node.find_all(exp.Interval))
+
+
 def _linear(node: exp.Expr, scope: Scope) -> _Linear | None:
     """Return an expression over event times and interval literals as a linear form."""
     if isinstance(node, exp.Paren):
