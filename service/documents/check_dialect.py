@@ -17,6 +17,8 @@ from service.errors import InvalidStream
 
 #: Options that JSON lines have, too.
 _OF_JSON: Final = frozenset({"encoding", "timestamp_format", "timezone"})
+#: Options by format; CSV has all.
+_OPTIONS: Final[dict[str, frozenset[str]]] = {"parquet": frozenset(), "jsonl": _OF_JSON}
 #: One character of ASCII that cannot be part of a number, a word or a line end.
 _MARK: Final = re.compile(r"[\t -/:-@\[-`{-~]")
 _DATE: Final = re.compile(r"%[YyGcxDsj]")
@@ -35,18 +37,17 @@ def check_dialect(
     Raises:
         InvalidStream: One does not fit; ``path`` names it.
     """
-    known = {"parquet": frozenset(), "jsonl": _OF_JSON}.get(file_format)
-    for name in given if known is not None else ():
-        if name not in known:
+    for name in given:
+        if name not in _OPTIONS.get(file_format, given):
             kinds = "CSV and JSON lines files" if name in _OF_JSON else "CSV files"
             raise _unfit(name, f"is for {kinds}", "Leave it out, or correct the format.")
     _check_marks(dialect)
     if any("\n" in text or "\r" in text for text in dialect.null_values):
         raise _unfit("null_values", "holds a line end", "Remove it.")
     try:
-        if not codecs.lookup(dialect.encoding)._is_text_encoding:
-            raise LookupError(dialect.encoding)
-    except LookupError as error:
+        b"".decode(dialect.encoding)  # of encodings of text only; others, such as zlib, are refused
+        codecs.getincrementaldecoder(dialect.encoding)
+    except (LookupError, ValueError) as error:
         hint = "Write the name of an encoding, such as utf-8, utf-16, latin-1 or cp1252."
         raise _unfit("encoding", f'names no encoding: "{dialect.encoding}"', hint) from error
     if dialect.timezone is not None:

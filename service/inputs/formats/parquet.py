@@ -18,7 +18,7 @@ from catalog.values.stream import Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.facts import match_columns
 from service.inputs.formats.text_input import first_line
-from service.inputs.formats.times import DAY_US, times_from_numbers
+from service.inputs.formats.times import DAY_US, UNIT_NAMES, times_from_numbers
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
 #: Digits that any integer of so many has; and digits of the longest signed integer of so many bits.
@@ -99,7 +99,7 @@ def conform(values: pa.ChunkedArray, column_type: str, unit: TimeUnit | None = N
 
     Raises:
         ArrowInvalid: A time is beyond what 64 bits hold in µs.
-        ValueError: A number is no time of the years 1 to 9999.
+        UnusableFile: A number is not a time of the years 1 to 9999.
     """
     target = arrow_type(column_type)
     if values.type == target:
@@ -107,8 +107,14 @@ def conform(values: pa.ChunkedArray, column_type: str, unit: TimeUnit | None = N
     if pat.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if column_type == "timestamp" and unit is not None and pat.is_integer(values.type):
-        numbers = values.cast(pa.int64())
-        return pa.chunked_array([times_from_numbers(chunk, unit) for chunk in numbers.chunks], target)
+        try:
+            numbers = values.cast(pa.int64())
+            return pa.chunked_array([times_from_numbers(chunk, unit) for chunk in numbers.chunks], target)
+        except ValueError as error:
+            raise UnusableFile(
+                f"numbers of {UNIT_NAMES[unit]} in it lie outside the years 1 to 9999; "
+                "declare another time_unit"
+            ) from error
     if pat.is_timestamp(values.type) and values.type.unit == "ns":
         return pa.chunked_array([_floor_us(chunk) for chunk in values.chunks], target)
     return values.cast(target)
@@ -176,6 +182,6 @@ def opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
             yield file
     except FileNotFoundError:
         raise
-    # ValueError: names that are not UTF-8, or numbers that are no times.
+    # ValueError: names that are not UTF-8.
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnusableFile(f"it is no sound Parquet file ({first_line(error)})") from error

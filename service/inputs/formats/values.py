@@ -28,6 +28,7 @@ from service.inputs.formats.times import (
     check_range,
     check_times,
     number_us,
+    times_from_numbers,
     times_from_text,
 )
 
@@ -60,6 +61,7 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,
 _WHOLE: Final = r"^\+?(-?[0-9]+)(?:\.0*)?$"
 #: Of a number that may be an integer or a decimal; others take space by their exponent.
 _MAX_EXPONENT: Final = 100
+_WITH_OFFSET: Final = r":.*(Z|UTC|[+-])"
 _INFINITE: Final = r"^[+-]?inf(inity)?$"
 _TRUE: Final = ("true", "t", "yes", "y", "1")
 _FALSE: Final = ("false", "f", "no", "n", "0")
@@ -310,8 +312,9 @@ def _text_dates(values: pa.Array) -> pa.Array:
     try:
         return _dates(values.cast(pa.date32()))
     except pa.ArrowInvalid:  # 2013-1-2, 2013/01/02, or with a time, of which the date counts
-        times = times_from_text(pc.replace_substring_regex(values, r"^\s*(\S+)\s*$", r"\1"))
-        return pc.floor_temporal(times, unit="day").cast(pa.date32())
+        if pc.any(pc.match_substring_regex(values, _WITH_OFFSET, ignore_case=True)).as_py():
+            raise ValueError("a date that an offset may move") from None
+        return pc.floor_temporal(times_from_text(values), unit="day").cast(pa.date32())
 
 
 def _dates(values: pa.Array) -> pa.Array:
@@ -372,6 +375,8 @@ def _json_times(values: Sequence[object], kinds: set[type], form: TextForm) -> p
     if kinds <= {str}:
         return _text(pa.array(values, pa.string()), "timestamp", form)
     unit = form.time_unit or "us"
+    if kinds == {int}:
+        return times_from_numbers(pa.array(values, pa.int64()), unit)
     if kinds & {float, Decimal} and form.time_unit is None:
         raise TypeError("a fraction of a time")  # of which nobody has said the unit
     micros: list[int | None] = []
@@ -406,9 +411,8 @@ def _decimal(value: object) -> Decimal | None:
         number = value
     else:
         text = str(value)  # so that the 0.1 of JSON stays 0.1
-        if (
-            _DECIMAL.fullmatch(text) is None
-        ):  # Decimal also takes "1_0", " 1", other scripts' digits and "NaN"
+        # Decimal also takes "1_0", " 1", other scripts' digits and "NaN".
+        if _DECIMAL.fullmatch(text) is None:
             raise ValueError(value)
         number = Decimal(text)
     if not -_MAX_EXPONENT < number.adjusted() < _MAX_EXPONENT and number:
