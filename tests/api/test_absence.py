@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.running_service import WAIT_S, RunningService
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "int"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, free_port
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double", "n": "bigint"}

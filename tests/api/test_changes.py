@@ -270,6 +270,7 @@ def test_the_command_line_updates_pauses_and_resumes(service: RunningService) ->
     assert query_command("remove", "cl_q")["desired"] == "removed"
 
 
+@pytest.mark.slow
 def test_a_crash_between_a_change_and_its_answer_loses_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -221,6 +221,7 @@ def set_aside_files(service: RunningService, stream_name: str) -> set[str]:
     return {Path(path).name for path, _ in found["set_aside"]}
 
 
+@pytest.mark.slow
 def test_a_paused_engine_goes_on_where_it_stopped(service: RunningService) -> None:
     service.ok(
         "POST", "/streams", 201, json=stream("pe_s", {"ts": "timestamp", "k": "bigint"}, {"type": "http"})

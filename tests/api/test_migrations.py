@@ -252,6 +252,7 @@ def until(service: RunningService, version: int) -> Iterator[dict[str, Any]]:
     yield found[0]
 
 
+@pytest.mark.slow
 def test_a_migration_survives_a_restart(own: RunningService, tmp_path: Path) -> None:
     """The last test of this file: it stops the service that the others share."""
     made = own.ok("POST", "/migrations", 202, json={"strategy": "pullup"})

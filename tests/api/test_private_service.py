@@ -54,6 +54,7 @@ def processes(service: RunningService) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_nobody_else_reads_what_a_service_writes(service: RunningService) -> None:
     paths = [service.data_dir, *service.data_dir.rglob("*")]
 

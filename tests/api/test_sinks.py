@@ -167,6 +167,7 @@ def test_sinks_follow_each_other_while_a_query_changes(service: RunningService, 
     assert 'sluice_sink_lag_batches{query="sk_q",type="files"} 0.0' in text
 
 
+@pytest.mark.slow
 def test_sinks_in_lists_and_from_a_shell(service: RunningService, tmp_path: Path) -> None:
     register(service, "sl_a", "sl_b")
     text = cql("sl_a", "sl_b")

@@ -53,6 +53,7 @@ def test_keys_are_made_listed_and_revoked(sluice: Command, tmp_path: Path) -> No
     assert sluice("key", "revoke", "ann", *where).returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_clients_with_certificates_are_let_in_and_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.bench.start import Idle, Start, service, table, write_file
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_start_and_idling_are_measured(tmp_path: Path) -> None:
     write_file(tmp_path, 0)

@@ -18,6 +18,7 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.examples import examples
 from tests.planner.values import STREAMS, a_query
 
 FILTERS = (None, '"v" < 0.2', '"v" > 0.9', '"v" < 0.5')
@@ -47,7 +48,7 @@ def versions(seed: int, count: int) -> list[Plan]:
     return plans
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_differences_in_order_are_the_plans(seed: int) -> None:
     print(f"seed {seed}")

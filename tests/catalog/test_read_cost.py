@@ -16,6 +16,7 @@ from tests.catalog.examples import listed, plan, stream
 LIMIT_S = 0.001
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("either_url", ["sqlite"], indirect=True)  # a server's cost is docs/operations.md's
 def test_reads_of_every_batch_cost_less_than_a_millisecond(store: Store, url: str) -> None:
     a = store.streams.add(stream("A"))

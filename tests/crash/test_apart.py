@@ -68,6 +68,7 @@ def goes_on(
         assert took_s < TAKEOVER_S
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_engine_that_is_killed_is_replaced(tmp_path: Path) -> None:
     goes_on(tmp_path, None, kill)
@@ -113,6 +114,7 @@ def cursors(service: RunningService, count: int, after: str | None) -> list[tupl
         return [(event.id, json.dumps(event.data)) for event, _ in zip(events, range(count), strict=False)]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_replicas_serve_one_service(tmp_path: Path) -> None:
     """Events, changes, pages, streams of results and control of the engine, each at either replica."""

@@ -55,6 +55,7 @@ def killed_at_moments(directory: Path, seed: int, victims: tuple[Victim, ...]) -
         attacked.check()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_processes_killed_at_two_moments(tmp_path: Path) -> None:
     killed_at_moments(tmp_path, 1, ("worker", "all"))

@@ -78,6 +78,7 @@ def commits_again(service: RunningService) -> None:
     awaited(lambda: engine(service), lambda found: found["batch"] > before + 1, GO_ON_S)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_ingest_stops_before_the_disk_is_full_and_goes_on_by_itself(tmp_path: Path) -> None:
     with (
@@ -108,6 +109,7 @@ def test_ingest_stops_before_the_disk_is_full_and_goes_on_by_itself(tmp_path: Pa
         assert set(client.refused) == {(429, IngestFull.code)}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_disk_that_is_full_ends_nothing(tmp_path: Path) -> None:
     with (

@@ -70,6 +70,7 @@ def back_up_under_load(directory: Path, backups: int) -> None:
             assert sorted(results(service)) == expected(again.sent)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_backup_of_a_running_service_goes_on_where_it_was(tmp_path: Path) -> None:
     back_up_under_load(tmp_path, 1)

@@ -48,6 +48,7 @@ def died_and_come_back(directory: Path, environment: dict[str, str], monkeypatch
     return last
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_service_dies_when_its_batch_is_logged_and_nothing_of_it_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

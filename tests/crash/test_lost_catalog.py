@@ -118,6 +118,7 @@ def goes_on(
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_service_whose_postgres_is_away_says_so_and_goes_on(
     tmp_path: Path, postgres: PostgresServer

@@ -32,6 +32,7 @@ def kill_one_then_finish(directory: Path, victim: Victim, batch: int, seed: int)
     assert not is_running(engine.jvm_pid)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("victim", ["python", pytest.param("jvm", marks=pytest.mark.slow)])
 def test_one_process_killed_and_restarted_at_once(victim: Victim, tmp_path: Path) -> None:

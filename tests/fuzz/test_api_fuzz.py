@@ -49,8 +49,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.close()
 
 
-def test_the_api_stands_ten_seconds(service: Service) -> None:
-    attack(service, seconds=10, least_runs=15)
+def test_the_api_stands_a_few_sequences(service: Service) -> None:
+    attack(service, seconds=0, least_runs=15)
 
 
 @pytest.mark.slow

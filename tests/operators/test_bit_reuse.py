@@ -23,6 +23,7 @@ from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidPlan
+from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.oracle import NestedLoops, Result
@@ -140,7 +141,7 @@ class Life:
                 assert len(set(segment.filters)) == len(segment.filters)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=examples(40))
 @given(st.data(), st.sampled_from((0, 7, None)))
 def test_rows_pass_only_the_filters_that_they_met(data: st.DataObject, slack_us: int | None) -> None:
     life = Life(data, slack_us)

@@ -18,6 +18,7 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, cases, plan_versions
 from tests.operators.chains import rechained
@@ -41,13 +42,13 @@ def replayed(case: Case, chain: int | None, crash: Crash) -> None:
         world.batch(step.by_stream(flowing), chosen, step.queries, step.heartbeats, crash)
 
 
-@settings(SETTINGS, max_examples=120)
+@settings(SETTINGS, max_examples=examples(120))
 @given(backfill_chains(), st.one_of(st.none(), st.integers(0, 999)), st.sampled_from(CRASHES))
 def test_rows_are_handed_on_as_the_design_says(case: Case, chain: int | None, crash: Crash) -> None:
     replayed(case, chain, crash)
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(cases(activations=True), st.one_of(st.none(), st.integers(0, 999)))
 def test_rows_of_any_family_are_handed_on_as_the_design_says(case: Case, chain: int | None) -> None:
     replayed(case, chain, "never")

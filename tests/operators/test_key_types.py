@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels import keys
+from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, Step, check
 from tests.operators.queries import Row, a_query, a_stream
 
@@ -83,13 +84,13 @@ def keyed_cases(draw: st.DrawFn) -> Case:
     return Case(streams, tuple(steps), draw(st.integers(1, 3)), 0, stored=True)
 
 
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(keyed_cases())
 def test_keys_of_every_type_join_as_python_compares_them(case: Case) -> None:
     check(case)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 @given(keyed_cases())
 def test_keys_whose_hashes_all_collide_still_join_by_value(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:

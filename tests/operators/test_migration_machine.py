@@ -29,6 +29,7 @@ from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
+from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
@@ -292,7 +293,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 def test_any_history_gives_what_the_oracles_say() -> None:
     run_state_machine_as_test(
-        Lifecycle, settings=settings(SETTINGS, max_examples=100, stateful_step_count=20)
+        Lifecycle, settings=settings(SETTINGS, max_examples=examples(100), stateful_step_count=20)
     )
 
 

@@ -17,6 +17,7 @@ from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.diff import MovedPiece, Shape, apply_primitives, diff, shapes
 from planner.build.objective import Objective
+from tests.examples import examples
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
 
@@ -87,7 +88,7 @@ def landed(pieces: tuple[MovedPiece, ...], steps: Sequence[Primitive]) -> list[f
     return [sum(n for _, n in rows) for _, _, rows in held]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(some_queries, pins, pins)
 def test_operators_migrate_as_the_primitives_say(
     before: list[Query], first: Boundaries, second: Boundaries

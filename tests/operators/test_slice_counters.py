@@ -21,6 +21,7 @@ from operators.bucket.counters import slice_counters
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.harness import Runner
 from tests.operators.oracle import passes, side_of
@@ -144,7 +145,7 @@ queries_with_selections = st.lists(
 )
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(queries_with_selections, arrivals_in_order(), st.sampled_from((None, 0)))
 def test_every_slice_counts_what_the_paper_counts(
     queries: list[Query], arrivals: list[tuple[int, Row]], slack_us: int | None
@@ -193,7 +194,7 @@ def test_candidates_are_what_nested_loops_would_compare() -> None:
     assert (of_b["candidates"], of_b["touched"], of_b["males"]) == (0, 0, 3)
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(
     queries_with_selections,
     arrivals_in_order(),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from catalog.values.plan import FamilyPlan, Plan, Strategy
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
+from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import SETTINGS, Case, Step, cases, check
 from tests.operators.chains import a_chain
@@ -49,7 +50,7 @@ def _without_selections(case: Case) -> Case:
     return replace(case, steps=steps, slack_us=0)
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(cases(family=0))
 def test_theorem_3_a_chain_holds_the_rows_of_one_join_with_the_largest_window(case: Case) -> None:
     case = _without_selections(case)
@@ -89,13 +90,13 @@ def _family_plan(plan: Plan, streams: tuple[int, int], key: tuple[tuple[str, str
     return next(f for f in plan.families if (f.stream_a, f.stream_b) == streams and f.key == key)
 
 
-@settings(SETTINGS, max_examples=120)
+@settings(SETTINGS, max_examples=examples(120))
 @given(st.one_of(cases(activations=True, strategies=MEM_OPT), backfill_chains(MEM_OPT)))
 def test_theorem_4_each_slice_holds_exactly_the_rows_that_some_query_can_still_use(case: Case) -> None:
     check(replace(case, slack_us=0), _exactly_the_usable_rows)
 
 
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=examples(80))
 @given(st.one_of(cases(activations=True, family=0, strategies=MEM_OPT), backfill_chains(MEM_OPT)))
 def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> None:
     def bounded(runner: Runner, oracle: NestedLoops) -> None:

@@ -20,6 +20,7 @@ from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.errors import InvalidWindow, UnsupportedCql
 from tests.bound_query import Tables, looped, outputs_of, results_sql
+from tests.examples import examples
 
 _COLUMNS = (
     Column("ts", "timestamp"),
@@ -237,7 +238,7 @@ _TWO = ("RANGE 2 SECONDS", "RANGE 5 SECONDS")
 @example(asked=Asked("NOT EXISTS", _TWO, "BETWEEN", ("a.v < b.v", "a.v > 1"), ("a.v < 4",), swapped=False))
 @example(asked=Asked("IN", _TWO, "WITHIN", ("a.v < b.v",), ("a.v < 4",), swapped=False))
 @settings(
-    max_examples=150,
+    max_examples=examples(150),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],

@@ -14,6 +14,7 @@ from catalog.values.query import Query
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.errors import InvalidWindow, NoWindow
+from tests.examples import examples
 
 _COLUMNS = (Column("ts", "timestamp"), Column("k", "int"), Column("v", "int"), Column("u", "timestamp"))
 A = Stream(1, "A", _COLUMNS, "ts", 0, HttpSource())
@@ -100,7 +101,9 @@ def distance(a: str, b: str, w_a: int, w_b: int) -> str:
     conditions=["((b.ts >= a.ts - INTERVAL '0' SECOND AND a.v > 1) OR b.ts >= a.ts - INTERVAL '2' SECOND)"],
     swapped=False,
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     windows=st.sampled_from(
         [

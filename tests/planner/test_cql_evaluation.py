@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from catalog.values.query import Query
 from planner.bind.bind import bind
 from planner.errors import InvalidOutput, TypeMismatch, UnsupportedCql
+from tests.examples import examples
 from tests.planner.cql_expressions import ANY, CONDITION
 from tests.planner.cql_streams import STREAMS, A, arrow_type, rows
 
@@ -58,7 +59,9 @@ def bound(cql: str) -> Query | None:
         return None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=CONDITION)
 @example(text="s = ('' || '')")
 @example(text="s = ('a' || 'b') OR d < DATE '2020-01-01' + INTERVAL '1 day' OR 'a' || 'b' = s")
@@ -76,7 +79,9 @@ def test_a_filter_never_raises_and_equals_the_same_condition_as_an_output(
         assert passing == [(expected,)]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=ANY)
 def test_an_output_never_raises_and_has_the_type_that_the_query_says(
     duck: duckdb.DuckDBPyConnection, text: str

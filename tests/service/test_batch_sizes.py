@@ -194,6 +194,7 @@ def rows(rng: np.random.Generator, start_s: int, ids: int) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_backlog_through_the_job_gives_the_pairs_of_duckdb(tmp_path: Path) -> None:
     files = 14

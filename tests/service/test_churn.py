@@ -43,8 +43,9 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Figures:
     return measure(0, BATCHES, tmp_path_factory.mktemp("fresh"))
 
 
-def test_a_hundred_and_fifty_changes_leave_nothing(tmp_path: Path, fresh: Figures) -> None:
-    churned = measure(150, BATCHES, tmp_path)
+@pytest.mark.parametrize("changes", [30, pytest.param(150, marks=pytest.mark.slow)])
+def test_changes_leave_nothing(changes: int, tmp_path: Path, fresh: Figures) -> None:
+    churned = measure(changes, BATCHES, tmp_path)
     assert_alike(churned, fresh)
     assert churned.results == fresh.results
     assert all(fresh.results.values())
@@ -62,6 +63,7 @@ def test_what_leads_to_kept_results_is_all_that_stays(tmp_path: Path, fresh: Fig
         assert getattr(churned, figure) <= getattr(fresh, figure) * (1 + PART), figure
 
 
+@pytest.mark.slow
 def test_once_results_are_dropped_nothing_stays_of_queries_that_had_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

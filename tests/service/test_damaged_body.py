@@ -13,7 +13,7 @@ import pytest
 from catalog.store.store import Store
 from tests.sluice_run import run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SEED = 11
 ROWS = 2000

@@ -199,6 +199,7 @@ def test_every_demo_query_has_its_case() -> None:
     assert len(CASES) >= 12
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_flights_workload_equals_duckdb(tmp_path: Path) -> None:
     workload = write_workload(tmp_path / "demo", max_files_per_batch=6)

@@ -63,6 +63,7 @@ def run_to_end(workload: Path, out: Path, mode: Mode) -> Run:
     return finish(start(workload, out, mode=mode, environment={"SLUICE_ROWS_FILE_KB": "0"}))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", FEW)
 def test_a_script_gives_what_duckdb_gives(seed: int, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ SIZE = Size(rows=500, queries=8, steps=4)
 MASTER = "local-cluster[2,1,1024]"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("buckets", "partitions"),

@@ -22,6 +22,7 @@ from planner.explain.given_statistics import GivenStatistics
 from planner.families.families import side_chain
 from service.config.calibration import calibration_of
 from service.planning.preview import NewQuery, PreviewRequest, preview_change
+from tests.examples import examples
 from tests.service.migrating import SECOND_US, Desk, desk, request
 
 FREE, DEAR = 0.0, 1e6
@@ -135,7 +136,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(_CHANGES)
 def test_whatever_comes_and_goes_the_joins_of_the_same_queries_are_the_same(
     changes: list[tuple[str, int, float]],

@@ -6,10 +6,13 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.api.running_service import RunningService, default_settings, free_port
 from tests.sluice_run import command
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_key_is_asked_for_and_what_it_does_not_allow_is_said(browser: Browser, tmp_path: Path) -> None:

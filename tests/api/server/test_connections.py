@@ -25,6 +25,8 @@ QUICK = ConnectionLimits(
     min_body_bytes=1000,
     slow_reader_s=1.0,
 )
+#: Far longer than the limits above, also on a busy machine.
+LONG_S = 60
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -64,7 +66,7 @@ class Server:
         self.thread = threading.Thread(target=self.uvicorn.run, args=([self.listener],))
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, timeout=10)
+        return socket.create_connection(self.address, timeout=2 * LONG_S)
 
     @property
     def open(self) -> int:
@@ -113,7 +115,7 @@ def dripping_s(connection: socket.socket, piece: bytes) -> float:
     """Send a piece every 50 ms until the server closes the connection; return the seconds that took."""
     began_s = time.monotonic()
     try:
-        while time.monotonic() - began_s < 10:
+        while time.monotonic() - began_s < 2 * LONG_S:
             connection.sendall(piece)
             time.sleep(0.05)
     except OSError:
@@ -138,7 +140,7 @@ def test_two_hundred_half_open_requests_are_closed_and_others_are_served_meanwhi
 
 def test_a_connection_that_sends_nothing_is_closed(server: Server) -> None:
     with server.connect() as connection:
-        assert closed_within_s(connection) < 5
+        assert closed_within_s(connection) < LONG_S
 
 
 @pytest.mark.parametrize("piece", [b"x", b"\r\n"])
@@ -146,7 +148,7 @@ def test_a_head_that_drips_is_closed_however_lively_it_is(server: Server, piece:
     with server.connect() as connection:
         if piece == b"x":
             connection.sendall(b"GET / HTTP/1.1\r\nX: ")
-        assert dripping_s(connection, piece) < 5
+        assert dripping_s(connection, piece) < LONG_S
 
 
 def test_a_second_request_on_a_connection_has_its_time_too(server: Server) -> None:
@@ -155,7 +157,7 @@ def test_a_second_request_on_a_connection_has_its_time_too(server: Server) -> No
             connection.sendall(GET)
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
             connection.sendall(piece)
-            assert closed_within_s(connection) < 5
+            assert closed_within_s(connection) < LONG_S
 
 
 def test_a_connection_is_kept_for_a_while_and_not_longer(server: Server) -> None:
@@ -164,13 +166,13 @@ def test_a_connection_is_kept_for_a_while_and_not_longer(server: Server) -> None
             connection.sendall(GET)
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
             time.sleep(0.3)
-        assert closed_within_s(connection) < 5
+        assert closed_within_s(connection) < LONG_S
 
 
 def test_a_body_that_drips_is_closed(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
-        assert dripping_s(connection, b"x") < 5
+        assert dripping_s(connection, b"x") < LONG_S
 
 
 def test_a_body_that_comes_at_a_fair_rate_and_an_application_that_takes_long_are_waited_for(

@@ -35,6 +35,7 @@ def test_every_kind_of_change_is_there() -> None:
     assert {"add", "add, backfill state", "remove", "split", "merge"} < {step.kind for step in found}
 
 
+@pytest.mark.slow
 def test_every_batch_with_a_change_is_measured_without_spark() -> None:
     measured, phases = in_process(SMALL, gap=GAP)
     check(measured)
@@ -58,6 +59,7 @@ def check(measured: list[Carried]) -> None:
     assert by_kind["merge"].slices < by_kind["split"].slices
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_changes_are_counted_in_a_running_service(tmp_path: Path) -> None:
     with loaded_service(tmp_path, SMALL, standing_queries(SMALL)) as loaded:

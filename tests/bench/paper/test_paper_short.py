@@ -157,6 +157,7 @@ def test_no_c_sys_gives_all_chains_that_section_7_3_reports(rate_per_s: float) -
     assert len(_cpu_opt_ends_s("small-large", rate_per_s, largest + 0.01)) > 2
 
 
+@pytest.mark.slow
 def test_state_slice_holds_the_fewest_rows_in_every_setting(three: list[Point]) -> None:
     assert {p.least(lambda m: m.state_rows) for p in three} == {"state-slice"}
 

@@ -363,6 +363,7 @@ def test_a_peer_is_compared_with_the_sluice_of_its_run_though_sluice_was_measure
     assert duckdb.times_of(one, "job") == pytest.approx(8000 / 1100)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_sluice_and_a_native_join_count_the_same_at_smoke_size(tmp_path: Path) -> None:
     main(

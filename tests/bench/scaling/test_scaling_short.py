@@ -216,6 +216,7 @@ def test_a_batch_of_a_load_comes_in_as_many_pieces_as_the_point_says(tmp_path: P
     assert newest == [250_000, 500_000, 750_000, 1_000_000]
 
 
+@pytest.mark.slow
 def test_our_own_code_and_the_driver_are_measured() -> None:
     points = (Point(1_000, 1), Point(1_000, 4, cuts=2))
     own = list(measure_points(points, batches=4))
@@ -229,6 +230,7 @@ def test_our_own_code_and_the_driver_are_measured() -> None:
     assert (cost.queries, cost.buckets) == (8, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_phases_of_the_job_are_measured() -> None:
     seen = in_spark((SparkRun(4, 2),), (), QUICK_PHASES, batches=5)

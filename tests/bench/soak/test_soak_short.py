@@ -234,6 +234,7 @@ def test_the_report_names_what_grew_and_what_is_wrong(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_short_soak_gives_the_right_results(tmp_path: Path) -> None:
     setting = SoakSetting(duration_s=12, rate_per_s=1_000, change_every_s=1.0)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from catalog.values.batch import KeyCounters
 from operators.bucket.counters import key_counters
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table
 from tests.operators.segment_builders import STREAMS, a_plan
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2), min_size=1, max_size=30))
 def test_keys_are_counted_by_their_runs(keys: list[int]) -> None:
     found = key_counters("f", "b", np.array(sorted(keys)), None)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvariantBroken
 from operators.bucket.bucket import Bucket
 from operators.bucket.rehash import rehashed, rows_by_slice
+from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import SETTINGS, Case, cases, check
 from tests.operators.harness import Runner
@@ -42,19 +43,19 @@ def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops], None]:
     return move
 
 
-@settings(SETTINGS, max_examples=90)
+@settings(SETTINGS, max_examples=examples(90))
 @given(cases(activations=True), NUMBERS)
 def test_results_are_those_of_nested_loops_in_mid_stream(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=examples(40))
 @given(cases(activations=True, absence=True), NUMBERS)
 def test_rows_that_wait_for_a_partner_are_judged_after_a_move(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 @given(backfill_chains(), NUMBERS)
 def test_held_rows_are_handed_on_after_a_move(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))

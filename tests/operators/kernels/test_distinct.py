@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from operators.kernels.distinct import EVERY_PLACE, numbered, numbered_if_few
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 words = st.sampled_from(
@@ -15,7 +16,7 @@ words = st.sampled_from(
 ).flatmap(lambda values: hnp.arrays(np.uint64, st.integers(0, 300), elements=values))
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(words, st.sampled_from([EVERY_PLACE, 0, 1, 1 << 63 | 2]))
 def test_codes_and_values_are_those_of_sorting(values: np.ndarray, live: int) -> None:
     codes, found = numbered(values, live)
@@ -24,7 +25,7 @@ def test_codes_and_values_are_those_of_sorting(values: np.ndarray, live: int) ->
     assert found[codes].tolist() == (values & np.uint64(live)).tolist()
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(words, st.integers(1, 300))
 def test_few_values_are_numbered_and_more_are_not(values: np.ndarray, most: int) -> None:
     few = numbered_if_few(values, most)

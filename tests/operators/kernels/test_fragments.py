@@ -9,6 +9,7 @@ from catalog.values.plan import ALL_BUCKETS, Replication
 from catalog.values.query import Backfill
 from operators.kernels.fragments import Fragments
 from planner.build.build_plan import build_plan
+from tests.examples import examples
 from tests.operators.cases import SETTINGS, replicated
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_table
@@ -29,7 +30,7 @@ def copies(
     return [[(keys[row], row) for row in order[starts[b] : starts[b + 1]]] for b in range(buckets)]
 
 
-@settings(SETTINGS, max_examples=200)
+@settings(SETTINGS, max_examples=examples(200))
 @given(REPLICATIONS, st.lists(st.tuples(KEYS, st.booleans()), max_size=40), st.integers(1, 7))
 def test_each_row_comes_to_every_bucket_of_its_key_and_rests_in_one(
     replication: Replication, rows: list[tuple[int, bool]], buckets: int
@@ -53,7 +54,7 @@ def test_each_row_comes_to_every_bucket_of_its_key_and_rests_in_one(
         assert sum((key, row) in came for came in found) == wanted
 
 
-@settings(SETTINGS, max_examples=200)
+@settings(SETTINGS, max_examples=examples(200))
 @given(REPLICATIONS, REPLICATIONS, KEYS, st.integers(1, 7))
 def test_the_buckets_of_fewer_fragments_are_among_those_of_more(
     before: Replication, more: Replication, key: int, buckets: int

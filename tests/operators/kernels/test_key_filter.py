@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from operators.kernels.key_filter import key_filter, rows_with_partners
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 keys = st.sampled_from([st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1)]).flatmap(
@@ -13,7 +14,7 @@ keys = st.sampled_from([st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1)]).f
 )
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(keys, keys)
 def test_no_row_with_a_partner_is_left_out(females: np.ndarray, males: np.ndarray) -> None:
     rows = rows_with_partners(females, key_filter(males))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels.merge import merge_pairs
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 #: Windows longer than any distance of the times used here.
@@ -33,7 +34,7 @@ def rows(keys: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, int]
     return st.one_of(drawn.map(sorted), by_key)
 
 
-@settings(SETTINGS, max_examples=500)
+@settings(SETTINGS, max_examples=examples(500))
 @given(
     st.one_of(
         st.tuples(rows(st.integers(-3, 12)), rows(st.integers(-3, 12))),

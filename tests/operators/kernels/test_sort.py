@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from operators.kernels.sort import sort_into_buckets
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 FEW = st.integers(-3, 3)
@@ -17,7 +18,7 @@ keys = st.sampled_from([FEW, ANY, st.integers(0, 70_000)]).flatmap(
 )
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(keys, st.integers(1, 9), st.integers(0, 2**32))
 def test_buckets_hold_their_valid_rows_by_key(key: np.ndarray, buckets: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from operators.lineage.expressions import evaluate_filters
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.segments.row_codec import NUMBERED
+from tests.examples import examples
 from tests.operators.queries import planned
 from tests.operators.segment_builders import lineage_words, words_of
 
@@ -23,7 +24,7 @@ PREDICATES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=20),
     st.lists(st.lists(PREDICATES, max_size=140), max_size=3),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -33,7 +34,7 @@ def rows_of(key: list[int]) -> pa.RecordBatch:
     )
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(numbers)
 def test_any_numbers_come_back(key: list[int]) -> None:
     rows = rows_of(key).replace_schema_metadata({"of": "the caller"})
@@ -62,7 +63,7 @@ def test_words_of_few_values_take_a_byte_and_their_values() -> None:
     assert decode_rows(data).equals(rows)
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=300), st.sampled_from([1, 20, 21, 400]))
 def test_any_words_come_back(values: list[int], repeated: int) -> None:
     words = pa.array(np.repeat(np.array(values, dtype=np.uint64), repeated))
@@ -70,7 +71,7 @@ def test_any_words_come_back(values: list[int], repeated: int) -> None:
     assert decode_rows(encode_rows(rows)).equals(rows)
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=200), st.sampled_from([1, 20, 21]), st.integers(0, 30))
 def test_words_that_are_numbered_already_come_back(values: list[int], repeated: int, start: int) -> None:
     codes = pa.array(np.repeat(np.arange(len(values), dtype=np.uint8), repeated))

@@ -9,6 +9,7 @@ from operators.errors import CorruptSegment
 from operators.segments.merge import concat, mergeable
 from operators.segments.row_codec import KEY, POS, TS, encode_rows
 from operators.segments.segment import Segment
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.segment_builders import a_segment
 
@@ -65,7 +66,7 @@ def test_concat_sorts_by_key_and_position() -> None:
     assert merged.epoch == 1
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), min_size=1, max_size=40), st.booleans())
 def test_concat_sorts_rows_of_any_parts(rows: list[tuple[int, int]], in_order: bool) -> None:
     """Parts follow each other in the source, or they lie among each other there."""

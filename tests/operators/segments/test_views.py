@@ -31,6 +31,7 @@ from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
 from operators.segments.views import read_segment
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.queries import a_query
 from tests.operators.reloaded import check_reloaded
@@ -116,7 +117,7 @@ _steps = st.lists(
 )
 
 
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(_steps)
 def test_what_is_read_is_what_is_held(history: list[tuple[str, int, int]]) -> None:
     stored = Stored()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.sketches.frequent_keys import FrequentKeys
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 batches = st.lists(st.lists(st.integers(0, 12) | st.integers(-(2**63), 2**63 - 1), max_size=30), max_size=6)
@@ -31,7 +32,7 @@ def check(frequent: FrequentKeys, rows: list[int]) -> None:
         assert count - frequent.error <= counters.get(key, 0) <= count
 
 
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(batches, st.integers(1, 8))
 def test_counters_are_too_low_by_at_most_the_error_whatever_the_batches(
     parts: list[list[int]], capacity: int
@@ -39,7 +40,7 @@ def test_counters_are_too_low_by_at_most_the_error_whatever_the_batches(
     check(summary_of(parts, capacity), [key for part in parts for key in part])
 
 
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(batches, batches, st.integers(1, 8))
 def test_a_merge_keeps_the_bound(one: list[list[int]], other: list[list[int]], capacity: int) -> None:
     merged = summary_of(one, capacity).merge(summary_of(other, capacity))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from operators.kernels.keys import Int64s, mix
 from operators.sketches.join_selectivity import KeySketch, join_selectivity
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 ROWS = 100_000
@@ -48,7 +49,7 @@ def test_a_key_of_each_row_joins_next_to_nothing() -> None:
     assert 0 <= join_selectivity(a, b) < 1e-6
 
 
-@settings(SETTINGS, max_examples=50)
+@settings(SETTINGS, max_examples=examples(50))
 @given(
     st.lists(st.integers(-3, 10) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40),
     st.lists(st.integers(-3, 10) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40),

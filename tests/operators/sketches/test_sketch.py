@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from operators.kernels.keys import Int64s
 from operators.sketches.sketch import AgmsSketch, HashSketch, update_together
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 Sketch = AgmsSketch | HashSketch
@@ -33,7 +34,7 @@ def zipf(seed: int, rows: int, skew: float, domain: int = 4096) -> Int64s:
 
 
 @both
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(frequencies, frequencies, st.integers(0, 2**32))
 def test_the_merge_of_two_sketches_is_the_sketch_of_both_streams(
     kind: str, one: dict[int, int], other: dict[int, int], seed: int
@@ -44,7 +45,7 @@ def test_the_merge_of_two_sketches_is_the_sketch_of_both_streams(
 
 
 @both
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(frequencies, st.integers(0, 2**32))
 def test_rows_taken_back_leave_nothing(kind: str, rows: dict[int, int], seed: int) -> None:
     sketch = add(add(KINDS[kind](seed), rows), {key: -count for key, count in rows.items()})
@@ -52,7 +53,7 @@ def test_rows_taken_back_leave_nothing(kind: str, rows: dict[int, int], seed: in
 
 
 @both
-@settings(SETTINGS, max_examples=50)
+@settings(SETTINGS, max_examples=examples(50))
 @given(st.lists(st.integers(-20, 20), max_size=60), st.integers(0, 60), st.randoms(use_true_random=False))
 def test_neither_order_nor_batches_nor_counts_matter(
     kind: str, keys: list[int], cut: int, random: object
@@ -69,7 +70,7 @@ def test_neither_order_nor_batches_nor_counts_matter(
 
 
 @both
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(1, 10**6), st.integers(1, 10**6), st.integers(0, 2**32))
 def test_the_join_of_one_key_is_exact(kind: str, key: int, rows_a: int, rows_b: int, seed: int) -> None:
     a, b = add(KINDS[kind](seed), {key: rows_a}), add(KINDS[kind](seed), {key: rows_b})
@@ -111,7 +112,7 @@ def test_estimated_frequencies_are_within_the_noise() -> None:
     assert (errors > sketch.noise()).mean() < 0.02
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(frequencies, st.integers(1, 6), st.floats(-500, 500), st.integers(0, 2**32))
 def test_frequent_keys_are_those_whose_frequency_says_so(
     rows: dict[int, int], tables: int, at_least: float, seed: int
@@ -134,7 +135,7 @@ def test_frequencies_are_medians_of_the_tables() -> None:
     assert sketch.frequencies(np.arange(60)).tolist() == single
 
 
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=examples(100))
 @given(frequencies, frequencies, st.integers(0, 2**32))
 def test_a_join_with_known_frequencies_is_the_join_with_their_sketch(
     known: dict[int, int], rows: dict[int, int], seed: int

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from operators.sketches.sketch import HashSketch
 from operators.sketches.sketch_kernel import UInt64s, cubes_of
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 
 words = st.integers(0, 2**64 - 1)
@@ -29,13 +30,13 @@ def cubes(keys: list[int]) -> UInt64s:
     return cubes_of(np.array(keys, dtype=np.uint64))
 
 
-@settings(SETTINGS, max_examples=200)
+@settings(SETTINGS, max_examples=examples(200))
 @given(st.lists(words, max_size=20))
 def test_cubes_are_those_of_the_field_of_2_to_the_64_elements(keys: list[int]) -> None:
     assert cubes(keys).tolist() == [multiply(multiply(k, k), k) for k in keys]
 
 
-@settings(SETTINGS, max_examples=400)
+@settings(SETTINGS, max_examples=examples(400))
 @given(st.sets(words | st.integers(0, 40), min_size=2, max_size=4).filter(lambda s: len(s) % 2 == 0))
 def test_no_two_and_no_four_columns_add_up_to_zero_so_signs_are_four_wise_independent(keys: set[int]) -> None:
     # The first row of the columns (1, v, v³) is all ones, so an odd number of them never adds up to zero.

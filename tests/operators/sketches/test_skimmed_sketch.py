@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from operators.kernels.keys import Int64s
 from operators.sketches.sketch import HashSketch
 from operators.sketches.skimmed_sketch import SkimmedSketch, paper_threshold, skim_dense, skimmed_join_size
+from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.sketches.test_sketch import zipf
 
@@ -27,7 +28,7 @@ def whole(skimmed: SkimmedSketch) -> Int64s:
     return sketch.counters
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 50) | st.integers(0, 100_000), min_size=1, max_size=200),
     st.integers(0, 2**32),
@@ -77,7 +78,7 @@ def test_the_papers_threshold_skims_once() -> None:
     assert skimmed.keys.tolist() == np.flatnonzero(frequencies >= 2 * limit).tolist() == [0, 1]
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(
     st.dictionaries(st.integers(0, 4000), st.integers(1000, 10**6), max_size=4),
     st.dictionaries(st.integers(0, 4000), st.integers(1000, 10**6), max_size=4),

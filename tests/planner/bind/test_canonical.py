@@ -23,12 +23,13 @@ from planner.errors import (
     UnknownStream,
     UnsupportedCql,
 )
+from tests.examples import examples
 from tests.planner.cql_filters import FILTER, F, rows
 from tests.planner.cql_rewrites import TREE, Tree, rewritten, written
 from tests.planner.cql_streams import STREAMS
 
 _SETTINGS = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

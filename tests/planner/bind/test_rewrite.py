@@ -15,6 +15,7 @@ from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.bind.rewrite import rewrite
+from tests.examples import examples
 from tests.planner.cql_rewrites import TREE, Tree, rewritten, written
 
 _COLUMNS = tuple(
@@ -120,7 +121,7 @@ def test_the_select_list_is_put_anew(form: str) -> None:
     assert len(starred.outputs) == len(_COLUMNS) + 1
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     old=TREE,
     new=TREE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from operators.lineage.expressions import Bools, evaluate_filters
 from planner.bind.canonical import canonical_filter
 from planner.errors import TypeMismatch
 from planner.predicates.implication import implies, weakest
+from tests.examples import examples
 from tests.planner.cql_filters import FILTER, LEAF, F, rows
 
 ROWS = rows()
@@ -49,7 +49,7 @@ _RELATED = st.lists(LEAF.filter(lambda text: "F." in text), min_size=2, max_size
 )
 
 
-@settings(_SETTINGS, max_examples=200)
+@settings(_SETTINGS, max_examples=examples(200))
 @given(texts=st.one_of(_RELATED, st.lists(FILTER, min_size=2, max_size=4)))
 def test_rows_that_pass_a_filter_pass_those_it_implies(texts: list[str]) -> None:
     filters = canonical(texts)
@@ -59,7 +59,7 @@ def test_rows_that_pass_a_filter_pass_those_it_implies(texts: list[str]) -> None
             assert not np.any(passed[f] & ~passed[g]), (f, g)
 
 
-@settings(_SETTINGS, max_examples=200)
+@settings(_SETTINGS, max_examples=examples(200))
 @given(texts=st.one_of(_RELATED, st.lists(FILTER, min_size=2, max_size=4)))
 def test_the_weakest_filters_let_the_same_rows_pass_and_none_implies_another(texts: list[str]) -> None:
     filters = canonical(texts)
@@ -75,7 +75,7 @@ def test_the_weakest_filters_let_the_same_rows_pass_and_none_implies_another(tex
 _COMPARISON = st.tuples(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), st.integers(0, 3))
 
 
-@settings(_SETTINGS, max_examples=200)
+@settings(_SETTINGS, max_examples=examples(200))
 @given(f=_COMPARISON, g=_COMPARISON)
 def test_what_a_comparison_with_a_constant_implies_is_found(f: tuple[str, int], g: tuple[str, int]) -> None:
     beside = pa.table({"v": np.arange(-1.0, 4.5, 0.5)})  # Each constant, and what is between and around them.
@@ -135,14 +135,10 @@ def test_of_filters_that_imply_each_other_the_first_is_left() -> None:
     assert weakest(["FALSE"]) == ("FALSE",)
 
 
-def test_many_filters_are_compared_in_little_time() -> None:
+def test_many_filters_are_compared() -> None:
     forty = [f'"v" > {n} AND "s" = \'{n % 7}\'' for n in range(40)]
-    started = time.process_time()
     assert sum(implies(f, g) for f, g in itertools.product(forty, forty)) == 40 + sum(
         1 for m in range(40) for n in range(40) if m > n and m % 7 == n % 7
     )
-    assert time.process_time() - started < 0.25  # 0.01 s by itself
-    started = time.process_time()
     assert len(weakest(f'"k" = {n}' for n in range(5_000))) == 5_000
     assert len(weakest(f'"v" < {n}' for n in range(5_000))) == 1
-    assert time.process_time() - started < 5.0  # 0.6 s by itself

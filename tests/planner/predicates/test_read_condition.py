@@ -23,6 +23,7 @@ from planner.predicates.read_condition import column_name, read_condition, with_
 from planner.predicates.threshold import threshold
 from planner.sql.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
+from tests.examples import examples
 from tests.planner.bind.test_canonical import passing
 from tests.planner.cql_filters import FILTER, F, rows
 
@@ -48,7 +49,9 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=FILTER)
 def test_a_compiled_condition_is_what_its_text_reads_back_as(
     duck: duckdb.DuckDBPyConnection, text: str

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
 from planner.sql.normalize import conjuncts, distributed, operands, pushed
+from tests.examples import examples
 
 #: TRUE, NULL and FALSE in their order: AND is the least, OR the greatest (Kleene's logic).
 _TRUTHS = (1, 0, -1)
@@ -36,7 +37,7 @@ def truth(node: exp.Expr, leaves: dict[str, int]) -> int:
     return leaves[node.name]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=CONDITION)
 def test_the_conjuncts_of_a_condition_are_the_condition(text: str) -> None:
     node = parse_one(text)

@@ -24,6 +24,7 @@ from planner.costs.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
 from planner.families.families import SIDES, Family, SideName, side_chain, side_window_us
+from tests.examples import examples
 from tests.planner.values import PAPER, SECOND_US, STREAMS, a_query, family_of, rates_of
 
 FILTERS = ['"v" < 0.2', '"v" > 0.9', '"v" = 1', '"v" = 2', '"v" = 3']
@@ -106,7 +107,7 @@ def side_total(family: FamilyPlan, side: SideName, rates: FamilyRates, model: Co
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(most_windows=6))
 def test_no_chain_of_both_sides_costs_less(case: tuple[FamilyPlan, FamilyRates, CostModel]) -> None:
     family, rates, model = case
@@ -124,7 +125,7 @@ def test_no_chain_of_both_sides_costs_less(case: tuple[FamilyPlan, FamilyRates, 
         assert best == pytest.approx(min(costs), rel=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(cases(most_windows=12), st.sampled_from(SIDES))
 def test_cpu_opt_is_the_cheapest_of_all_chains_of_a_side(
     case: tuple[FamilyPlan, FamilyRates, CostModel], side: SideName
@@ -147,7 +148,7 @@ def test_cpu_opt_is_the_cheapest_of_all_chains_of_a_side(
     assert costs[tuple(ends_us(planned.joins[0], side))] == pytest.approx(min(costs.values()), rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(cases(most_windows=8), st.sampled_from(SIDES))
 def test_prices_of_many_slices_at_once_are_those_of_each(
     case: tuple[FamilyPlan, FamilyRates, CostModel], side: SideName
@@ -252,6 +253,7 @@ def _many(queries: int, windows: int) -> list[Query]:
     ]
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("c_sys", [0.0, 1e5])
 @pytest.mark.parametrize(("queries", "windows", "seconds"), [(1_000, 200, 1.0), (10_000, 200, 5.0)])
 def test_many_queries_are_planned_in_time(queries: int, windows: int, seconds: float, c_sys: float) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.config.batch_size import FIRST_ROWS, FLOOR_ROWS, WARM_UP_BATCHES, BatchSize, BatchSizing
+from tests.examples import examples
 
 Seconds = Callable[[int], float]
 
@@ -134,7 +135,7 @@ def test_a_file_larger_than_the_size_does_not_shrink_it() -> None:
     assert size.rows == FIRST_ROWS
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     fixed_s=st.floats(0.0, 5.0),
     row_s=st.floats(1e-9, 1e-3),
@@ -155,7 +156,7 @@ def test_linear_costs_settle_between_floor_and_ceiling(
     assert size == ceiling or cost(size) > 0.7 * target_s, "more rows would be faster"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32), spread=st.floats(0.0, 0.2), power=st.floats(0.5, 2.0))
 def test_noise_moves_sizes_little(seed: int, spread: float, power: float) -> None:
     rng = random.Random(seed)

@@ -116,6 +116,7 @@ def _stopped(query: StreamingQuery) -> None:
         query.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -16,6 +16,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
+from tests.examples import examples
 from tests.service.inputs.streams import files_stream, rows_from, stream_of
 
 Files = Sequence[tuple[int, int | None, int | None]]  # rows, oldest and newest event time
@@ -108,7 +109,7 @@ def test_generators_files_and_events_are_aligned_with_each_other(
     assert frontiers[-1] == (4, 8, 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     files=st.lists(
         st.lists(st.tuples(st.integers(0, 30), st.integers(0, 100)), max_size=8), min_size=1, max_size=3

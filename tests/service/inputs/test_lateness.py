@@ -15,6 +15,7 @@ from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
 from service.inputs.sources.http_log import EventLog
+from tests.examples import examples
 from tests.service.inputs.streams import stream_of
 
 
@@ -59,7 +60,7 @@ def test_generated_rows_come_in_order(store: Store, events: EventLog) -> None:
     assert none_can_be_late(stream, Inputs(store, events))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     times=st.lists(
         st.lists(st.integers(0, 30), min_size=1, max_size=3).map(lambda t: (min(t), max(t))), max_size=6

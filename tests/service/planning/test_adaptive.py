@@ -32,6 +32,7 @@ from service.planning.adaptive import (
     worth_migrating,
 )
 from service.planning.migration_price import Moved, migration_price, moved_by
+from tests.examples import examples
 from tests.planner.values import STREAMS, a_query
 
 NOW_US = 1_700_000_000_000_000
@@ -195,7 +196,7 @@ def test_statistics_that_are_old_or_not_measured_decide_nothing(what: str) -> No
     assert found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     objective=st.sampled_from(["paper", "calibrated"]),

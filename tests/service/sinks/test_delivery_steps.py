@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from catalog.values.sink import FilesSink, Sink, WebhookSink
 from service.errors import SinkFailed
 from tests.catalog.examples import dying
+from tests.examples import examples
 from tests.service.sinks.receiver import Receiver, posted
 from tests.service.sinks.world import OTHER_OUTPUTS, OUTPUTS, World, read_file
 
@@ -37,7 +38,9 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(steps=STEPS)
 @example(  # a webhook that replaces one of the same URL
     steps=[
@@ -150,7 +153,7 @@ FILE_STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=FILE_STEPS, per_file=st.sampled_from((1, 2, 3)), delay_s=st.integers(0, 2))
 @example(  # it dies when the file is there, and the next one could have more batches
     steps=[("commit", 1), ("crash", 1), ("commit", 1)], per_file=3, delay_s=0

@@ -28,6 +28,10 @@ SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 Answer = Callable[[socket.socket], None]
 
 
+#: Far longer than a receiver may take here, also on a busy machine.
+LONG_S = 120
+
+
 @contextmanager
 def answering(answer: Answer) -> Iterator[str]:
     """A receiver on a loopback port that reads a request and answers each as it likes; yields its URL."""
@@ -194,7 +198,7 @@ def test_a_receiver_that_drips_has_its_time_in_total(world: World, first: bytes)
     def drip(connection: socket.socket) -> None:
         read_request(connection)
         connection.sendall(first or b"H")
-        for _ in range(200):
+        for _ in range(20 * LONG_S):
             time.sleep(0.05)
             connection.sendall(b"x")
 
@@ -202,21 +206,22 @@ def test_a_receiver_that_drips_has_its_time_in_total(world: World, first: bytes)
     with answering(drip) as url, pytest.raises(SinkFailed, match=r"Time|Remote|illegal"):
         post(world, url, timeout_s=0.5)
 
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < LONG_S / 2
 
 
 def test_a_receiver_that_takes_the_request_slowly_has_its_time_in_total(world: World) -> None:
     def slow(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        for _ in range(200):
+        for _ in range(20 * LONG_S):
             time.sleep(0.05)
-            connection.recv(16)
+            if not connection.recv(16):
+                return
 
     began_s = time.monotonic()
     with answering(slow) as url, pytest.raises(SinkFailed, match="Timeout"):
         post(world, url, timeout_s=0.5)
 
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < LONG_S / 2
 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])

@@ -40,6 +40,7 @@ from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
 from service.statistics.sample_answers import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache
 from service.statistics.sampling import sample_profile
+from tests.examples import examples
 
 COLUMNS = (
     Column("ts", "timestamp"),
@@ -128,7 +129,7 @@ def sampled(
     return sample_profile(WorkloadRows(lambda: NOW_US), streams, queries, clock_us=lambda: NOW_US)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     rows=st.tuples(st.integers(1_000, 5_000), st.integers(1_000, 5_000)),

@@ -15,6 +15,7 @@ from catalog.values.stream import Stream
 from service.errors import EventLogDown
 from service.inputs.sources.backlog import Backlog
 from service.inputs.sources.http_log import EventLog
+from tests.examples import examples
 from tests.service.inputs.streams import stream_of
 
 STREAMS = tuple(stream_of(stream_id=number, name=f"S{number}") for number in (1, 2))
@@ -45,7 +46,7 @@ def ends_of_requests(log: EventLog, stream: Stream, position: int) -> list[int]:
     return [piece.end for piece in log.pieces(stream.id, position, 1000)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_the_numbers_are_those_of_the_whole_log(steps: list[tuple[str, Stream, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -30,6 +30,7 @@ from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
 from service.inputs.sources.files import list_files
 from tests.empty_catalog import prepared
+from tests.examples import examples
 from tests.service.inputs.streams import EVERY_TYPE, TS_K_V, files_stream, rows_from
 
 
@@ -285,7 +286,7 @@ def test_a_type_that_could_lose_something_is_another_schema(
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     at=st.lists(st.integers(0, 10**6), min_size=1, max_size=5),
     byte=st.integers(0, 255),
@@ -336,7 +337,7 @@ def test_the_time_range_is_found_with_and_without_statistics(
     assert (listed.t_min_us, listed.t_max_us) == (-5000, 9000)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6),
     group=st.integers(1, 15),

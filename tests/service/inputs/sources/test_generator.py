@@ -20,6 +20,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
 from service.inputs.sources.generator import chunk_us, chunks_available, generator_pieces
+from tests.examples import examples
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
 
 START_US = 1_356_998_400_000_000
@@ -50,7 +51,7 @@ ALL_SPECS = (
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     seed=st.integers(-5, 2**70),
     rate=st.floats(0.5, 300_000),

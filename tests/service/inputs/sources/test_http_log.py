@@ -23,6 +23,7 @@ from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
 from service.inputs.sources.event_reader import read_events
 from service.inputs.sources.http_log import EventLog, Sending
+from tests.examples import examples
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
 
 STREAM = stream_of()
@@ -210,7 +211,7 @@ def test_acknowledged_events_survive_a_kill_and_readers_need_no_writer(tmp_path:
     assert read_events(path, STREAM, head, head + 2).column("k").to_pylist() == [head, head + 1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8),
     shared=st.integers(1, 12),

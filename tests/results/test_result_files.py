@@ -1,0 +1,95 @@
+"""Every result fixture gives its rows under every strategy, cut and number of buckets, and in DuckDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from catalog.arrow_types import arrow_type
+from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.query import Query
+from planner.bind.bind import bind
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.objective import Objective
+from tests.bound_query import Tables, outputs_of, results_sql
+from tests.operators.harness import Runner
+from tests.results.result_file import LATENESS_US, ResultFile, read, written
+
+FILES = sorted(Path(__file__).parent.glob("*.slt"))
+CUTS = (1, 2, 7, None)
+BUCKETS = (1, 3)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_duckdb_gives_the_rows_of_the_fixture(path: Path) -> None:
+    fixture = read(path)
+    with duckdb.connect() as duck:
+        for query, case in zip(_bound(fixture), fixture.cases, strict=True):
+            rows = duck.sql(results_sql(query, _tables(duck, fixture, query))).fetchall()
+            assert written([row[2:-1] for row in rows]) == case.rows, f"{path}:{case.line}"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_shared_chain_gives_the_rows_of_the_fixture(path: Path, strategy: Strategy) -> None:
+    fixture = read(path)
+    queries = _bound(fixture)
+    for cut in CUTS:
+        for buckets in BUCKETS:
+            found = _run(fixture, queries, strategy, cut, buckets)
+            with duckdb.connect() as duck:
+                for query, case in zip(queries, fixture.cases, strict=True):
+                    pairs = [(a, b) for (i, a, b), n in found.items() for _ in range(n) if i == query.id]
+                    rows = outputs_of(query, _tables(duck, fixture, query), pairs)
+                    where = f"{path}:{case.line}, {cut or 'all'} rows a batch, {buckets} buckets"
+                    assert written(rows) == case.rows, where
+
+
+def _bound(fixture: ResultFile) -> list[Query]:
+    return [
+        bind(case.cql, fixture.streams, name=f"q{number}", query_id=number)
+        for number, case in enumerate(fixture.cases, 1)
+    ]
+
+
+def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) -> Tables:
+    names = {stream.id: name for name, stream in fixture.streams.items()}
+    for side in (query.a, query.b):
+        name = names[side.stream_id]
+        table = fixture.tables[name]
+        duck.register(f"rows_{name}", table.rename_columns([*table.column_names[:-1], "r"]))
+    return Tables(duck, f"rows_{names[query.a.stream_id]}", f"rows_{names[query.b.stream_id]}")
+
+
+def _run(
+    fixture: ResultFile, queries: list[Query], strategy: Strategy, cut: int | None, buckets: int
+) -> Counter[tuple[int, int | None, int | None]]:
+    """Run all queries of a fixture together, so many rows of each stream a batch, and end the streams."""
+    streams = {stream.id: stream for stream in fixture.streams.values()}
+    plan = build_plan(queries, streams, objective=Objective(strategy))
+    tables = {fixture.streams[name].id: _typed(fixture, name) for name in fixture.streams}
+    flowing = [stream.id for stream in plan.streams]
+    rows = max(tables[i].num_rows for i in flowing)
+    runner = Runner(streams, buckets, slack_us=None)
+    step = cut or rows
+    for begin in range(0, rows, step):
+        batch = {i: tables[i].slice(begin, step) for i in flowing}
+        runner.step(batch, [plan] if begin == 0 else ())
+    newest = max(
+        table.column("ts").cast(pa.int64()).to_pylist()[n]
+        for table in tables.values()
+        for n in range(table.num_rows)
+    )
+    runner.step({}, heartbeats=[Heartbeat(i, newest + 2 * LATENESS_US) for i in flowing])
+    assert not any(runner.late.values())
+    return runner.results
+
+
+def _typed(fixture: ResultFile, name: str) -> pa.Table:
+    table = fixture.tables[name]
+    types = [(c.name, arrow_type(c.type)) for c in fixture.streams[name].columns]
+    return table.cast(pa.schema([*types, ("_pos", pa.int64())]))
