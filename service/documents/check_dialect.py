@@ -45,7 +45,7 @@ def check_dialect(
     if any("\n" in text or "\r" in text for text in dialect.null_values):
         raise _unfit("null_values", "holds a line end", "Remove it.")
     try:
-        b"".decode(dialect.encoding)  # of encodings of text only; others, such as zlib, are refused
+        "a".encode(dialect.encoding)  # of encodings of text only; others, such as rot13, are refused
         codecs.getincrementaldecoder(dialect.encoding)
     except (LookupError, ValueError) as error:
         hint = "Write the name of an encoding, such as utf-8, utf-16, latin-1 or cp1252."

@@ -8,9 +8,10 @@ is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import ROUND_FLOOR, Decimal
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -73,7 +74,12 @@ def check_range(values: pa.Array, least: int, most: int) -> None:
 
 
 def times_from_text(
-    values: pa.Array, time_format: str | None = None, zone: str | None = None, unit: TimeUnit | None = None
+    values: pa.Array,
+    time_format: str | None = None,
+    zone: str | None = None,
+    unit: TimeUnit | None = None,
+    *,
+    is_strict: bool = False,
 ) -> pa.Array:
     """Return timestamps from their text.
 
@@ -82,6 +88,7 @@ def times_from_text(
         time_format: Their format in the directives of ``strftime``; None for ISO 8601.
         zone: Zone of times without an offset; None for UTC.
         unit: What numbers count since 1970 UTC; None where numbers are no times.
+        is_strict: Whether only ISO 8601 is read where there is no format, and not 2013/1/31 24:00.
 
     Raises:
         ValueError: One is no time, or is left out by its zone.
@@ -102,7 +109,9 @@ def times_from_text(
             # Arrow reads years before 1, and an offset may lead out of the year 1 or 9999.
             return check_times(found.cast(TIMES[0]).view(pa.int64()))
     texts = values.dictionary_encode()  # a second often has many rows
-    micros = [_text_us(text, time_format, zone, unit) for text in texts.dictionary.to_pylist()]
+    iso = _strict_iso if is_strict else _iso
+    read = iso if time_format is None else partial(_formatted, time_format)
+    micros = [_text_us(text, read, zone, unit) for text in texts.dictionary.to_pylist()]
     return check_times(pa.array(micros, pa.int64()).take(texts.indices))
 
 
@@ -168,13 +177,13 @@ def _times_from_digits(texts: pa.Array, unit: TimeUnit) -> pa.Array:
 
 
 def _text_us(
-    text: str | None, time_format: str | None, zone: str | None, unit: TimeUnit | None
+    text: str | None, read: Callable[[str], datetime], zone: str | None, unit: TimeUnit | None
 ) -> int | None:
     if text is None:
         return None
     if unit is not None and re.match(_NUMBER, text):
         return number_us(Decimal(text.strip()), unit)
-    moment = _iso(text) if time_format is None else datetime.strptime(text.strip(), time_format)
+    moment = read(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone))
         before, after = moment.utcoffset(), moment.replace(fold=1).utcoffset()
@@ -185,6 +194,16 @@ def _text_us(
         moment = moment.replace(fold=1)
     delta = moment - EPOCH
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def _formatted(time_format: str, text: str) -> datetime:
+    return datetime.strptime(text.strip(), time_format)
+
+
+def _strict_iso(text: str) -> datetime:
+    if text[4:5] != "-":  # not 20130131, which could also be a number
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
 
 
 def _iso(text: str) -> datetime:

@@ -81,8 +81,8 @@ class TextForm:
     """How text spells numbers and times: attributes of a ``Dialect``, and the unit of a stream.
 
     Attributes:
-        is_of_file: Whether JSON may have numbers and truth values in quotes, and 1.0 for an integer. DuckDB
-            reads such files; who posts an event can correct it.
+        is_of_file: Whether JSON may have numbers and truth values in quotes, and 1.0 for an integer, and
+            dates may be such as 2013/1/31. DuckDB reads such files; who posts an event can correct it.
     """
 
     timestamp_format: str | None = None
@@ -240,9 +240,11 @@ def _text(values: pa.Array, column_type: str, form: TextForm) -> pa.Array:
     if column_type == "string":
         return values
     if column_type == "timestamp":
-        return times_from_text(values, form.timestamp_format, form.timezone, form.time_unit)
+        return times_from_text(
+            values, form.timestamp_format, form.timezone, form.time_unit, is_strict=not form.is_of_file
+        )
     if column_type == "date":
-        return _text_dates(values)
+        return _text_dates(values) if form.is_of_file else _dates(values.cast(pa.date32()))
     if column_type == "boolean":
         return _text_booleans(values)
     if column_type == "double":
