@@ -268,7 +268,6 @@ def test_a_type_that_loses_nothing_is_cast(
         ("decimal(19,0)", pa.array([1], pa.uint64())),
         ("date", pa.array([0]).cast(pa.timestamp("us"))),
         ("timestamp", pa.array([dt.time(1)])),
-        ("bigint", pa.array([1], pa.uint64()).dictionary_encode()),
         ("decimal(10,2)", pa.array([Decimal("1.5")], pa.decimal256(50, 2))),
     ],
 )
