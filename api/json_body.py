@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 from api.errors import InvalidRequest, MalformedBody, RequestFault
@@ -40,12 +40,13 @@ def body_text(body: bytes) -> str:
     return text
 
 
-def read_json(text: str, what: str = "the body") -> Any:
+def read_json(text: str, what: str = "the body", *, parse_float: Callable[[str], Any] | None = None) -> Any:
     """Return the value of a JSON text.
 
     Args:
         text: The text.
         what: Its name in errors.
+        parse_float: Gives the value of a number with a fraction or an exponent; None for a float.
 
     Raises:
         json.JSONDecodeError: It is no JSON; says where.
@@ -54,7 +55,9 @@ def read_json(text: str, what: str = "the body") -> Any:
         InvalidRequest: A key is repeated.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return json.loads(
+            text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=parse_float
+        )
     except json.JSONDecodeError:
         raise
     except RecursionError as error:

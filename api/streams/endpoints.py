@@ -22,6 +22,7 @@ from api.streams.event_body import parse_events
 from api.streams.schemas import AppendOut, QuarantineOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
+from service.inputs.formats.values import exact_number, needs_digits
 from service.inputs.sources.http_log import Sending
 from service.results.result_formats import rows_for_json
 
@@ -160,7 +161,11 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
         stream = workspace.streams.of_posts(name)
         sending = None if once is None else Sending(once.key, once.fingerprint)
         workspace.streams.check_room(stream, sending)
-        events = parse_events(body, request.headers.get("content-type", ""))
+        events = parse_events(
+            body,
+            request.headers.get("content-type", ""),
+            parse_float=exact_number if needs_digits(stream) else None,
+        )
         try:
             return AppendOut(**dataclasses.asdict(workspace.streams.append(stream, events, sending=sending)))
         except EventRejected as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from api.errors import InvalidRequest, MalformedBody, RequestFault, UnsupportedMediaType
@@ -20,12 +21,15 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 _SHOWN = 200
 
 
-def parse_events(body: bytes, content_type: str) -> list[dict[str, Any]]:
+def parse_events(
+    body: bytes, content_type: str, *, parse_float: Callable[[str], Any] | None = None
+) -> list[dict[str, Any]]:
     """Return the events of a body.
 
     Args:
         body: The body, UTF-8.
         content_type: Its media type, possibly with parameters.
+        parse_float: As in `read_json`.
 
     Raises:
         UnsupportedMediaType: Neither JSON nor NDJSON.
@@ -34,9 +38,9 @@ def parse_events(body: bytes, content_type: str) -> list[dict[str, Any]]:
     """
     media_type = content_type.split(";", 1)[0].strip().lower()
     if media_type in JSON_TYPES:
-        events = _array(body_text(body))
+        events = _array(body_text(body), parse_float)
     elif media_type in NDJSON_TYPES:
-        events = _lines(body_text(body))
+        events = _lines(body_text(body), parse_float)
     else:
         raise UnsupportedMediaType(
             f'the body is of type "{media_type}"' if media_type else "the body has no type",
@@ -46,9 +50,9 @@ def parse_events(body: bytes, content_type: str) -> list[dict[str, Any]]:
     return _objects(events)
 
 
-def _array(text: str) -> list[Any]:
+def _array(text: str, parse_float: Callable[[str], Any] | None) -> list[Any]:
     try:
-        events = read_json(text)
+        events = read_json(text, parse_float=parse_float)
     except json.JSONDecodeError as error:
         raise malformed_json(text, error.pos, error.msg) from error
     if not isinstance(events, list):
@@ -57,14 +61,14 @@ def _array(text: str) -> list[Any]:
     return events
 
 
-def _lines(text: str) -> list[Any]:
+def _lines(text: str, parse_float: Callable[[str], Any] | None) -> list[Any]:
     events = []
     # Not splitlines(): it also splits at characters that JSON strings may hold as they are.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            events.append(read_json(line, f"line {number} of the body"))
+            events.append(read_json(line, f"line {number} of the body", parse_float=parse_float))
         except json.JSONDecodeError as error:
             shown = "\n" * (number - 1) + line[:_SHOWN]
             raise MalformedBody(

@@ -10,7 +10,7 @@ from pydantic.config import JsonDict
 
 from api.timestamps import timestamp
 from catalog.durations import format_duration
-from catalog.values.stream import GeneratorSource, KafkaSource, Source, Stream
+from catalog.values.stream import Dialect, FilesSource, GeneratorSource, KafkaSource, Source, Stream, TimeUnit
 from service.documents.stream_document import StreamDocument
 
 _FILES_EXAMPLE: JsonDict = {
@@ -88,6 +88,12 @@ class StreamIn(StreamDocument):
         "further ahead is no event. Left out it is one day for `http` and `kafka` sources and unlimited for "
         "files; null is unlimited.",
     )
+    time_unit: TimeUnit | None = Field(
+        default=None,
+        description="What numbers in timestamp columns count since 1970 UTC. Left out, numbers in JSON are "
+        "microseconds, and a file or request whose event times are most likely of another unit is refused; "
+        "numbers in CSV and Parquet files are refused.",
+    )
 
 
 class StreamOut(BaseModel):
@@ -103,6 +109,9 @@ class StreamOut(BaseModel):
         description="How far ahead of the wall clock a row may be when it comes; null for any."
     )
     start: str = Field(description="Where reading begins when a query first uses the stream.")
+    time_unit: str | None = Field(
+        description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
+    )
     source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
 
     @classmethod
@@ -117,6 +126,7 @@ class StreamOut(BaseModel):
             idle_timeout=None if stream.idle_timeout_us is None else format_duration(stream.idle_timeout_us),
             max_ahead=None if stream.max_ahead_us is None else format_duration(stream.max_ahead_us),
             start=stream.start,
+            time_unit=stream.time_unit,
             source=_source(stream.source),
         )
 
@@ -159,6 +169,10 @@ def _source(source: Source) -> dict[str, Any]:
     """The document of a source, its type first, without what was left out."""
     fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
     document = {"type": fields.pop("type")} | fields
+    if isinstance(source, FilesSource):
+        plain = dataclasses.asdict(Dialect())
+        options = document.pop("dialect")
+        return document | {name: value for name, value in options.items() if value != plain[name]}
     if isinstance(source, KafkaSource):
         cluster = {name: value for name, value in document.pop("cluster").items() if value is not None}
         document.pop("begins")

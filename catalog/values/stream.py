@@ -17,6 +17,9 @@ SECRET_PATTERN: Final = re.compile(r"SLUICE_SECRET_[A-Z0-9_]{1,64}")
 
 KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
+#: Units that numbers in timestamp columns may count since 1970 UTC.
+TimeUnit = Literal["s", "ms", "us", "ns"]
+
 #: Canonical column types, ``decimal(p,s)`` with 1 <= p <= 38 besides.
 SIMPLE_TYPES = ("boolean", "int", "bigint", "double", "string", "date", "timestamp")
 
@@ -66,6 +69,38 @@ def _is_within(path: str, directory: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Dialect:
+    """How text files are written; the defaults are those of DuckDB.
+
+    Attributes:
+        delimiter: Character between the fields of a CSV row.
+        quote: Character around a field that may hold delimiters and line ends; None for no quoting.
+        escape: Character before a quote inside of quotes; None for the quote itself, doubled.
+        header: Whether the first row of a CSV file names its columns; else they are the declared ones,
+            in order.
+        null_values: Texts that stand for NULL; in a string column only where they are not quoted.
+        encoding: Character encoding, by a name that Python knows; a byte order mark is passed over.
+        timestamp_format: Format of timestamps in the directives of ``strftime``; None for ISO 8601.
+        timezone: IANA zone of times without an offset; None for UTC.
+        decimal_point: Character before the fraction of a number.
+        thousands: Character between groups of digits; None for none.
+        skip_rows: Lines to pass over before the header.
+    """
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    header: bool = True
+    null_values: tuple[str, ...] = ("",)
+    encoding: str = "utf-8"
+    timestamp_format: str | None = None
+    timezone: str | None = None
+    decimal_point: str = "."
+    thousands: str | None = None
+    skip_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FilesSource:
     """A directory that grows by whole files, or one file.
 
@@ -73,6 +108,7 @@ class FilesSource:
         format: File format.
         path: Directory (or glob, or file) to read; absolute once the stream is registered.
         max_files_per_batch: Files admitted to one micro-batch; None aligns streams by event time.
+        dialect: How its text files are written.
         confinement: Where its files must lie; None for anywhere: a person ran its workload file, or it was
             registered before there were source roots. Not in the ``repr``, by which runs know their workload.
     """
@@ -82,6 +118,7 @@ class FilesSource:
     max_files_per_batch: int | None = None
     type: Literal["files"] = "files"
     confinement: Confinement | None = field(default=None, repr=False)
+    dialect: Dialect = Dialect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +273,8 @@ class Stream:
         initial_position: Position that an offset without this stream stands for;
             of topics see ``KafkaSource.begins``.
         max_ahead_us: How far ahead of the wall clock a row may be when it comes, µs; None for any.
+        time_unit: What numbers in timestamp columns count since 1970 UTC; None takes those of JSON for µs,
+            where that is plausible, and refuses those of other formats.
     """
 
     id: int
@@ -248,6 +287,7 @@ class Stream:
     start: Literal["earliest", "latest"] = "earliest"
     initial_position: int = 0
     max_ahead_us: int | None = None
+    time_unit: TimeUnit | None = None
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (case-insensitive), or None."""

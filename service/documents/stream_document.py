@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
@@ -23,6 +24,7 @@ from catalog.values.stream import (
     NAME_PATTERN,
     SECRET_PATTERN,
     Column,
+    Dialect,
     EnvSecret,
     FilesSource,
     GeneratedColumn,
@@ -35,8 +37,10 @@ from catalog.values.stream import (
     KafkaTls,
     Source,
     Stream,
+    TimeUnit,
 )
 from catalog.wording import nearest_or_known
+from service.documents.check_dialect import check_dialect
 from service.errors import InvalidName, InvalidStream
 
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
@@ -56,6 +60,29 @@ class FilesDocument(_StreamDocument):
     format: Literal["parquet", "jsonl", "csv"] = "parquet"
     path: str = Field(min_length=1)
     max_files_per_batch: int | None = Field(default=None, ge=1)
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    header: bool = True
+    null_values: tuple[str, ...] = ("",)
+    encoding: str = "utf-8"
+    timestamp_format: str | None = None
+    timezone: str | None = None
+    decimal_point: str = "."
+    thousands: str | None = None
+    skip_rows: int = Field(default=0, ge=0, le=1_000_000)
+
+    def to_source(self) -> FilesSource:
+        """Return the source.
+
+        Raises:
+            InvalidStream: An option of text files does not fit; ``path`` says which.
+        """
+        options = {f.name: getattr(self, f.name) for f in dataclass_fields(Dialect)}
+        dialect = Dialect(**options)
+        given = sorted(self.model_fields_set & options.keys())
+        check_dialect(dialect, self.format, given)
+        return FilesSource(self.format, self.path, self.max_files_per_batch, dialect=dialect)
 
 
 class HttpDocument(_StreamDocument):
@@ -163,6 +190,7 @@ class StreamDocument(_StreamDocument):
     idle_timeout: str | int | float | None = None
     start: Literal["earliest", "latest"] = "earliest"
     max_ahead: str | int | float | None = None
+    time_unit: TimeUnit | None = None
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -185,6 +213,7 @@ class StreamDocument(_StreamDocument):
             else _duration(self.idle_timeout, "idle_timeout"),
             start=self.start,
             max_ahead_us=self._max_ahead(),
+            time_unit=self.time_unit,
         )
 
     def _max_ahead(self) -> int | None:
@@ -244,7 +273,7 @@ class StreamDocument(_StreamDocument):
     def _source(self, columns: tuple[Column, ...]) -> Source:
         source = self.source
         if isinstance(source, FilesDocument):
-            return FilesSource(source.format, source.path, source.max_files_per_batch)
+            return source.to_source()
         if isinstance(source, HttpDocument):
             return HttpSource()
         names = {c.name.lower(): c.name for c in columns}

@@ -1,20 +1,27 @@
-"""CSV files: a header line, commas, double quotes; an empty field without quotes is NULL."""
+"""CSV files, written as their source's dialect says, of which every row is judged.
+
+Rows are found block by block (``delimited``), their wanted fields become columns of text, and these the
+declared types. A fault names the row, and the line that an editor shows it in.
+"""
 
 from __future__ import annotations
 
-import csv as stdlib_csv
-import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pcsv
 
-from catalog.arrow_types import arrow_schema, arrow_type
-from catalog.values.stream import Stream
+from catalog.arrow_types import arrow_schema
+from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
-from service.inputs.formats.facts import FileFacts, facts_of, match_columns
-from service.inputs.formats.text_input import text_input
-from service.inputs.formats.values import UnfitValueError, expected, from_text
+from service.inputs.formats.delimited.header import fields_of, named_fields
+from service.inputs.formats.delimited.rows import CsvRows, FoundRows
+from service.inputs.formats.facts import FileFacts, facts_of
+from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
+
+#: Characters of a value that an error repeats.
+_SHOWN: Final = 80
 
 
 def inspect_csv(stream: Stream, path: str) -> FileFacts:
@@ -23,8 +30,10 @@ def inspect_csv(stream: Stream, path: str) -> FileFacts:
     Raises:
         UnusableFile: It has no header, lacks a column, or a row is malformed (the first is named).
     """
-    table = _parse(stream, path, [column.name for column in stream.columns])
-    return facts_of(stream, table.num_rows, table.column(stream.event_time))
+    file = _File(stream, path, [column.name for column in stream.columns])
+    times = [file.typed(found).column(stream.event_time).chunk(0) for found in file.batches()]
+    times_of_all = pa.chunked_array(times, pa.timestamp("us"))
+    return facts_of(stream, len(times_of_all), times_of_all)
 
 
 def read_csv(stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int) -> pa.Table:
@@ -33,81 +42,73 @@ def read_csv(stream: Stream, path: str, columns: Sequence[str], first_row: int, 
     Raises:
         UnusableFile: As `inspect_csv`, or it holds fewer rows.
     """
-    table = _parse(stream, path, columns).slice(first_row, rows)
-    if table.num_rows != rows:
+    file = _File(stream, path, columns)
+    tables = [file.schema.empty_table()]
+    left, seen = rows, 0
+    for found in file.batches():
+        if seen + found.rows > first_row:
+            table = file.typed(found).slice(max(first_row - seen, 0), left)
+            tables.append(table)
+            left -= table.num_rows
+        seen += found.rows
+        if not left:
+            break
+    if left:
         raise UnusableFile(f"it has fewer than {first_row + rows} rows")
-    return table
+    return pa.concat_tables(tables)
 
 
-def _parse(stream: Stream, path: str, columns: Sequence[str]) -> pa.Table:
-    """All rows of the given columns, read as text first so that a bad value can be named."""
-    names = match_columns(stream, _header(path))
-    wanted = [names[name] for name in columns]
-    bad: list[str] = []
+class _File:
+    """A file of which some columns are wanted.
 
-    def refuse(row: pcsv.InvalidRow) -> str:
-        number = "" if row.number is None else f" {row.number}"
-        bad.append(
-            f"line{number} has {row.actual_columns} fields, not {row.expected_columns}: {row.text[:80]!r}"
-        )
-        return "error"
+    Attributes:
+        schema: Their names and types.
+    """
 
-    try:
-        with text_input(path) as source:
-            table = pcsv.read_csv(
-                source,
-                read_options=pcsv.ReadOptions(use_threads=False),
-                parse_options=pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse),
-                convert_options=pcsv.ConvertOptions(
-                    include_columns=wanted,
-                    column_types={name: pa.string() for name in wanted},
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
-            )
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, EOFError) as error:
-        reason = bad[0] if bad else str(error).partition("\n")[0]
-        raise UnusableFile(f"it is no sound CSV file: {reason}") from error
+    def __init__(self, stream: Stream, path: str, columns: Sequence[str]):
+        assert isinstance(stream.source, FilesSource)
+        self._dialect = stream.source.dialect
+        self._form = TextForm.of(stream)
+        self._rows = CsvRows(path, self._dialect)
+        declared = arrow_schema(stream)
+        self.schema = pa.schema([declared.field(name) for name in columns])
+        types = {column.name: column.type for column in stream.columns}
+        self._columns = [(name, types[name]) for name in columns]
+        self._slots = self._find(stream, columns)
 
-    types = {column.name: column.type for column in stream.columns}
-    declared = arrow_schema(stream)
-    arrays: list[pa.ChunkedArray] = []
-    misfits: list[tuple[int, str]] = []
-    for name in columns:
-        try:
-            arrays.append(_typed(table.column(names[name]), types[name]))
-        except UnfitValueError as error:
-            problem = f'column "{name}": {str(error.value)[:80]!r} is not {expected(types[name])}'
-            misfits.append((error.index + 1, problem))
-    if misfits:
-        row, problem = min(misfits)
-        raise UnusableFile(f"row {row}, {problem}")
-    return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
+    def _find(self, stream: Stream, columns: Sequence[str]) -> np.typing.NDArray[np.int64]:
+        """Return the place among the wanted columns of each field, -1 for those that are not wanted."""
+        if self._dialect.header:
+            header = fields_of(self._rows.header(), self._dialect)
+            names = named_fields(stream, header, self._rows.head, self._dialect)
+        else:
+            header = [column.name for column in stream.columns]
+            names = {name: name for name in header}
+        slots = np.full(len(header), -1, np.int64)
+        slots[[header.index(names[name]) for name in columns]] = np.arange(len(columns))
+        return slots
 
+    def batches(self) -> Iterator[FoundRows]:
+        """Yield the rows."""
+        return self._rows.batches(self._slots)
 
-def _typed(text: pa.ChunkedArray, column_type: str) -> pa.ChunkedArray:
-    arrays, seen = [], 0
-    for chunk in text.chunks:
-        try:
-            arrays.append(from_text(chunk, column_type))
-        except UnfitValueError as error:
-            raise UnfitValueError(seen + error.index, error.value) from error
-        seen += len(chunk)
-    return pa.chunked_array(arrays, arrow_type(column_type))
+    def typed(self, found: FoundRows) -> pa.Table:
+        """Return the wanted columns of the rows that were yielded last.
 
-
-def _header(path: str) -> list[str]:
-    """Column names of the header line."""
-    try:
-        with (
-            text_input(path) as source,
-            io.TextIOWrapper(source, "utf-8-sig") as text,
-        ):
-            return next(stdlib_csv.reader(text), [])
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, stdlib_csv.Error) as error:
-        raise UnusableFile(f"its header cannot be read ({error})") from error
+        Raises:
+            UnusableFile: A value is not of its column's type; names the first.
+        """
+        arrays: list[pa.Array] = []
+        misfits: list[tuple[int, str]] = []
+        for slot, (name, column_type) in enumerate(self._columns):
+            text = found.text(slot, self._dialect.null_values, keeps_quoted=column_type == "string")
+            try:
+                arrays.append(from_text(text, column_type, self._form))
+            except UnfitValueError as error:
+                shown = repr(str(error.value)[:_SHOWN])
+                wanted = expected_text(column_type, self._form)
+                misfits.append((error.index, f'column "{name}": {shown} is not {wanted}'))
+        if misfits:
+            index, problem = min(misfits)
+            raise UnusableFile(f"{self._rows.place(index)}, {problem}")
+        return pa.table(arrays, schema=self.schema)

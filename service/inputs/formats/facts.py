@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
+from service.inputs.formats.times import UNIT_NAMES, other_unit, year_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +44,53 @@ def facts_of(stream: Stream, rows: int, times: pa.Array | pa.ChunkedArray) -> Fi
     return checked_facts(stream, rows, extremes["min"].as_py(), extremes["max"].as_py())
 
 
-def match_columns(stream: Stream, present: list[str]) -> dict[str, str]:
+def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
     """Return the name in the file of each of the stream's columns: exact, else without regard to case.
 
     Raises:
-        UnusableFile: A column is missing.
+        UnusableFile: A column is missing, or more than one could be meant.
     """
-    folded: dict[str, str] = {}
-    for name in present:
-        folded.setdefault(name.lower(), name)
-    exact = set(present)
+    exact = Counter(present)
+    folded = Counter(folded_name(name) for name in present)
+    names = {folded_name(name): name for name in present}
     found: dict[str, str] = {}
     for column in stream.columns:
-        name = column.name if column.name in exact else folded.get(column.name.lower(), "")
-        if not name:
+        key = folded_name(column.name)
+        if not folded[key]:
             raise UnusableFile(f'it is of another schema: column "{column.name}" is missing')
-        found[column.name] = name
+        if exact[column.name] > 1 or (not exact[column.name] and folded[key] > 1):
+            alike = [f'"{name}"' for name in present if folded_name(name) == key]
+            raise UnusableFile(
+                f'column "{column.name}" stands {folded[key]} times in the file ({", ".join(alike)}); '
+                "rename or remove the others"
+            )
+        found[column.name] = column.name if exact[column.name] else names[key]
     return found
+
+
+def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
+    """Refuse event times of JSON whose unit nobody declared and that are most likely not in µs.
+
+    Args:
+        stream: The stream.
+        times: Values of the event time in the whole file.
+
+    Raises:
+        UnusableFile: They are; says what to declare.
+    """
+    values = [time for time in times if time is not None]
+    unit = None if stream.time_unit is not None else other_unit(values)
+    if unit is not None:
+        raise UnusableFile(
+            f'column "{stream.event_time}": {values[0]} µs since 1970 is in the year {year_of(values[0])}, '
+            f"and is most likely meant in {UNIT_NAMES[unit]}; declare time_unit: {unit} in the stream, "
+            "or us if it is meant so"
+        )
+
+
+def folded_name(name: str) -> str:
+    """Return a column name by which files and streams are compared."""
+    return name.strip().lower()
 
 
 def read_columns(stream: Stream, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ events each time they are read. A missing field is NULL, other fields are ignore
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +18,16 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.durations import format_duration
 from catalog.values.stream import KafkaSource, Stream
-from service.inputs.formats.values import UnfitValueError, expected, from_json, from_text
+from service.inputs.formats.values import (
+    TextForm,
+    UnfitValueError,
+    exact_number,
+    expected,
+    from_json,
+    from_text,
+    json_text,
+    needs_digits,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Message  # an extra of the package
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS: Final = 60
 
 _decode_json = msgspec.json.Decoder().decode
+_decode_digits = msgspec.json.Decoder(float_hook=exact_number).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +67,20 @@ def messages_to_table(
     """
     unfit: dict[int, str] = {}
     objects: dict[int, Mapping[str, object]] = {}
+    decode = _decode_digits if needs_digits(stream) else _decode_json
     for index, message in enumerate(messages):
         value = message.value()
         if value is None:
             continue
         try:
-            found = _decode_json(value)
+            found = decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             unfit[index] = f"its value is not JSON: {error}"
             continue
         if isinstance(found, dict):
             objects[index] = found
         else:
-            unfit[index] = f"its value is not a JSON object but {_shown(found)}"
+            unfit[index] = f"its value is not a JSON object but {json_text(found, _SHOWN_CHARACTERS)}"
     # All columns are read whatever is asked for; those that do not fit leave, and what is left fits.
     columns: dict[str, pa.Array] = {}
     indexes = list(objects)
@@ -121,7 +131,7 @@ def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Messag
 def _event_time_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class made for the field
     """Return a decoder that looks at one field and passes over the others."""
     one_field = msgspec.defstruct("OneField", [("found", Any, None)], rename={"found": name})
-    return msgspec.json.Decoder(one_field).decode
+    return msgspec.json.Decoder(one_field, float_hook=exact_number).decode
 
 
 def _from_elsewhere(source: KafkaSource) -> dict[str, str | None]:
@@ -143,6 +153,7 @@ def _column(
     unfit: dict[int, str] = {}
     elsewhere = _from_elsewhere(source)
     place = f'column "{name}"'
+    form = TextForm.of(stream)
     convert: Callable[[Sequence[Any]], pa.Array]
     if name in elsewhere:
         header = elsewhere[name]
@@ -156,12 +167,12 @@ def _column(
                 values.append(None)
 
         def convert(texts: Sequence[Any]) -> pa.Array:
-            return from_text(pa.array(texts, pa.string()), column_type)
+            return from_text(pa.array(texts, pa.string()), column_type, form)
     else:
         values = [objects[index].get(name) for index in indexes]
 
         def convert(found: Sequence[Any]) -> pa.Array:
-            return from_json(found, column_type)
+            return from_json(found, column_type, form)
 
     try:
         array = convert(values)
@@ -170,7 +181,9 @@ def _column(
             try:
                 convert([value])
             except UnfitValueError:
-                unfit[indexes[at]] = f"{place}: {_shown(value)} is not {expected(column_type)}"
+                unfit[indexes[at]] = (
+                    f"{place}: {json_text(value, _SHOWN_CHARACTERS)} is not {expected(column_type, form)}"
+                )
                 values[at] = None
         array = convert(values)
     if name == stream.event_time and array.null_count:
@@ -213,8 +226,3 @@ def _too_far_ahead(
         kind, stamp_ms = messages[index].timestamp()
         if time_us is not None and kind and time_us > stamp_ms * 1000 + stream.max_ahead_us:
             unfit.setdefault(index, f'event time {time_us} µs in column "{stream.event_time}" {ahead}')
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, default=repr, ensure_ascii=False)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

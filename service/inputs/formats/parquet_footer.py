@@ -43,15 +43,16 @@ def inspect_parquet(connection: duckdb.DuckDBPyConnection, stream: Stream, path:
         names = match_columns(stream, file.schema_arrow.names)
         for column in stream.columns:
             found = file.schema_arrow.field(names[column.name]).type
-            if not is_lossless(found, column.type):
-                raise UnusableFile(
-                    f'it is of another schema: column "{column.name}" is {found}, declared {column.type}'
-                )
+            if not is_lossless(found, column.type, stream.time_unit):
+                problem = f'column "{column.name}" is {found}, declared {column.type}'
+                if column.type == "timestamp" and is_lossless(found, "timestamp", "us"):
+                    problem += "; declare time_unit: s, ms, us or ns, for what it counts since 1970"
+                raise UnusableFile(f"it is of another schema: {problem}")
         known = _time_range(connection, path, names[stream.event_time])
         if known is not None:
             return checked_facts(stream, file.metadata.num_rows, *known)
         times = file.read([names[stream.event_time]], use_threads=False).column(0)
-        return facts_of(stream, file.metadata.num_rows, conform(times, "timestamp"))
+        return facts_of(stream, file.metadata.num_rows, conform(times, "timestamp", stream.time_unit))
 
 
 def _time_range(

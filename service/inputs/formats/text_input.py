@@ -1,14 +1,25 @@
-"""Text files, compressed or not, which their names tell."""
+"""Text files, compressed or not, which their names tell, in any encoding."""
 
 from __future__ import annotations
 
+import codecs
 import os
+from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 
+from service.errors import UnusableFile
+
+#: Bytes of a row that are read, of any text format; a longer one is most likely none.
+MAX_ROW_BYTES: Final = 16 << 20
+
+#: Bytes that are decoded at once.
+_BLOCK_BYTES: Final = 4 << 20
 _HANDLES = "/proc/self/fd/"
 #: As Arrow tells them, which cannot be asked for the name behind a handle.
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".lz4": "lz4", ".zst": "zstd"}
+_BOM: Final = "\ufeff"
 
 
 def text_input(path: str) -> pa.NativeFile:
@@ -19,3 +30,50 @@ def text_input(path: str) -> pa.NativeFile:
     """
     name = os.readlink(path) if path.startswith(_HANDLES) else path
     return pa.input_stream(path, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
+
+
+def text_blocks(path: str, encoding: str) -> Iterator[str]:
+    r"""Yield the text of a file in blocks, without a byte order mark; none ends between ``\r`` and ``\n``.
+
+    Raises:
+        UnusableFile: It cannot be read, or is not of the encoding; names the line.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)()
+    lines, first, held = 1, True, ""
+    try:
+        with text_input(path) as source:
+            while True:
+                data = source.read(_BLOCK_BYTES)
+                text = held + decoder.decode(data, final=not data)
+                if first and text:
+                    text, first = text.removeprefix(_BOM), False
+                held = "\r" if data and text.endswith("\r") else ""
+                text = text.removesuffix(held)
+                lines += text.count("\n")
+                if text:
+                    yield text
+                if not data:
+                    return
+    except FileNotFoundError:
+        raise
+    except UnicodeDecodeError as error:
+        line = lines + error.object[: error.start].count(b"\n")
+        raise UnusableFile(
+            f"it is not {encoding.upper()} text: line {line} holds the byte "
+            f"0x{error.object[error.start]:02x}; if it is of another encoding, declare that: "
+            f"{_guess(error.object)}"
+        ) from error
+    except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
+        raise UnusableFile(f"it cannot be read ({first_line(error)})") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of a library, or its kind if it says nothing."""
+    return str(error).partition("\n")[0].strip().rstrip(".") or type(error).__name__
+
+
+def _guess(data: bytes) -> str:
+    """The option for the encoding that text of unknown encoding most likely has."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "encoding: utf-16"
+    return "encoding: cp1252"

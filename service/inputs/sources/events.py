@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from itertools import chain
 
@@ -14,7 +12,8 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
 from catalog.wording import did_you_mean
 from service.errors import EventRejected
-from service.inputs.formats.values import UnfitValueError, expected, from_json
+from service.inputs.formats.times import UNIT_NAMES, other_unit, year_of
+from service.inputs.formats.values import TextForm, UnfitValueError, expected, from_json, json_text
 
 #: Characters of a refused value that an error repeats.
 _SHOWN_CHARACTERS = 60
@@ -33,23 +32,25 @@ def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
         # An earlier event may be wrong as well, and the first one is to be named.
         events_to_table(stream, events[:index])
         raise EventRejected(
-            f"event {index} is not an object but {_shown(events[index])}",
+            f"event {index} is not an object but {json_text(events[index], _SHOWN_CHARACTERS)}",
             index=index,
             field=None,
             expected=f'an object with the columns of stream "{stream.name}"',
         )
     arrays: list[pa.Array] = []
+    form = TextForm.of(stream)
     misfits = _unknown_fields(stream, objects)
     for column in stream.columns:
         values = [event.get(column.name) for event in objects]
         if column.name == stream.event_time and None in values:
             misfits.append(_without_event_time(column, values.index(None)))
         try:
-            arrays.append(from_json(values, column.type))
+            arrays.append(from_json(values, column.type, form))
         except UnfitValueError as error:
-            misfits.append(_unfit(column, error))
+            misfits.append(_unfit(column, error, form))
     if misfits:
         raise min(misfits, key=lambda misfit: misfit.index)
+    _refuse_other_unit(stream, objects)
     return pa.table(arrays, schema=arrow_schema(stream))
 
 
@@ -64,12 +65,28 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
     return table.filter(fits), table.filter(pc.invert(fits))
 
 
-def _unfit(column: Column, error: UnfitValueError) -> EventRejected:
+def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]]) -> None:
+    """Refuse events whose times are most likely not what they are read as, and would make all others late."""
+    times = [event[stream.event_time] for event in objects]
+    problem = None if stream.time_unit is not None else other_unit(times)
+    if problem is not None:
+        raise EventRejected(
+            f'event 0, field "{stream.event_time}": {times[0]} µs since 1970 is in the year '
+            f"{year_of(times[0])}, and is most likely meant in {UNIT_NAMES[problem]}",
+            index=0,
+            field=stream.event_time,
+            expected=expected("timestamp"),
+            hint=f"Declare time_unit: {problem} in the stream, or time_unit: us if it is meant so.",
+        )
+
+
+def _unfit(column: Column, error: UnfitValueError, form: TextForm) -> EventRejected:
+    shown = json_text(error.value, _SHOWN_CHARACTERS)
     return EventRejected(
-        f'event {error.index}, field "{column.name}": {_shown(error.value)} is no {column.type}',
+        f'event {error.index}, field "{column.name}": {shown} is no {column.type}',
         index=error.index,
         field=column.name,
-        expected=expected(column.type),
+        expected=expected(column.type, form),
     )
 
 
@@ -89,21 +106,12 @@ def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> lis
     if not unknown:
         return []
     index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
+    shown = json_text(field, _SHOWN_CHARACTERS)
     rejected = EventRejected(
-        f'event {index} has a field {_shown(field)} that is not a column of stream "{stream.name}"',
+        f'event {index} has a field {shown} that is not a column of stream "{stream.name}"',
         index=index,
         field=field,
         expected=f"only the fields {', '.join(names)}",
         hint=did_you_mean(str(field), names),
     )
     return [rejected]
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float) and math.isinf(value):
-        return "a number beyond the range of a double"
-    try:
-        text = json.dumps(value, default=repr, ensure_ascii=False)
-    except RecursionError:
-        text = "an array or object of very many levels"
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

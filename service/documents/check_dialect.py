@@ -1,0 +1,114 @@
+"""Options of text files are refused where their stream is registered, not where its first file is read."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.values.stream import Dialect
+from service.errors import InvalidStream
+
+#: Options that JSON lines have, too.
+_OF_JSON: Final = frozenset({"encoding", "timestamp_format", "timezone"})
+#: Options by format; CSV has all.
+_OPTIONS: Final[dict[str, frozenset[str]]] = {"parquet": frozenset(), "jsonl": _OF_JSON}
+#: One character of ASCII that cannot be part of a number, a word or a line end.
+_MARK: Final = re.compile(r"[\t -/:-@\[-`{-~]")
+_DATE: Final = re.compile(r"%[YyGcxDsj]")
+
+
+def check_dialect(
+    dialect: Dialect, file_format: Literal["parquet", "jsonl", "csv"], given: Sequence[str]
+) -> None:
+    """Refuse options that do not fit each other or the format.
+
+    Args:
+        dialect: The options.
+        file_format: Format of the files.
+        given: Names of the options that were written.
+
+    Raises:
+        InvalidStream: One does not fit; ``path`` names it.
+    """
+    for name in given:
+        if name not in _OPTIONS.get(file_format, given):
+            kinds = "CSV and JSON lines files" if name in _OF_JSON else "CSV files"
+            raise _unfit(name, f"is for {kinds}", "Leave it out, or correct the format.")
+    _check_marks(dialect)
+    if any("\n" in text or "\r" in text for text in dialect.null_values):
+        raise _unfit("null_values", "holds a line end", "Remove it.")
+    try:
+        "a".encode(dialect.encoding)  # of encodings of text only; others, such as rot13, are refused
+        codecs.getincrementaldecoder(dialect.encoding)
+    except (LookupError, ValueError) as error:
+        hint = "Write the name of an encoding, such as utf-8, utf-16, latin-1 or cp1252."
+        raise _unfit("encoding", f'names no encoding: "{dialect.encoding}"', hint) from error
+    if dialect.timezone is not None:
+        _check_timezone(dialect.timezone)
+    if dialect.timestamp_format is not None:
+        _check_timestamp_format(dialect.timestamp_format)
+
+
+def _check_marks(dialect: Dialect) -> None:
+    marks = {
+        "delimiter": dialect.delimiter,
+        "quote": dialect.quote,
+        "escape": dialect.escape,
+        "decimal_point": dialect.decimal_point,
+        "thousands": dialect.thousands,
+    }
+    for name, mark in marks.items():
+        # Thousands are also parted by the spaces that typography has for it.
+        if (
+            mark is None
+            or _MARK.fullmatch(mark)
+            or (name == "thousands" and mark in "\u00a0\u2009\u202f" and mark)
+        ):
+            continue
+        raise _unfit(
+            name,
+            f"is not one punctuation mark: {mark!r}",
+            "Write one character of ASCII, such as ; or a tab.",
+        )
+    if dialect.quote is None and dialect.escape is not None:
+        raise _unfit(
+            "escape", "stands inside of quotes, and there is no quote", "Leave it out, or give a quote."
+        )
+    pairs = (("quote", "delimiter"), ("escape", "delimiter"), ("decimal_point", "thousands"))
+    for first, second in pairs:
+        if marks[first] is not None and marks[first] == marks[second]:
+            raise _unfit(
+                first, f"and {second} are the same: {marks[first]!r}", "Give each a character of its own."
+            )
+
+
+def _check_timezone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+        pc.assume_timezone(pa.array([0], pa.timestamp("us")), name)
+    # KeyError is that of ZoneInfo, OSError for the name of a folder; Arrow has a database of its own.
+    except (KeyError, OSError, ValueError) as error:
+        hint = "Write the name of a zone, such as Europe/Berlin, America/New_York or UTC."
+        raise _unfit("timezone", f'names no time zone: "{name}"', hint) from error
+
+
+def _check_timestamp_format(text: str) -> None:
+    hint = "Write a format such as %d.%m.%Y %H:%M:%S."
+    if _DATE.search(text) is None:
+        raise _unfit("timestamp_format", f'has no year: "{text}"', hint)
+    moment = datetime(2013, 1, 31, 5, 15)
+    try:
+        datetime.strptime(moment.strftime(text), text)
+    except (ValueError, re.error) as error:
+        raise _unfit("timestamp_format", f'cannot be read: "{text}" ({error})', hint) from error
+
+
+def _unfit(name: str, problem: str, hint: str) -> InvalidStream:
+    return InvalidStream(f"option {name} {problem}", hint=hint, path=("source", name))

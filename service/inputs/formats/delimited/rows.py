@@ -1,0 +1,217 @@
+"""Whole rows of a CSV file, found block by block, and the text of their wanted fields.
+
+Between two batches the position is at the beginning of a row, where the scan of the next one starts; a row
+that is not whole yet is scanned again once the next block is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.values.stream import Dialect
+from service.errors import UnusableFile
+from service.inputs.formats.delimited.scan import (
+    OPEN_QUOTE,
+    QUOTED,
+    SOUND,
+    TEXT_AFTER_QUOTE,
+    Bytes,
+    Places,
+    copy_fields,
+    count_lines,
+    scan_rows,
+)
+from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
+
+#: Fields that are found at once: 17 bytes each.
+_MAX_FIELDS: Final = 1 << 20
+#: Characters of a row that an error repeats.
+_SHOWN: Final = 80
+#: Bytes in which a header is looked for when there is none.
+_HEAD_BYTES: Final = 1 << 16
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """Rows that were found in a block, and where their wanted fields lie.
+
+    Attributes:
+        data: The block.
+        rows: Number of rows.
+        row_starts: Where each begins; this and the following as `scan_rows` fills them.
+        begins: Where each field begins.
+        ends: Where it ends.
+        flags: How it is quoted.
+        quote: Quote character, -1 for none.
+        escape: Escape character inside of quotes.
+    """
+
+    data: Bytes
+    rows: int
+    row_starts: Places
+    begins: Places
+    ends: Places
+    flags: Bytes
+    quote: int
+    escape: int
+
+    def text(self, slot: int, null_values: Sequence[str], *, keeps_quoted: bool) -> pa.Array:
+        """Return one wanted field of the rows.
+
+        Args:
+            slot: Which of the wanted fields.
+            null_values: Texts that are NULL.
+            keeps_quoted: Whether such a text is itself where it is quoted.
+
+        Returns:
+            string[rows].
+        """
+        rows = self.rows
+        size = int((self.ends[:rows, slot] - self.begins[:rows, slot]).sum())
+        offsets, out = np.empty(rows + 1, np.int32), np.empty(size, np.uint8)
+        copy_fields(self.data, self.begins, self.ends, self.flags, slot, rows, self.escape, offsets, out)
+        text = pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out))
+        is_null = np.zeros(rows, np.bool_)
+        if "" in null_values:
+            is_null |= offsets[1:] == offsets[:-1]
+        if others := [value for value in null_values if value]:
+            is_null |= pc.is_in(text, pa.array(others)).to_numpy(zero_copy_only=False)
+        if keeps_quoted:
+            is_null &= (self.flags[:rows, slot] & QUOTED) == 0
+        return pc.if_else(pa.array(is_null), None, text) if is_null.any() else text
+
+
+class CsvRows:
+    """Rows of a file, to be read once.
+
+    Attributes:
+        head: Beginning of the text behind the lines to skip.
+    """
+
+    def __init__(self, path: str, dialect: Dialect):
+        self._delimiter = ord(dialect.delimiter)
+        self._quote = -1 if dialect.quote is None else ord(dialect.quote)
+        self._escape = self._quote if dialect.escape is None else ord(dialect.escape)
+        self._blocks = text_blocks(path, dialect.encoding)
+        self._data, self._at, self._final = b"", 0, False
+        #: Lines before the data; rows before the last batch; that batch.
+        self._lines, self._rows = 0, 0
+        self._found: FoundRows | None = None
+        self._more()
+        self._skip(dialect.skip_rows)
+        self.head = self._data[self._at : self._at + _HEAD_BYTES].decode("utf-8", "replace")
+
+    def header(self) -> str:
+        """Return the text of the first row, "" if there is none; it does not count as a row.
+
+        Raises:
+            UnusableFile: It is malformed.
+        """
+        found = self._scan(np.empty(0, np.int64), width=0, most=1)
+        text = self._data[int(found.row_starts[0]) : self._at].decode() if found.rows else ""
+        self._found = None
+        return text
+
+    def batches(self, slots: Places) -> Iterator[FoundRows]:
+        """Yield the rows.
+
+        Args:
+            slots: Which fields are wanted, as in `scan_rows`.
+
+        Raises:
+            UnusableFile: A row is malformed; names the first.
+        """
+        wanted = int(slots.max(initial=-1)) + 1
+        while (found := self._scan(slots, width=len(slots), most=_MAX_FIELDS // max(wanted, 1))).rows:
+            yield found
+
+    def place(self, index: int) -> str:
+        """Name a row of the last batch, and the line that an editor shows it in."""
+        assert self._found is not None
+        return self._named(self._rows + index, int(self._found.row_starts[index]))
+
+    def _named(self, row: int, at: int) -> str:
+        line = self._lines + count_lines(np.frombuffer(self._data, np.uint8), at) + 1
+        return f"row {row + 1} (line {line})"
+
+    def _scan(self, slots: Places, *, width: int, most: int) -> FoundRows:
+        """Find the next rows, one at least unless there are none left."""
+        wanted = int(slots.max(initial=-1)) + 1
+        if self._found is not None:
+            self._rows += self._found.rows
+        starts = np.empty(most, np.int64)
+        begins, ends = np.empty((most, wanted), np.int64), np.empty((most, wanted), np.int64)
+        flags = np.empty((most, wanted), np.uint8)
+        while True:
+            data = np.frombuffer(self._data, np.uint8)
+            rows, following, fault, fact = scan_rows(
+                data, self._at, self._final, self._delimiter, self._quote, self._escape,
+                width, slots, starts, begins, ends, flags,
+            )  # fmt: skip
+            if rows == 0:
+                if fault != SOUND:
+                    self._refuse(following, fault, fact, width)
+                if self._final:
+                    break
+                if len(data) - following > MAX_ROW_BYTES:
+                    self._refuse_long(following)
+                self._at = following
+                self._more()
+                continue
+            break
+        self._at = following
+        self._found = FoundRows(data, rows, starts, begins, ends, flags, self._quote, self._escape)
+        return self._found
+
+    def _more(self) -> None:
+        """Take the next block behind what is left of the data."""
+        block = next(self._blocks, None)
+        self._final = block is None
+        if block is not None:
+            self._lines += count_lines(np.frombuffer(self._data, np.uint8), self._at)
+            self._data = self._data[self._at :] + block.encode()
+            self._at = 0
+
+    def _skip(self, lines: int) -> None:
+        skipped = 0
+        while skipped < lines:
+            found = _LINE_END.search(self._data, self._at)
+            if found is not None:
+                self._at = found.end()
+                skipped += 1
+            elif self._final:
+                self._at = len(self._data)
+                return
+            else:
+                self._more()
+
+    def _refuse(self, at: int, fault: int, fact: int, width: int) -> None:
+        name = self._named(self._rows, at)
+        if fault == OPEN_QUOTE:
+            text = self._shown(fact, at)
+            raise UnusableFile(
+                f"{name}: the quote before {text} is never closed; write it twice, in quotes, if it is text"
+            )
+        if fault == TEXT_AFTER_QUOTE:
+            raise UnusableFile(f"{name}: text follows a closing quote: {self._shown(at)}")
+        raise UnusableFile(f"{name} has {fact} fields, not {width}: {self._shown(at)}")
+
+    def _refuse_long(self, at: int) -> None:
+        limit = f"{MAX_ROW_BYTES >> 20} MB"
+        raise UnusableFile(
+            f"{self._named(self._rows, at)} is longer than {limit}, or a quote in it is never closed"
+        )
+
+    def _shown(self, at: int, least: int = 0) -> str:
+        """The line that a place lies in, from there on."""
+        found = _LINE_END.search(self._data, at)
+        line = self._data[at : len(self._data) if found is None else found.start()]
+        return repr(line.decode("utf-8", "replace")[:_SHOWN])

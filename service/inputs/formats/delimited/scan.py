@@ -1,0 +1,233 @@
+r"""Fields of CSV rows: where they begin and end in a block of bytes, compiled.
+
+    data    1,"a ""b",c\n2,
+            ^ ^ ^      ^         begin of each wanted field; the second row is not whole yet
+
+A field is quoted if its first character but spaces is the quote. Inside of quotes everything is text but the
+escape, which takes the next character literally; behind the closing quote come only spaces. A line end is a
+line feed, a carriage return or both. Empty lines are passed over, except where rows have one field. The rules
+are those of DuckDB's strict mode (``tests/service/inputs/formats/test_files_against_duckdb.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Places = NDArray[np.int64]
+
+#: Of a row, why scanning ends.
+SOUND: Final = 0
+OPEN_QUOTE: Final = 1
+TEXT_AFTER_QUOTE: Final = 2
+OTHER_WIDTH: Final = 3
+
+#: Of a field: it was quoted; it holds escapes that are to be taken out.
+QUOTED: Final = 1
+ESCAPED: Final = 2
+
+_LF: Final = 10
+_CR: Final = 13
+_SPACE: Final = 32
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_BYTES_OUT = types.Array(types.uint8, 1, "C")
+_INT64S = types.Array(types.int64, 1, "C")
+_INT64S_READ = types.Array(types.int64, 1, "C", readonly=True)
+_INT32S = types.Array(types.int32, 1, "C")
+_TABLE = types.Array(types.int64, 2, "C")
+_FLAGS = types.Array(types.uint8, 2, "C")
+_FOUR = types.UniTuple(types.int64, 4)  # type: ignore[no-untyped-call]  # numba says no types
+
+
+@numba.njit(
+    _FOUR(
+        _BYTES, types.int64, types.boolean, types.int64, types.int64, types.int64,
+        types.int64, _INT64S_READ, _INT64S, _TABLE, _TABLE, _FLAGS,
+    ),
+    nogil=True,
+    cache=True,
+)  # fmt: skip
+def scan_rows(
+    data: Bytes,
+    start: int,
+    final: bool,
+    delimiter: int,
+    quote: int,
+    escape: int,
+    width: int,
+    slots: Places,
+    row_starts: Places,
+    begins: Places,
+    ends: Places,
+    flags: Bytes,
+) -> tuple[int, int, int, int]:
+    """Find the wanted fields of whole rows, until the data or the room for rows ends, or a row is faulty.
+
+    Args:
+        data: uint8[n], text in UTF-8.
+        start: Where the first row begins.
+        final: Whether no data follows, so that its end ends a row.
+        delimiter: Character between fields.
+        quote: Quote character, -1 for none.
+        escape: Escape character inside of quotes; may be the quote.
+        width: Fields of a row; one more, which is empty and last, is passed over. 0 for any number.
+        slots: int64[fields], column of ``begins`` for a field, -1 for a field that is not wanted.
+        row_starts: int64[rows], filled with the place where each row begins.
+        begins: int64[rows, wanted], filled with the place where each field begins, without its quote.
+        ends: int64[rows, wanted], filled with the place where each ends, exclusive.
+        flags: uint8[rows, wanted], filled with ``QUOTED`` and ``ESCAPED``.
+
+    Returns:
+        Number of rows; where the row begins that follows them; ``SOUND`` or what is wrong with that row; its
+        fields if their number is wrong, else the place of the fault.
+    """
+    n = len(data)
+    at = start
+    rows = 0
+    while rows < len(row_starts) and at < n:
+        row = at
+        if width != 1 and (data[at] == _LF or data[at] == _CR):
+            at += 1
+            continue
+        field = 0
+        while True:  # a field
+            begin = at
+            flag = 0
+            while begin < n and data[begin] == _SPACE and delimiter != _SPACE:
+                begin += 1
+            if begin < n and data[begin] == quote:
+                flag = QUOTED
+                opening = begin
+                begin += 1
+                at = begin
+                closed = False
+                while at < n:
+                    byte = data[at]
+                    if byte == escape and (escape != quote):
+                        if at + 1 >= n:
+                            break
+                        flag |= ESCAPED
+                        at += 2
+                    elif byte == quote:
+                        if escape == quote and at + 1 < n and data[at + 1] == quote:
+                            flag |= ESCAPED
+                            at += 2
+                        elif escape == quote and at + 1 >= n and not final:
+                            break
+                        else:
+                            closed = True
+                            break
+                    else:
+                        at += 1
+                if not closed:
+                    if final:
+                        return rows, row, OPEN_QUOTE, opening
+                    return rows, row, SOUND, 0
+                end = at
+                at += 1
+                while at < n and data[at] == _SPACE and delimiter != _SPACE:
+                    at += 1
+                if at < n and data[at] != delimiter and data[at] != _LF and data[at] != _CR:
+                    return rows, row, TEXT_AFTER_QUOTE, at
+            else:
+                begin = at
+                while at < n and data[at] != delimiter and data[at] != _LF and data[at] != _CR:
+                    at += 1
+                end = at
+            if at >= n and not final:
+                return rows, row, SOUND, 0
+            if field < len(slots):
+                slot = slots[field]
+                if slot >= 0:
+                    begins[rows, slot] = begin
+                    ends[rows, slot] = end
+                    flags[rows, slot] = flag
+            field += 1
+            if at < n and data[at] == delimiter:
+                at += 1
+                if at >= n and not final:
+                    return rows, row, SOUND, 0
+                continue
+            break
+        if width > 0 and field != width and not (field == width + 1 and flag == 0 and begin == end):
+            return rows, row, OTHER_WIDTH, field
+        if at < n and data[at] == _CR:
+            if at + 1 >= n and not final:
+                return rows, row, SOUND, 0
+            at += 1
+            if at < n and data[at] == _LF:
+                at += 1
+        elif at < n:
+            at += 1
+        row_starts[rows] = row
+        rows += 1
+    return rows, at, SOUND, 0
+
+
+@numba.njit(
+    types.int64(
+        _BYTES, _TABLE, _TABLE, _FLAGS, types.int64, types.int64, types.int64, _INT32S, _BYTES_OUT
+    ),
+    nogil=True,
+    cache=True,
+)  # fmt: skip
+def copy_fields(
+    data: Bytes,
+    begins: Places,
+    ends: Places,
+    flags: Bytes,
+    slot: int,
+    rows: int,
+    escape: int,
+    offsets: NDArray[np.int32],
+    out: Bytes,
+) -> int:
+    """Copy the texts of one wanted field, one behind the other and without escapes.
+
+    Args:
+        data: As given to `scan_rows`.
+        begins: As filled by it.
+        ends: As filled by it.
+        flags: As filled by it.
+        slot: Column of those.
+        rows: Number of rows.
+        escape: As given to `scan_rows`.
+        offsets: int32[rows + 1], filled with the place in ``out`` where each text begins.
+        out: uint8[...], filled with the texts; as long as all fields together.
+
+    Returns:
+        Bytes that were written.
+    """
+    to = 0
+    for row in range(rows):
+        offsets[row] = to
+        at, end = begins[row, slot], ends[row, slot]
+        if flags[row, slot] & ESCAPED:
+            while at < end:
+                if data[at] == escape and at + 1 < end:
+                    at += 1
+                out[to] = data[at]
+                to += 1
+                at += 1
+        else:
+            for place in range(at, end):
+                out[to] = data[place]
+                to += 1
+    offsets[rows] = to
+    return to
+
+
+@numba.njit(types.int64(_BYTES, types.int64), nogil=True, cache=True)
+def count_lines(data: Bytes, end: int) -> int:
+    """Return the number of lines that end before a place, as an editor counts them."""
+    lines = 0
+    for at in range(end):
+        if data[at] == _LF or (data[at] == _CR and not (at + 1 < len(data) and data[at + 1] == _LF)):
+            lines += 1
+    return lines

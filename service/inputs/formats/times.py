@@ -1,0 +1,227 @@
+"""Times as text and as numbers: ISO 8601 or a declared format, with an offset or in a declared zone.
+
+The fast path converts a whole column in Arrow. What it does not take, such as a mixture of times with and
+without an offset, is converted one by one. The rules are those of DuckDB, but a time that its zone leaves out
+is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import ROUND_FLOOR, Decimal
+from functools import partial
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.durations import MAX_TIME_US, MIN_TIME_US
+from catalog.values.stream import TimeUnit
+
+DAY_US: Final = 86_400_000_000
+TIMES: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: Counts of a unit in a second.
+PER_SECOND: Final[dict[TimeUnit, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+UNIT_NAMES: Final[dict[TimeUnit, str]] = {
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
+#: Event times of real files, in seconds: from 1990 to 2200.
+_PLAUSIBLE_S: Final = (631_152_000, 7_258_118_400)
+#: Digits before the point of a number that may be a time.
+_MAX_DIGITS: Final = 24
+
+#: Arrow knows the clock changes that are listed, which end in 2037, and not the rule that follows.
+_ARROW_ZONES_END: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))
+
+_ISO: Final = re.compile(
+    r"\s*(\d{4})([-/])(\d{1,2})\2(\d{1,2})"
+    r"(?:[T ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d{1,12}))?)?"
+    r"\s*(Z|UTC|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)?)?\s*",
+    re.ASCII | re.IGNORECASE,
+)
+_NUMBER: Final = r"^\s*[+-]?[0-9]+(\.[0-9]*)?\s*$"
+
+
+def check_times(micros: pa.Array) -> pa.Array:
+    """Return times, int64[n] µs, as timestamps.
+
+    Raises:
+        ValueError: One is outside the years 1 to 9999.
+    """
+    check_range(micros, MIN_TIME_US, MAX_TIME_US)
+    return micros.view(TIMES[0])
+
+
+def check_range(values: pa.Array, least: int, most: int) -> None:
+    """Refuse numbers out of a range.
+
+    Raises:
+        ValueError: One is.
+    """
+    extremes = pc.min_max(values)
+    first, last = extremes["min"].as_py(), extremes["max"].as_py()
+    if first is not None and not (least <= first and last <= most):
+        raise ValueError(f"{first} to {last}")
+
+
+def times_from_text(
+    values: pa.Array,
+    time_format: str | None = None,
+    zone: str | None = None,
+    unit: TimeUnit | None = None,
+    *,
+    is_strict: bool = False,
+) -> pa.Array:
+    """Return timestamps from their text.
+
+    Args:
+        values: string[n].
+        time_format: Their format in the directives of ``strftime``; None for ISO 8601.
+        zone: Zone of times without an offset; None for UTC.
+        unit: What numbers count since 1970 UTC; None where numbers are no times.
+        is_strict: Whether only ISO 8601 is read where there is no format, and not 2013/1/31 24:00.
+
+    Raises:
+        ValueError: One is no time, or is left out by its zone.
+    """
+    if unit is not None and pc.all(pc.match_substring_regex(values, _NUMBER)).as_py() is not False:
+        return _times_from_digits(pc.utf8_trim_whitespace(values), unit)
+    if time_format is None:
+        for parsed in TIMES:  # all without a zone, or all with one: what real columns are
+            try:
+                found = values.cast(parsed)
+            except pa.ArrowInvalid:
+                continue
+            if parsed.tz is None and zone is not None:
+                if pc.any(pc.greater_equal(found, _ARROW_ZONES_END)).as_py():
+                    break
+                # Of an hour that there is twice the later one counts, as in DuckDB and PostgreSQL.
+                found = pc.assume_timezone(found, zone, ambiguous="latest", nonexistent="raise")
+            # Arrow reads years before 1, and an offset may lead out of the year 1 or 9999.
+            return check_times(found.cast(TIMES[0]).view(pa.int64()))
+    texts = values.dictionary_encode()  # a second often has many rows
+    iso = _strict_iso if is_strict else _iso
+    read = iso if time_format is None else partial(_formatted, time_format)
+    micros = [_text_us(text, read, zone, unit) for text in texts.dictionary.to_pylist()]
+    return check_times(pa.array(micros, pa.int64()).take(texts.indices))
+
+
+def times_from_numbers(values: pa.Array, unit: TimeUnit) -> pa.Array:
+    """Return timestamps from what integers count since 1970 UTC, to the µs below.
+
+    Args:
+        values: int64[n].
+        unit: What they count.
+
+    Raises:
+        ValueError: One is outside the years 1 to 9999.
+    """
+    if unit == "ns":
+        nanos = values.fill_null(0).to_numpy(zero_copy_only=False)
+        mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+        return check_times(pa.array(np.floor_divide(nanos, 1000), pa.int64(), mask=mask))
+    return check_times(pc.multiply_checked(values, pa.scalar(10**6 // PER_SECOND[unit], pa.int64())))
+
+
+def number_us(number: int | Decimal, unit: TimeUnit) -> int:
+    """Return the time of a number, µs UTC, to the µs below.
+
+    >>> number_us(Decimal("1.5"), "ms"), number_us(-1, "ns")
+    (1500, -1)
+    """
+    if isinstance(number, int):
+        return number * 10**6 // PER_SECOND[unit]
+    if not (number.is_finite() and number.adjusted() < _MAX_DIGITS):
+        raise ValueError(number)
+    return int((number * 10**6 / PER_SECOND[unit]).to_integral_value(ROUND_FLOOR))
+
+
+def other_unit(values: Sequence[Any]) -> TimeUnit | None:
+    """Return the unit that event times most likely count which are taken for µs; None where µs are plausible.
+
+    Numbers of times from 1990 to 2200 differ by their digits. Where another value is among them nothing is
+    said.
+
+    >>> other_unit([1714550400000, 1714550460000]), other_unit([1714550400000000]), other_unit([0, 17])
+    ('ms', None, None)
+    """
+    if not values or not all(type(value) is int for value in values):
+        return None
+    first_s, last_s = _PLAUSIBLE_S
+    for unit, per_second in PER_SECOND.items():
+        if first_s * per_second <= min(values) and max(values) < last_s * per_second:
+            return None if unit == "us" else unit
+    return None
+
+
+def year_of(time_us: int) -> int:
+    """Return the year of a time, µs UTC."""
+    return (EPOCH + timedelta(microseconds=time_us)).year
+
+
+def _times_from_digits(texts: pa.Array, unit: TimeUnit) -> pa.Array:
+    try:
+        return times_from_numbers(texts.cast(pa.int64()), unit)
+    except pa.ArrowInvalid:  # a fraction, a plus sign, or too many digits
+        micros = [None if text is None else number_us(Decimal(text), unit) for text in texts.to_pylist()]
+        return check_times(pa.array(micros, pa.int64()))
+
+
+def _text_us(
+    text: str | None, read: Callable[[str], datetime], zone: str | None, unit: TimeUnit | None
+) -> int | None:
+    if text is None:
+        return None
+    if unit is not None and re.match(_NUMBER, text):
+        return number_us(Decimal(text.strip()), unit)
+    moment = read(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone))
+        before, after = moment.utcoffset(), moment.replace(fold=1).utcoffset()
+        assert before is not None
+        assert after is not None
+        if before < after:
+            raise ValueError(f"clocks in {zone} are set forward past {text}")
+        moment = moment.replace(fold=1)
+    delta = moment - EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def _formatted(time_format: str, text: str) -> datetime:
+    return datetime.strptime(text.strip(), time_format)
+
+
+def _strict_iso(text: str) -> datetime:
+    if text[4:5] != "-":  # not 20130131, which could also be a number
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
+
+
+def _iso(text: str) -> datetime:
+    found = _ISO.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year, _, month, day, hour, minute, second, fraction, offset = found.groups()
+    micro = int((fraction or "")[:6].ljust(6, "0"))
+    clock = (int(hour or 0), int(minute or 0), int(second or 0), micro)
+    days = 0
+    if clock == (24, 0, 0, 0):
+        clock, days = (0, 0, 0, 0), 1
+    return datetime(int(year), int(month), int(day), *clock, tzinfo=_offset(offset)) + timedelta(days)
+
+
+def _offset(text: str | None) -> timezone | None:
+    if text is None or text.upper() in ("Z", "UTC"):
+        return None if text is None else UTC
+    digits = text[1:].replace(":", "").ljust(6, "0")
+    seconds = int(digits[:2]) * 3600 + int(digits[2:4]) * 60 + int(digits[4:])
+    return timezone(timedelta(seconds=-seconds if text[0] == "-" else seconds))
