@@ -88,7 +88,7 @@ def is_lossless(found: pa.DataType, column_type: str, unit: TimeUnit | None = No
     if pat.is_decimal(target):
         digits = target.precision - target.scale
         if pat.is_integer(found):
-            return _DIGITS[found.bit_width] + pat.is_uint64(found) <= digits
+            return bool(_DIGITS[found.bit_width] + pat.is_uint64(found) <= digits)
         if pat.is_decimal(found):
             return bool(found.scale <= target.scale and found.precision - found.scale <= digits)
     return False

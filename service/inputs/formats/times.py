@@ -145,6 +145,10 @@ def number_us(number: int | Decimal, unit: TimeUnit) -> int:
     return int((number * 10**6 / PER_SECOND[unit]).to_integral_value(ROUND_FLOOR))
 
 
+#: Mean length of a year of the Gregorian calendar.
+_YEAR_US = 31_556_952 * 1_000_000
+
+
 def other_unit(values: Sequence[Any]) -> TimeUnit | None:
     """Return the unit that event times most likely count which are taken for µs; None where µs are plausible.
 
@@ -163,9 +167,13 @@ def other_unit(values: Sequence[Any]) -> TimeUnit | None:
     return None
 
 
-def year_of(time_us: int) -> int:
-    """Return the year of a time, µs UTC."""
-    return (EPOCH + timedelta(microseconds=time_us)).year
+def year_of(time_us: Any) -> int:
+    """Return about the year of a time, µs UTC; nanoseconds that are taken for µs are beyond what dates hold.
+
+    >>> year_of(1714550400000), year_of(1714550400000000000)
+    (1970, 56301)
+    """
+    return 1970 + int(time_us // _YEAR_US)
 
 
 def _times_from_digits(texts: pa.Array, unit: TimeUnit) -> pa.Array:

@@ -59,7 +59,12 @@ def test_two_values_of_one_key_are_refused(file: Path, keys: str, reason: str) -
 
 
 @pytest.mark.parametrize(
-    ("unit", "number", "name"), [("s", 1714550400, "seconds"), ("ms", 1714550400000, "milliseconds")]
+    ("unit", "number", "name"),
+    [
+        ("s", 1714550400, "seconds"),
+        ("ms", 1714550400000, "milliseconds"),
+        ("ns", 1714550400000000000, "nanoseconds"),
+    ],
 )
 def test_times_that_are_most_likely_of_another_unit_are_refused(
     file: Path, unit: str, number: int, name: str
