@@ -272,7 +272,8 @@ def _plain_numbers(values: pa.Array, form: TextForm) -> pa.Array:
         # Groups of three, or of two before the last one: 1,5 is not grouped, but of another dialect.
         grouped = rf"^[+-]?[0-9]{{1,3}}({between}[0-9]{{2,3}})*{between}[0-9]{{3}}({before}[0-9]*)?$"
         is_plain = pc.invert(pc.match_substring(values, separator))
-        if not pc.all(pc.or_(is_plain, pc.match_substring_regex(values, grouped))).as_py():
+        fits = pc.or_(is_plain, pc.match_substring_regex(values, grouped))
+        if not pc.all(fits, min_count=0).as_py():  # of NULLs alone the answer is NULL otherwise
             raise ValueError("groups of digits")
         values = pc.replace_substring(values, separator, "")
     if point != ".":
