@@ -40,7 +40,7 @@ _PLAUSIBLE_S: Final = (631_152_000, 7_258_118_400)
 _MAX_DIGITS: Final = 24
 
 #: Arrow knows the clock changes that are listed, which end in 2037, and not the rule that follows.
-_ARROW_ZONES_END: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))
+_ARROW_ZONES_END: Final = datetime(2037, 1, 1)
 
 _ISO: Final = re.compile(
     r"\s*(\d{4})([-/])(\d{1,2})\2(\d{1,2})"
@@ -102,7 +102,7 @@ def times_from_text(
             except pa.ArrowInvalid:
                 continue
             if parsed.tz is None and zone is not None:
-                if pc.any(pc.greater_equal(found, _ARROW_ZONES_END)).as_py():
+                if pc.any(pc.greater_equal(found, pa.scalar(_ARROW_ZONES_END, found.type))).as_py():
                     break
                 # Of an hour that there is twice the later one counts, as in DuckDB and PostgreSQL.
                 found = pc.assume_timezone(found, zone, ambiguous="latest", nonexistent="raise")
