@@ -270,7 +270,9 @@ def _events(page: ResultPage) -> bytes:
 async def export_results(
     name: str,
     workspace: WorkspaceDep,
-    form: Annotated[StreamFormat, Query(alias="format", description="Format of the file.")],
+    form: Annotated[
+        StreamFormat, Query(alias="format", description="Format of the file.")
+    ] = StreamFormat.NDJSON,
     after: AfterCursor = None,
     until: Annotated[
         str | None,

@@ -252,7 +252,9 @@ def test_the_command_line_updates_pauses_and_resumes(service: RunningService) ->
     )
 
     def query_command(*arguments: str) -> Any:
-        done = sluice("query", *arguments, environment={"SLUICE_URL": service.root}, timeout_s=WAIT_S)
+        done = sluice(
+            "query", *arguments, "--json", environment={"SLUICE_URL": service.root}, timeout_s=WAIT_S
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

@@ -7,7 +7,7 @@ declared types. A fault names the row, and the line that an editor shows it in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,11 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.delimited.header import fields_of, named_fields
-from service.inputs.formats.delimited.rows import CsvRows, FoundRows
 from service.inputs.formats.facts import FileFacts, facts_of
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
+
+if TYPE_CHECKING:
+    from service.inputs.formats.delimited.rows import FoundRows
 
 #: Characters of a value that an error repeats.
 _SHOWN: Final = 80
@@ -69,6 +71,9 @@ class _File:
         assert isinstance(stream.source, FilesSource)
         self._dialect = stream.source.dialect
         self._form = TextForm.of(stream)
+        # Its compiled scan loads numba, for which the first answer of the API must not wait.
+        from service.inputs.formats.delimited.rows import CsvRows
+
         self._rows = CsvRows(path, self._dialect)
         declared = arrow_schema(stream)
         self.schema = pa.schema([declared.field(name) for name in columns])
