@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 DRAWS = """
 from hypothesis import given
@@ -36,6 +37,12 @@ def drawn(directory: Path, hash_seed: str, *options: str) -> list[str]:
     return [line for line in run.stdout.splitlines() if line.startswith("drawn")]
 
 
+def test_the_profile_draws_the_same_examples_every_time() -> None:
+    profile = settings.get_profile("repeatable")
+    assert (profile.derandomize, profile.database, profile.deadline) == (True, None, None)
+
+
+@pytest.mark.slow
 def test_examples_are_the_same_every_time(tmp_path: Path) -> None:
     examples = drawn(tmp_path, "1")
     assert len(examples) > 50

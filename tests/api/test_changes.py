@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.api.running_service import START_TIMEOUT_S, WAIT_S, RunningService, free_port
-from tests.sluice_run import sluice
+from tests.sluice_run import Command
 
 pytestmark = pytest.mark.spark
 
@@ -245,16 +245,17 @@ def test_a_post_sent_five_times_at_once_makes_one_query(service: RunningService)
     assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
 
 
-def test_the_command_line_updates_pauses_and_resumes(service: RunningService) -> None:
+def test_the_command_line_updates_pauses_and_resumes(
+    service: RunningService, sluice: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_URL", service.root)
     register(service, "cl_s")
     service.ok(
         "POST", "/queries", 202, json={"name": "cl_q", "cql": cql("cl_s", "cl_s", where=" AND a.v < 1")}
     )
 
     def query_command(*arguments: str) -> Any:
-        done = sluice(
-            "query", *arguments, "--json", environment={"SLUICE_URL": service.root}, timeout_s=WAIT_S
-        )
+        done = sluice("query", *arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

@@ -6,15 +6,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, free_port
-
-pytestmark = pytest.mark.spark
+from tests.api.without_engine import Service
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "bigint"}
 #: Event time between two events of a stream, and how many of them a request posts.
@@ -37,7 +36,15 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
         yield service
 
 
-def set_up(service: RunningService) -> None:
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """An application without an engine, for what is planned and answered alone."""
+    with closing(Service(tmp_path_factory.mktemp("planned"))) as service:
+        set_up(service)
+        yield service
+
+
+def set_up(service: RunningService | Service) -> None:
     for name in ("A", "B"):
         body = {
             "name": name,
@@ -130,6 +137,7 @@ def windows(service: RunningService, side: str = "a") -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_chains_migrate_under_load_and_results_are_the_oracle_s(own: RunningService) -> None:
     # All queries are in force before the first event: none has to do without earlier rows.
     mem_opt = migrate(own, strategy="mem-opt")["plan_version"]
@@ -172,29 +180,29 @@ def test_chains_migrate_under_load_and_results_are_the_oracle_s(own: RunningServ
     assert {item["status"] for item in [*page["items"], *rest["items"]]} == {"active"}
 
 
-def test_the_history_says_who_changed_what(own: RunningService) -> None:
-    answer = own.ok(
+def test_the_history_says_who_changed_what(planned: Service) -> None:
+    answer = planned.ok(
         "POST", "/migrations", 202, json={"merges": [{"at": "2s"}]}, headers={"X-Actor": "night shift"}
     )
     version = answer["plan_version"]
-    listed = own.ok("GET", "/plan/versions", 200, params={"after": version - 1})["items"]
+    listed = planned.ok("GET", "/plan/versions", 200, params={"after": version - 1})["items"]
     assert [(i["version"], i["actor"], i["cause"]) for i in listed] == [
         (version, "night shift", "migrate: merge at 2s")
     ]
     assert [step["text"] for step in listed[0]["changes"]] == ["merge A at 2s", "merge B at 2s"]
-    shown = own.ok("GET", f"/plan/versions/{version}", 200)
+    shown = planned.ok("GET", f"/plan/versions/{version}", 200)
     assert (shown["actor"], shown["dropped"]) == ("night shift", False)
     assert shown["changes"] == listed[0]["changes"]
-    first = own.ok("GET", "/plan/versions/1", 200)
+    first = planned.ok("GET", "/plan/versions/1", 200)
     assert (first["actor"], first["cause"]) == ("anonymous", "add q1")
     assert [s["type"] for s in first["changes"]] == ["open-join", "extend", "extend", "set-routes"]
-    own.ok("POST", "/migrations", 202, json={"cleanup": True})
+    planned.ok("POST", "/migrations", 202, json={"cleanup": True})
 
 
-def test_a_dry_run_predicts_and_changes_nothing(own: RunningService) -> None:
-    version = own.ok("GET", "/plan", 200)["version"]
+def test_a_dry_run_predicts_and_changes_nothing(planned: Service) -> None:
+    version = planned.ok("GET", "/plan", 200)["version"]
     body = {"merges": [{"at": "2s"}], "dry_run": True}
-    answer = own.ok("POST", "/migrations", 200, json=body)
+    answer = planned.ok("POST", "/migrations", 200, json=body)
     assert (answer["dry_run"], answer["plan_version"], answer["previous_version"]) == (
         True,
         version + 1,
@@ -205,24 +213,28 @@ def test_a_dry_run_predicts_and_changes_nothing(own: RunningService) -> None:
     assert set(before) >= {"memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s", "families"}
     assert before["families"].keys() == after["families"].keys() == {"A.k = B.k"}
     assert before["cpu_s_per_s"] != after["cpu_s_per_s"]
-    assert own.ok("GET", "/plan", 200)["version"] == version
+    assert planned.ok("GET", "/plan", 200)["version"] == version
 
 
-def test_a_migration_is_for_the_version_it_was_made_for(own: RunningService) -> None:
-    version = own.ok("GET", "/plan", 200)["version"]
+def test_a_migration_is_for_the_version_it_was_made_for(planned: Service) -> None:
+    version = planned.ok("GET", "/plan", 200)["version"]
     stale = {"If-Match": f'"{version - 1}"'}
-    problem = own.ok("POST", "/migrations", 412, json={"cleanup": True}, headers=stale)
+    problem = planned.ok("POST", "/migrations", 412, json={"cleanup": True}, headers=stale)
     assert problem["code"] == "stale-plan-version"
-    fresh = own.http.post("/migrations", json={"cleanup": True}, headers={"If-Match": f'"{version}"'})
+    fresh = planned.request(
+        "POST", "/migrations", json={"cleanup": True}, headers={"If-Match": f'"{version}"'}
+    )
     assert (fresh.status_code, fresh.headers["ETag"]) == (202, f'"{version + 1}"')
     assert fresh.headers["Location"] == f"/api/v1/migrations/{fresh.json()['id']}"
     key = {"Idempotency-Key": "cleanup-once"}
-    first = own.http.post("/migrations", json={"cleanup": True}, headers=key)
-    again = own.http.post("/migrations", json={"cleanup": True}, headers=key)
+    first = planned.request("POST", "/migrations", json={"cleanup": True}, headers=key)
+    again = planned.request("POST", "/migrations", json={"cleanup": True}, headers=key)
     assert again.json() == first.json()
     assert again.headers["Idempotency-Replayed"] == "true"
 
 
+@pytest.mark.slow
+@pytest.mark.spark
 def test_the_policy_is_shown_and_a_cleanup_comes_when_it_is_due(own: RunningService) -> None:
     own.ok("POST", "/migrations", 202, json={"on_leave": {"after": "1s"}})
     policy = own.ok("GET", "/migrations/policy", 200)
@@ -254,6 +266,7 @@ def until(service: RunningService, version: int) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_a_migration_survives_a_restart(own: RunningService, tmp_path: Path) -> None:
     """The last test of this file: it stops the service that the others share."""
     made = own.ok("POST", "/migrations", 202, json={"strategy": "pullup"})

@@ -70,6 +70,12 @@ class Service:
 
         return anyio.run(sent)
 
+    def ok(self, method: str, path: str, status: int, **request: Any) -> Any:
+        """Return the JSON body of a request that must be answered with ``status``."""
+        answer = self.request(method, path, **request)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
     def made(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request that must succeed."""
         answer = self.send(method, path, body)

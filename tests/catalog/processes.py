@@ -13,7 +13,9 @@ from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from tests.catalog.examples import manifest, plan
 
-SPAWN = multiprocessing.get_context("spawn")
+#: Children are forked from a process that has imported this module and opened nothing: imports take a second.
+SPAWN = multiprocessing.get_context("forkserver")
+SPAWN.set_forkserver_preload(["tests.catalog.processes"])
 
 #: Far longer than any of these processes needs, also on a busy machine.
 TIMEOUT_S = 120

@@ -22,7 +22,7 @@ from tests.catalog.processes import (
 def test_a_reader_sees_whole_transactions_in_order_while_another_process_writes(
     store: Store, url: str
 ) -> None:
-    pairs = 40
+    pairs = 12
     store.epochs.begin("the writer")
     writer = SPAWN.Process(target=append_in_pairs, args=(url, pairs))
     writer.start()
@@ -44,7 +44,7 @@ def test_a_reader_sees_whole_transactions_in_order_while_another_process_writes(
 
 
 def test_processes_number_control_records_without_gaps(store: Store, url: str) -> None:
-    writers, each = 2, 60
+    writers, each = 2, 20
     processes = [SPAWN.Process(target=append_heartbeats, args=(url, w, each)) for w in range(writers)]
     for process in processes:
         process.start()

@@ -26,6 +26,8 @@ POINTS = (
 
 #: Rows are few and files many, so that a run is still busy when it is killed.
 SIZE = Size(rows=400, queries=8, steps=4, max_pairs=4000, files=(14, 18))
+#: Enough for a death in batch 2.
+SMALL = Size(rows=500, queries=8, steps=4, max_pairs=4000, files=(5, 6))
 
 _POLL_S = 0.02
 

@@ -1,4 +1,7 @@
-"""Exactly once: a run that dies at a failpoint and is started again ends with the oracle's rows."""
+"""Exactly once: a run that dies at a failpoint and is started again ends with the oracle's rows.
+
+`make test` kills one run, in `tests/service/test_storage.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ def test_killed_run_ends_with_the_same_results(point: str, batch: int, mode: Mod
     die_then_finish(tmp_path, [(point, batch)], mode)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_run_killed_after_results_has_them_once(tmp_path: Path) -> None:
     die_then_finish(tmp_path, [("after-result-commit", 2)], "shared")

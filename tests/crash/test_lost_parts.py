@@ -59,6 +59,7 @@ def test_a_run_whose_checkpoint_was_removed_is_refused_and_repaired(tmp_path: Pa
     assert "nothing to repair" in repair(out).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_whose_log_lost_its_end_repeats_it_from_the_catalog(tmp_path: Path) -> None:
     spec, files = make_workload(6, tmp_path, SIZE)

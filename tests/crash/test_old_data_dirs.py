@@ -76,6 +76,7 @@ def test_results_of_an_old_directory_are_read_without_spark(schema: str, tmp_pat
         assert reader.page_if_any(series, facts["cursor"], 10) is None, "the cursor was at the end"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("schema", ARCHIVES)
 def test_an_old_directory_is_gone_on_with(schema: str, tmp_path: Path) -> None:

@@ -77,14 +77,18 @@ def recovered(directory: Path) -> list[Results]:
 
 
 @pytest.mark.parametrize(
-    "kinds", [pytest.param(("lost",), id="short"), pytest.param(KINDS, id="long", marks=pytest.mark.slow)]
+    ("kinds", "steps"),
+    [
+        pytest.param(("lost",), 3, id="short"),
+        pytest.param(("lost", *KINDS), 1, id="long", marks=pytest.mark.slow),
+    ],
 )
 def test_every_cut_is_recovered_from(
-    kinds: tuple[str, ...], tmp_path: Path, wanted: list[Results], monkeypatch: pytest.MonkeyPatch
+    kinds: tuple[str, ...], steps: int, tmp_path: Path, wanted: list[Results], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(tmp_path / "job")
     disk.watch(monkeypatch)
-    assert steps_not_recovered_from(tmp_path, wanted, disk, kinds) == []
+    assert steps_not_recovered_from(tmp_path, wanted, disk, kinds, steps) == []
 
 
 def test_without_the_sync_some_cut_is_refused(tmp_path: Path, wanted: list[Results]) -> None:

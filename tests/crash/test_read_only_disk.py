@@ -47,6 +47,7 @@ def test_a_data_directory_on_a_read_only_disk_is_refused(tmp_path: Path) -> None
             assert service.made("GET", "/streams/A")["name"] == "A"
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_place_to_start_until_there_is_space(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk:
         data = disk.root / "data"

@@ -43,6 +43,7 @@ def deliver_all(directory: Path) -> None:
         deliverer.stop()
 
 
+@pytest.mark.slow
 def test_killed_between_file_and_progress(tmp_path: Path) -> None:
     with World(tmp_path) as world:
         world.set_sink(SINK)

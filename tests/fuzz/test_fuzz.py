@@ -26,8 +26,8 @@ _EVENTS = (
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_nothing_is_found_in_a_thousand_inputs(target: str, tmp_path: Path) -> None:
-    fuzz(target, tmp_path, runs=1_000)
+def test_nothing_is_found_in_some_inputs(target: str, tmp_path: Path) -> None:
+    fuzz(target, tmp_path, runs=150, seeds_taken=40)
 
 
 @pytest.mark.slow
@@ -38,7 +38,15 @@ def test_nothing_is_found_in_ten_minutes(target: str, tmp_path: Path, chosen_see
     assert done >= 20_000
 
 
-def fuzz(target: str, directory: Path, *, runs: int = -1, seconds: int = 0, seed: int = 1) -> int:
+def fuzz(
+    target: str,
+    directory: Path,
+    *,
+    runs: int = -1,
+    seconds: int = 0,
+    seed: int = 1,
+    seeds_taken: int = 10_000,
+) -> int:
     """Fuzz a target and return how many inputs it was given; the same ones for the same runs and seed.
 
     What is found is in the message, as the bytes that do it again.
@@ -49,11 +57,13 @@ def fuzz(target: str, directory: Path, *, runs: int = -1, seconds: int = 0, seed
         runs: Inputs to give it; -1: as many as the time allows.
         seconds: Time that it may take, in s; 0: as long as the runs take.
         seed: Seed of the inputs, above 0: the fuzzer draws its own one for 0.
+        seeds_taken: Good inputs to begin with, at most; they are spread over all there are.
     """
     corpus, found = directory / "corpus", directory / "found"
     corpus.mkdir()
     found.mkdir()
-    for number, good in enumerate(seeds(target)):
+    good_ones = seeds(target)
+    for number, good in enumerate(good_ones[:: -(-len(good_ones) // seeds_taken)]):
         (corpus / f"seed_{number}").write_bytes(good)
     command = [sys.executable, "-m", "tests.fuzz.targets", target, str(corpus)]
     limits = [f"-runs={runs}", f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=4096"]

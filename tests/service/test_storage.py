@@ -16,20 +16,20 @@ from service.config.storage import Storage, storage_of
 from service.errors import InvalidSetting, OtherLife, StorageDiffers
 from service.recovery.identity import read_mark
 from service.recovery.opening import open_catalog
+from tests.crash.killing import SMALL
 from tests.oracle import Oracle
 from tests.s3 import S3Server
 from tests.service.spark_logs import log_of
 from tests.sluice_run import assert_equals_oracle, run
-from tests.workloads import Size, make_workload
+from tests.workloads import make_workload
 
 #: Late rows, backfill, a residual, and changes while it runs.
 SEED = 83
-SIZE = Size(rows=500, queries=8, steps=4)
 
 
 @pytest.mark.spark
 def test_a_run_that_is_killed_goes_on_on_a_machine_without_its_cache(s3: S3Server, tmp_path: Path) -> None:
-    spec, files = make_workload(SEED, tmp_path, SIZE)
+    spec, files = make_workload(SEED, tmp_path, SMALL)
     url = s3.new_url()
     environment = {"SLUICE_STORAGE_URL": url, "SLUICE_STORAGE_CACHE_DIR": str(tmp_path / "cache")}
     workload, out = tmp_path / "WORKLOAD.yaml", tmp_path / "out"

@@ -32,7 +32,7 @@ from tests.simulation.world import World, a_world
 
 #: Files in memory: nothing here is about disks, and a world makes hundreds of small ones.
 _IN_MEMORY = Path("/dev/shm")
-SEEDS, AT_ONCE, MANY = 40, 100, 100
+SEEDS, AT_ONCE, MANY = 10, 100, 100
 #: Worlds in which a mutation must be noticed.
 _LOOKED_AT = 200
 

@@ -221,6 +221,7 @@ def test_more_queries_have_the_windows_of_12_and_others_between(distribution: st
     assert list(more) == sorted(more)
 
 
+@pytest.mark.slow
 def test_the_report_is_written_from_its_csv_files(three: list[Point], tmp_path: Path) -> None:
     rows = [m for p in three for m in p.by_strategy.values()]
     write_rows(tmp_path / FIGURE_17_18, rows)

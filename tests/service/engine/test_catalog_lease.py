@@ -207,18 +207,18 @@ def test_two_directories_on_one_catalog_have_one_engine(either_url: str, tmp_pat
         engines[1].close()
 
 
-def test_a_stand_by_waits_and_is_next(either_url: str, tmp_path: Path) -> None:
+def test_a_stand_by_waits_and_is_next(url: str, tmp_path: Path) -> None:
     """Three engines one after the other: given back, dead, given back."""
     taken: list[str] = []
     stopping = threading.Event()
 
     def wait(name: str) -> None:
-        with an_engine(either_url, tmp_path, name) as (_, lease, _):
+        with an_engine(url, tmp_path, name) as (_, lease, _):
             if lease.stand_by(stopping):
                 taken.append(name)
                 stopping.wait(EXPIRY_S)
 
-    with an_engine(either_url, tmp_path, "first") as (store, first, _):
+    with an_engine(url, tmp_path, "first") as (store, first, _):
         first.acquire()
         threads = [threading.Thread(target=wait, args=(name,)) for name in ("one", "other")]
         for thread in threads:

@@ -237,14 +237,14 @@ def test_sinks_that_are_files_are_written_side_by_side(world: World) -> None:
     sinks = [FilesSink(f"s{n}", "ndjson", batches_per_file=1 + 4 * (n % 2)) for n in range(12)]
     for query_id, sink in zip(ids, sinks, strict=True):
         world.store.sinks.set(query_id, sink)
-    for n in range(40):
+    for n in range(20):
         world.commit(n % 3)
     with delivering(world):
         eventually(lambda: not world.store.sinks.pending())
     rest = [row for rows in world.by_batch().values() for row in rows]
     for sink in sinks:
         assert world.all_rows(sink) == rest
-    assert {record.batches for record in world.store.sinks.all()} == {26}
+    assert {record.batches for record in world.store.sinks.all()} == {13}
 
 
 def test_a_directory_that_cannot_be_written_is_told(world: World, running: Deliverer) -> None:
@@ -268,6 +268,7 @@ def cpu_of_deliverer_s() -> float:
     return sum(t.user_time + t.system_time for t in psutil.Process().threads() if t.id in own)
 
 
+@pytest.mark.bench
 def test_an_idle_deliverer_costs_next_to_nothing(world: World, running: Deliverer) -> None:
     for n in range(50):
         query = add_query(world.store, f"idle{n}", OUTPUTS)

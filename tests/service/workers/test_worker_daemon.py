@@ -42,6 +42,7 @@ def faults_and_allocator(*arguments: str) -> tuple[int, str]:
     return int(faults), allocator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["numpy", "arrow"])
 def test_batches_after_the_first_ones_use_memory_that_is_there(library: str) -> None:
     faults, allocator = faults_and_allocator("kept", library)
@@ -49,6 +50,7 @@ def test_batches_after_the_first_ones_use_memory_that_is_there(library: str) -> 
     assert allocator == "system"
 
 
+@pytest.mark.slow
 def test_left_alone_the_c_library_gives_back_what_a_batch_held() -> None:
     faults, _ = faults_and_allocator("as it was", "numpy")
     assert faults > 20_000

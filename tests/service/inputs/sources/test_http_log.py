@@ -23,6 +23,7 @@ from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
 from service.inputs.sources.event_reader import read_events
 from service.inputs.sources.http_log import EventLog, Sending
+from tests.catalog.processes import SPAWN
 from tests.examples import examples
 from tests.service.inputs.streams import EVERY_TYPE, stream_of
 
@@ -187,7 +188,7 @@ def _append_until_killed(path: str, acknowledged: multiprocessing.connection.Con
 def test_acknowledged_events_survive_a_kill_and_readers_need_no_writer(tmp_path: Path) -> None:
     path = str(tmp_path / "events.db")
     here, there = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=_append_until_killed, args=(path, there))
+    process = SPAWN.Process(target=_append_until_killed, args=(path, there))
     process.start()
     there.close()
     for _ in range(20):
