@@ -146,6 +146,9 @@ def test_a_backlog_counts_what_others_have_posted_and_dropped(replicas: Replicas
     assert (found.rows, found.bytes) == (2, whole // 3)
 
 
+@pytest.mark.parametrize(
+    "either_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgres"], indirect=True
+)
 def test_the_engine_is_wished_for_by_one_and_seen_by_the_other(replicas: Replicas) -> None:
     one, other = replicas
     assert one.made("GET", "/engine")["state"] == "stopped"

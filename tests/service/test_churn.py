@@ -43,7 +43,20 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Figures:
     return measure(0, BATCHES, tmp_path_factory.mktemp("fresh"))
 
 
-@pytest.mark.parametrize("changes", [30, pytest.param(150, marks=pytest.mark.slow)])
+def test_a_few_changes_leave_nothing(tmp_path: Path) -> None:
+    fresh, churned = (measure(changes, 10, made(tmp_path / str(changes))) for changes in (0, 12))
+    assert_alike(churned, fresh)
+    assert churned.results == fresh.results
+    assert all(fresh.results.values())
+
+
+def made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [30, 150])
 def test_changes_leave_nothing(changes: int, tmp_path: Path, fresh: Figures) -> None:
     churned = measure(changes, BATCHES, tmp_path)
     assert_alike(churned, fresh)

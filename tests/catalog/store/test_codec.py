@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.errors import CorruptDocument
@@ -24,6 +24,7 @@ from catalog.values.stream import (
     Stream,
 )
 from tests.catalog.examples import manifest, plan
+from tests.examples import examples
 
 _numbers = st.floats(allow_nan=False)
 _generated = st.builds(GeneratedColumn, low=_numbers, high=_numbers, skew=_numbers)
@@ -49,6 +50,7 @@ _records = st.one_of(
 )
 
 
+@settings(max_examples=examples(100))
 @given(value=st.one_of(_streams, _plans, _records, st.builds(Query), st.builds(BatchManifest)))
 def test_a_value_decodes_to_itself(value: Stream | Plan | ControlRecord | Query | BatchManifest) -> None:
     document = encode(value)

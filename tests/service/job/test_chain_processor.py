@@ -90,7 +90,7 @@ def _said(report: BucketReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in SAID} | {"rows": [file.rows for file in report.files]}
 
 
-@pytest.mark.parametrize("in_files", [(ALL, NONE), (NONE, ALL)])
+@pytest.mark.parametrize("in_files", [(ALL, NONE), pytest.param((NONE, ALL), marks=pytest.mark.slow)])
 def test_a_batch_that_runs_again_finds_all_it_needs_and_leaves_the_same(
     in_files: tuple[int, int], tmp_path: Path
 ) -> None:

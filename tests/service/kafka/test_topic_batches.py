@@ -80,6 +80,7 @@ def test_other_streams_go_on_while_brokers_are_away(tmp_path: Path) -> None:
         assert read(found) == {"S0": [1]}
 
 
+@pytest.mark.slow
 def test_a_bounded_run_does_not_end_where_brokers_are_away(tmp_path: Path) -> None:
     with brokers() as kafka, spark(tmp_path) as found:
         kafka.tell("create", "away", 1)
