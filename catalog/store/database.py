@@ -45,7 +45,7 @@ from catalog.errors import CatalogBusy, CatalogDown, InvalidCatalogUrl, Invarian
 #: How long a writer waits for another one; far above any transaction here (measured: milliseconds).
 BUSY_TIMEOUT_S = 30.0
 
-# Advisory lock of all writers of one PostgreSQL database: "sluice" in ASCII.
+# Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
 _POSTGRESQL_LOCK = 0x736C75696365
 #: That of the writers of the event log (``service.inputs.sources.http_log``), which wait for no others.
 EVENTS_LOCK = _POSTGRESQL_LOCK + 1
@@ -304,7 +304,9 @@ class Database:
                 connection.begin(),
             ):
                 if self.file is None:
-                    connection.execute(select(func.pg_advisory_xact_lock(self._lock)))
+                    # Advisory locks are the database's: each schema has its own.
+                    lock = func.hashtextextended(func.current_schema(), self._lock)
+                    connection.execute(select(func.pg_advisory_xact_lock(lock)))
                 if self._guard is not None:
                     self._guard(connection)
                     self._passed_guard = True

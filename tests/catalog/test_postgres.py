@@ -7,8 +7,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -20,9 +21,12 @@ from catalog.migrations import configuration
 from catalog.store import database
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
+from service.engine.catalog_lease import CatalogLease
+from service.inputs.sources.http_log import EventLog
 from tests.catalog.examples import add_query, commit, listed, manifest, stream
 from tests.dropping_proxy import DroppingProxy, Loss
 from tests.postgres import PostgresServer, server
+from tests.service.inputs.sources.test_http_log import STREAM, numbered
 
 
 @pytest.fixture
@@ -186,6 +190,49 @@ def test_a_writer_that_hangs_is_undone_and_lets_others_write(
         with pytest.raises(CatalogDown):
             hang()
         assert [s.name for s in hanging.streams.all()] == ["B"]
+
+
+def in_schema(url: str, name: str, *, make: bool = True) -> str:
+    """Return the URL of a schema of a database."""
+    if make:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"CREATE SCHEMA {name}"))
+        engine.dispose()
+    return f"{url}?options=-csearch_path%3D{name}"
+
+
+def test_two_services_share_a_database_in_schemas_of_their_own(url: str, tmp_path: Path) -> None:
+    """Records, leases, events and even a writer that hangs are a service's own."""
+    urls = [in_schema(url, name) for name in ("one", "other")]
+    with Store.open(urls[0]) as one, Store.open(urls[1]) as other:
+        leases = [
+            CatalogLease(store, tmp_path / name, print) for store, name in ((one, "one"), (other, "other"))
+        ]
+        for lease in leases:
+            lease.acquire()
+        assert [lease.epoch for lease in leases] == [1, 1]
+        for number, store in enumerate((one, other), start=1):
+            assert store.streams.add(stream(f"S{number}")).id == 1
+            beats = [store.control_log.append(heartbeat=Heartbeat(1, n)).seq for n in range(number)]
+            assert beats == list(range(1, number + 1))
+        with one.transaction():
+            one.streams.add(stream("held"))
+            assert other.streams.add(stream("beside")).id == 2, "nobody waits for the other's writer"
+        for lease in leases:
+            lease.release()
+        assert [[s.name for s in store.streams.all()] for store in (one, other)] == [
+            ["S1", "held"],
+            ["S2", "beside"],
+        ]
+    with closing(EventLog(urls[0])) as first, closing(EventLog(urls[1])) as second:
+        for number, log in enumerate((first, second), start=1):
+            assert log.append(STREAM, numbered(0, number)) == (0, number - 1)
+
+
+def test_a_schema_that_is_not_there_is_refused(url: str) -> None:
+    with pytest.raises(CatalogDown, match="no schema has been selected to create in"):
+        Store.open(in_schema(url, "nowhere", make=False))
 
 
 @pytest.mark.parametrize("loss", ["request", "answer"])

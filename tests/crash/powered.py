@@ -64,9 +64,11 @@ class Job(Pipeline):
         data_dir: The data directory.
         store: Its catalog.
         reached: Called after each step of a batch.
+        catalog_url: URL of its catalog; None: in the data directory.
     """
 
     reached: Callable[[str], None] = lambda _: None
+    catalog_url: str | None = None
     data_dir: DataDir = field(init=False)
     store: Store = field(init=False)
     carries: dict[int, Plan] = field(init=False)
@@ -74,7 +76,7 @@ class Job(Pipeline):
 
     def __post_init__(self) -> None:
         self.data_dir = open_data_dir(self.directory)
-        self.store = open_catalog(self.data_dir)
+        self.store = open_catalog(self.data_dir, self.catalog_url)
         Pipeline.__post_init__(self)
         shutil.rmtree(self._options.segments_dir)
         check_checkpoint(self.store, self.data_dir, unsynced=True)
@@ -187,9 +189,10 @@ class Job(Pipeline):
         self.store.close()
 
 
-def a_job(root: Path, reached: Callable[[str], None] = lambda _: None) -> Job:
+def a_job(root: Path, reached: Callable[[str], None] = lambda _: None, catalog_url: str | None = None) -> Job:
     """Open a data directory, new or as a cut has left it."""
-    return Job(tuple(LOAD.streams(None).values()), LOAD.batch_s, root, BUCKETS, reached=reached)
+    streams = tuple(LOAD.streams(None).values())
+    return Job(streams, LOAD.batch_s, root, BUCKETS, reached=reached, catalog_url=catalog_url)
 
 
 def files_of(root: Path) -> Files:

@@ -1,0 +1,158 @@
+"""A bare root of Debian in which the instructions of a Containerfile are carried out, as a build does.
+
+It stands in for an image builder where there is none. The base image is made here: Debian's smallest root
+with a Python of its own below ``/usr/local``, as ``python:3.11-slim-bookworm`` is. It needs root and
+``debootstrap``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.deploy.containerfile import Instruction
+from tests.deploy.files import ROOT
+
+_RELEASE = "bookworm"
+#: Of this machine, so that packages come from where they come from here.
+_REACHES = ("/etc/apt", "/etc/pip.conf", "/etc/xdg/pip", "/etc/hosts", "/etc/resolv.conf", "/etc/ssl/certs")
+
+
+def make_base(root: Path) -> None:
+    """Make what the image begins from.
+
+    Raises:
+        AssertionError: ``debootstrap`` is not there, or failed; its output is in the message.
+    """
+    assert shutil.which("debootstrap"), "no debootstrap: apt-get install debootstrap"
+    packages = "--include=ca-certificates,python3,python3-venv"
+    _run(["debootstrap", "--variant=minbase", packages, _RELEASE, str(root)])
+    for path in map(Path, _REACHES):
+        if path.exists():
+            Path(f"{root}{path}").parent.mkdir(parents=True, exist_ok=True)
+            _run(["cp", "-aTL", str(path), f"{root}{path}"])
+    enter(root, "python3 -m venv /usr/local", {})
+
+
+def enter(
+    root: Path,
+    command: str,
+    environment: Mapping[str, str],
+    *,
+    directory: str = "/",
+    user: str = "0:0",
+    writable: Sequence[str] | None = None,
+) -> str:
+    """Run a command of the shell inside and return what it prints.
+
+    Args:
+        root: The root.
+        command: The command.
+        environment: Variables, beside those by which package managers reach their registries here.
+        directory: Working directory.
+        user: User and group as numbers.
+        writable: Directories that may be written where the rest may not; None: all may be.
+
+    Raises:
+        AssertionError: It failed; its output is in the message.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") or name.endswith("_proxy")
+    }
+    path = {"PATH": "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME": "/tmp"}
+    variables = [f"{name}={value}" for name, value in (kept | path | dict(environment)).items()]
+    inside = ["env", "-i", *variables, "sh", "-c", f"cd {shlex.quote(directory)} && {command}"]
+    uid, _, gid = user.partition(":")
+    entered = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *inside]
+    mounts = [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev"]
+    if writable is not None:
+        mounts.insert(0, f"mount --bind {root} {root}")
+        mounts += [f"mount --bind {root}{place} {root}{place}" for place in writable]
+        mounts.append(f"mount -o remount,bind,ro {root}")
+    mounted = " && ".join([*mounts, f"exec chroot {root} {shlex.join(entered)}"])
+    # Its mounts and processes end with it.
+    return _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", mounted])
+
+
+class Build:
+    """The stages of a Containerfile, each in a root of its own.
+
+    Args:
+        base: What every stage begins from.
+        directory: An empty directory for the stages.
+
+    Attributes:
+        environment: Variables of the stage at hand.
+        user: User of the stage at hand.
+    """
+
+    def __init__(self, base: Path, directory: Path) -> None:
+        self._base, self._directory = base, directory
+        self._stages: list[tuple[str, Path]] = []
+        self._workdir = "/"
+        self.environment: dict[str, str] = {}
+        self.user = "0:0"
+
+    @property
+    def root(self) -> Path:
+        """Root of the stage at hand."""
+        return self._stages[-1][1]
+
+    def carry_out(self, steps: Sequence[Instruction]) -> None:
+        """Carry out instructions in their order.
+
+        Raises:
+            AssertionError: A RUN step failed; its output is in the message.
+        """
+        for step in steps:
+            match step.name:
+                case "FROM":
+                    self._begin(step.text)
+                case "ENV":
+                    pairs = (pair.split("=", 1) for pair in step.text.split())
+                    path = self.environment.get("PATH", "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin")
+                    self.environment |= {name: value.replace("$PATH", path) for name, value in pairs}
+                case "WORKDIR":
+                    self._workdir = step.text
+                    Path(f"{self.root}{step.text}").mkdir(parents=True, exist_ok=True)
+                case "COPY":
+                    self._copy(step.text)
+                case "RUN":
+                    enter(self.root, step.text, self.environment, directory=self._workdir, user=self.user)
+                case "USER":
+                    self.user = step.text
+
+    def _begin(self, text: str) -> None:
+        _image, _, name = text.partition(" AS ")
+        root = self._directory / f"stage{len(self._stages)}"
+        _run(["cp", "-a", "--reflink=auto", str(self._base), str(root)])
+        self._stages.append((name, root))
+        self._workdir, self.environment, self.user = "/", {}, "0:0"
+
+    def _copy(self, text: str) -> None:
+        *sources, target = text.split()
+        origin = ROOT
+        if sources[0].startswith("--from="):
+            origin = dict(self._stages)[sources.pop(0).removeprefix("--from=")]
+        into = Path(f"{self.root}{Path(self._workdir) / target}")
+        for source in sources:
+            found = origin / source.lstrip("/")
+            goal = into / found.name if target == "./" else into
+            if found.is_dir():
+                shutil.copytree(found, goal, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(found, goal)
+
+
+def _run(command: Sequence[str]) -> str:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    assert done.returncode == 0, f"{shlex.join(command)[:500]}\n{done.stdout[-6000:]}"
+    return done.stdout

@@ -1,0 +1,75 @@
+"""All steps of the Containerfile in a bare root of Debian; what they make runs as its user, read-only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.bare_root import Build, enter, make_base
+from tests.deploy.containerfile import instructions
+from tests.deploy.files import DEPLOY
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
+    assert os.geteuid() == 0, "only root may make a root; run this test as root"
+    directory = tmp_path_factory.mktemp("bare")
+    base = directory / "base"
+    make_base(base)
+    build = Build(base, directory)
+    build.carry_out(instructions(DEPLOY / "Containerfile"))
+    yield build
+    shutil.rmtree(directory)  # gigabytes
+
+
+def run(build: Build, command: str) -> str:
+    """Run a command as the container does: as its user, with nothing to write to but volume and /tmp."""
+    return enter(
+        build.root,
+        command,
+        build.environment,
+        directory="/opt/sluice",
+        user=build.user,
+        writable=("/data", "/tmp"),
+    )
+
+
+def test_the_doctor_finds_the_image_fit(built: Build) -> None:
+    said = run(built, "sluice doctor --json")
+    assert '"java"' in said
+    assert run(built, "id -u").strip() == "10001"
+
+
+def test_no_tool_that_builds_or_installs_is_left(built: Build) -> None:
+    found = run(built, "command -v pip gcc javac || true; python -m pip --version || echo none")
+    assert found.strip().endswith("none")
+    assert not [line for line in found.splitlines() if line.startswith("/")]
+
+
+def test_the_root_cannot_be_written(built: Build) -> None:
+    said = run(built, "touch /opt/sluice/x 2>&1 || echo refused; touch /data/x && echo taken")
+    assert said.split("\n")[1:3] == ["refused", "taken"]
+
+
+def test_a_run_of_the_image_gives_the_rows_of_its_streams(built: Build) -> None:
+    work = Path(f"{built.root}/tmp/work")
+    work.mkdir()
+    (work / "A.csv").write_text("ts,k\n2026-01-01T00:00:00Z,1\n2026-01-01T00:00:01Z,2\n")
+    stream = {
+        "name": "A",
+        "columns": {"ts": "timestamp", "k": "bigint"},
+        "event_time": "ts",
+        "source": {"type": "files", "format": "csv", "path": "A.csv"},
+    }
+    cql = "SELECT a.k FROM A [RANGE 5 SECONDS] a, A [RANGE 5 SECONDS] b WHERE a.k = b.k"
+    workload = {"streams": [stream], "queries": [{"name": "q", "cql": cql}]}
+    (work / "w.yaml").write_text(json.dumps(workload))
+    said = run(built, "sluice run /tmp/work/w.yaml --out /data/out")
+    assert json.loads(said.strip().splitlines()[-1])["results"] == {"q": 2}
