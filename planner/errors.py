@@ -10,7 +10,7 @@ InvalidInput
 * TypeMismatch          an operator or function does not take these types
 * NoWindow              a stream without a window
 * InvalidWindow         zero, negative, too long, or given twice
-* NoEquiKey             no column of one stream equals a column of the other
+* NoEquiKey             no condition compares the two streams
 * KeyTypeMismatch       key columns of types that cannot be compared exactly
 * InvalidOutput         result columns without a usable name
 * UnknownStrategy       no strategy of that name
@@ -84,7 +84,7 @@ class InvalidWindow(InvalidInput):
 
 
 class NoEquiKey(InvalidInput):
-    """No column of one stream has to equal a column of the other."""
+    """No condition compares a column of one stream with one of the other."""
 
     code = "no-equi-key"
 

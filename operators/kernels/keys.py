@@ -34,11 +34,11 @@ MAX_EXACT_DECIMAL_DIGITS = 18
 def is_exact(key_types: Sequence[str]) -> bool:
     """Tell whether equal int64 keys imply equal key columns, so that no verification is needed.
 
-    >>> is_exact(("bigint",)), is_exact(("string",)), is_exact(("int", "int"))
-    (True, False, False)
+    >>> is_exact(("bigint",)), is_exact(("string",)), is_exact(("int", "int")), is_exact(())
+    (True, False, False, True)
     """
     if len(key_types) != 1:
-        return False
+        return not key_types
     kind = key_types[0]
     if kind.startswith("decimal"):
         return _decimal_digits(kind) <= MAX_EXACT_DECIMAL_DIGITS
@@ -54,7 +54,7 @@ def join_key(table: pa.Table, columns: Sequence[str], key_types: Sequence[str]) 
         key_types: Common type of each key pair; columns are cast to it first.
 
     Returns:
-        key: int64[n], any value where the row is not valid.
+        key: int64[n], any value where the row is not valid; all 0 without key columns, as of one key.
         valid: bool[n], False where a key column is NULL.
     """
     valid = np.ones(table.num_rows, dtype=np.bool_)
@@ -66,7 +66,7 @@ def join_key(table: pa.Table, columns: Sequence[str], key_types: Sequence[str]) 
         if column.null_count:
             valid &= column.is_valid().to_numpy(zero_copy_only=False)
         parts.append(_as_int64(column, kind))
-    if is_exact(key_types):
+    if parts and is_exact(key_types):
         return parts[0], valid
     key = np.zeros(table.num_rows, dtype=np.uint64)
     for part in parts:

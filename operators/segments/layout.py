@@ -92,6 +92,7 @@ def side_layout(family: FamilyPlan, side: str, stream: Stream) -> SideLayout:
     derived_key = None
     if (
         exact
+        and key
         and family.key_types[0] in RECOVERABLE
         and types[key[0]] in RECOVERABLE
         and key[0] != stream.event_time

@@ -7,6 +7,8 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
+A query without a key is a theta join: every pair that is near enough in time is a candidate.
+
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
 fails it has no partner, but stays. Which join it is ``bind.absence`` says.
 
@@ -31,7 +33,14 @@ from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
-from planner.errors import CqlSyntaxError, InvalidWindow, KeyTypeMismatch, NoEquiKey, NoWindow, UnknownColumn
+from planner.errors import (
+    CqlSyntaxError,
+    InvalidWindow,
+    KeyTypeMismatch,
+    NoEquiKey,
+    NoWindow,
+    UnknownColumn,
+)
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
 from planner.expressions.typed import Typed, columns_of
@@ -99,6 +108,8 @@ def _bind(
     windows, distance = _windows(statement, scope, conditions, meaning)
     residuals = [*conditions.residuals, *distance]
     keys = _keys(scope, statement, conditions)
+    if not keys:
+        _check_joined(scope, statement, conditions)
     outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
     filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
     residual = canonical(residuals)
@@ -237,25 +248,38 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the key in canonical order; equal event times are one if there is no other."""
+    """Return the key in canonical order, if there is one; equal event times are one if there is no other."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)
-    if not found.keys:
-        first, second = scope.written
-        place = "WHERE" if statement.form.kind == "inner" else "ON"
-        if statement.form.asked_by != "JOIN":
-            place = "the WHERE of the subquery"
-        shared = [c.name for c in first.stream.columns if _joins(c.name, c.type, second.stream)]
-        shared = [name for name in shared if name.lower() != first.stream.event_time.lower()]
-        column = shared[0] if shared else "key"
-        raise NoEquiKey(
-            "the query has no equi-join key",
-            detail="A column of one stream has to equal a column of the other, joined to the rest with AND.",
-            hint=f"Add {first.alias}.{column} = {second.alias}.{column} to {place}.",
-            location=second.source.location,
-        )
     return sorted(found.keys.values())
+
+
+def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> None:
+    """Refuse a query without a key that pairs every row with every other, unless it says so.
+
+    Raises:
+        NoEquiKey: No condition compares the streams.
+    """
+    if statement.form.cross or found.bounds_at is not None:
+        return
+    if any(len(residual.sides) == 2 for residual in found.residuals):
+        return
+    first, second = scope.written
+    place = "WHERE" if statement.form.kind == "inner" else "ON"
+    if statement.form.asked_by != "JOIN":
+        place = "the WHERE of the subquery"
+    shared = [c.name for c in first.stream.columns if _joins(c.name, c.type, second.stream)]
+    shared = [name for name in shared if name.lower() != first.stream.event_time.lower()]
+    column = shared[0] if shared else "key"
+    every = f", or write {first.stream.name} CROSS JOIN {second.stream.name} for all pairs"
+    raise NoEquiKey(
+        f'no condition joins stream "{second.stream.name}" to stream "{first.stream.name}"',
+        detail="Every row of one window would be paired with every row of the other.",
+        hint=f"Add {first.alias}.{column} = {second.alias}.{column} to {place}"
+        f"{every if statement.form.kind == 'inner' else ''}.",
+        location=second.source.location,
+    )
 
 
 def _joins(name: str, type_: str, other: Stream) -> bool:

@@ -72,7 +72,6 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         f"{where}: partners of a row would come to several buckets",
     )
     _require(family.stream_a <= family.stream_b, f"{where}: side a is not the stream with the smaller id")
-    _require(bool(family.key), f"{where}: no key column")
     _require(len(family.key) == len(family.key_types), f"{where}: key columns and key types differ in number")
     _require(bool(family.queries), f"{where}: no query")
     _ascending((q.id for q in family.queries), f"{where}: queries")

@@ -30,7 +30,7 @@ from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Rep
 from catalog.values.stream import Stream
 from planner.costs.rates import FamilyRates
 from planner.costs.shipped import SHIPPED
-from planner.families.families import Family, family_streams
+from planner.families.families import Family, family_streams, is_theta
 
 HASHED = Replication()
 
@@ -62,8 +62,8 @@ def asked_replication(
     """
     if any(q.kind != "inner" for q in family.queries):
         return HASHED  # a row's partners come to one bucket, or nobody could tell that there are none
-    if partitioning == "replicate":
-        return Replication(ALL_BUCKETS)
+    if partitioning == "replicate" or is_theta(family.id):
+        return Replication(ALL_BUCKETS)  # without a key any row may meet any other
     return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED
 
 

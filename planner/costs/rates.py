@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
-from catalog.values.statistics import FrequentKey, Measure, Profile
-from planner.families.families import SIDES, Family, SideName, side_filters
+from catalog.values.statistics import FamilyProfile, FrequentKey, Measure, Profile
+from planner.families.families import SIDES, Family, SideName, is_theta, side_filters
 from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
 
 _US_PER_S = 1_000_000
@@ -32,6 +32,8 @@ ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
 ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 #: A thousand keys, evenly used.
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
+#: Without a key every pair of rows near enough in time is a candidate.
+EVERY_PAIR = Measure(1.0, "given")
 ASSUMED_BATCH_S = Measure(1.0, "assumed")
 #: Event time for which an unbounded window is costed: the rows of a day.
 HORIZON_S = 86_400.0
@@ -177,9 +179,16 @@ def family_rates(
     return FamilyRates(
         a=a,
         b=b,
-        join_selectivity=ASSUMED_JOIN_SELECTIVITY if known is None else known.join_selectivity,
+        join_selectivity=_join_selectivity(family.id, known),
         batch_s=profile.batch_s,
         buckets=profile.buckets,
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
         frequent=() if known is None else known.frequent,
     )
+
+
+def _join_selectivity(family: str, known: FamilyProfile | None) -> Measure:
+    """Return the part of all pairs of rows that are candidates."""
+    if known is not None:
+        return known.join_selectivity
+    return EVERY_PAIR if is_theta(family) else ASSUMED_JOIN_SELECTIVITY

@@ -136,16 +136,18 @@ def family_title(
     Args:
         stream_a: Stream name of side a.
         stream_b: Stream name of side b.
-        key: Key columns as (of a, of b).
+        key: Key columns as (of a, of b); none of a theta join, which the labels of its sides name.
         absence: Whether its queries are outer, semi and anti joins.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'
     >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
     ('A.k = B.k', 'a.k = b.m  (A a, A b)')
+    >>> family_title("A", "B", []), family_title("A", "A", [])
+    ('A × B', 'a × b  (A a, A b)')
     """
     label_a, label_b = (stream_a, stream_b) if stream_a != stream_b else ("a", "b")
-    title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key)
+    title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key) or f"{label_a} × {label_b}"
     notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
     notes += [ABSENCE] if absence else []
     return f"{title}  ({', '.join(notes)})" if notes else title

@@ -1,4 +1,4 @@
-"""Families: queries over the same two streams with the same join key, which are planned together.
+"""Families: queries over the same two streams with the same join key, or without one, planned together.
 
 A family is what a strategy gets to see: its queries with their windows and lineage bits, but no join yet.
 Everything in it is ordered by content (ids, bits), never by arrival: same queries, same family.
@@ -20,6 +20,9 @@ SideName = Literal["a", "b"]
 
 #: Both sides, in the order in which everything is done.
 SIDES: tuple[SideName, SideName] = ("a", "b")
+
+#: What stands for the key of a family that has none.
+_THETA = "theta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +75,26 @@ def family_id(
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
-        key: Key columns as (of a, of b), in canonical order.
+        key: Key columns as (of a, of b), in canonical order; none for joins on other conditions.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
 
     Returns:
-        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key.
+        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, ``theta`` without one.
 
-    >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True)
-    ('s1s2-52383a8d', 's1s2-52383a8d-absence')
+    >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
+    ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
     """
-    digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()
-    return f"s{stream_a}s{stream_b}-{digest[:8]}{'-absence' if absence else ''}"
+    digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
+    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}"
+
+
+def is_theta(family: str) -> bool:
+    """Tell whether the joins of a family have no key; its id says so.
+
+    >>> is_theta("s1s2-theta"), is_theta("s1s2-theta-absence"), is_theta("s1s2-52383a8d")
+    (True, True, False)
+    """
+    return family.split("-")[1] == _THETA
 
 
 def family_streams(family: str) -> tuple[int, int]:

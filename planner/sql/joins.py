@@ -54,11 +54,13 @@ class JoinForm:
         kind: What is asked for.
         preserved: Positions of the streams (0 or 1, as written) whose rows are judged for absence.
         asked_by: ``JOIN``, ``EXISTS`` or ``IN``.
+        cross: Whether it is a CROSS JOIN, which pairs all rows.
     """
 
     kind: JoinKind = "inner"
     preserved: tuple[int, ...] = ()
     asked_by: str = "JOIN"
+    cross: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def join_form(text: str, join: exp.Join, tokens: Sequence[Token], start: int) ->
                 hint="Write the condition in ON or WHERE.",
                 location=at_token(text, before[-1]),
             )
-    form = JoinForm(*found)
+    form = JoinForm(*found, cross=kind == "CROSS")
     if form.kind != "inner" and join.args.get("on") is None and not join.args.get("using"):
         raise UnsupportedCql(
             f"{named} JOIN without a condition is not supported",

@@ -19,7 +19,14 @@ from tests.deploy.files import ROOT
 
 _RELEASE = "bookworm"
 #: Of this machine, so that packages come from where they come from here.
-_REACHES = ("/etc/apt", "/etc/pip.conf", "/etc/xdg/pip", "/etc/hosts", "/etc/resolv.conf", "/etc/ssl/certs")
+_REACHES = (
+    "/etc/apt",
+    "/etc/pip.conf",
+    "/etc/xdg/pip",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs/ca-certificates.crt",
+)
 
 
 def make_base(root: Path) -> None:
@@ -34,7 +41,7 @@ def make_base(root: Path) -> None:
     for path in map(Path, _REACHES):
         if path.exists():
             Path(f"{root}{path}").parent.mkdir(parents=True, exist_ok=True)
-            _run(["cp", "-aTL", str(path), f"{root}{path}"])
+            _run(["cp", "-aTL", "--remove-destination", str(path), f"{root}{path}"])
     enter(root, "python3 -m venv /usr/local", {})
 
 

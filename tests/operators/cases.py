@@ -45,6 +45,7 @@ FAMILIES: tuple[tuple[tuple[int, int], Key, tuple[str, ...]], ...] = (
     ((1, 1), (("k", "w"),), ("bigint",)),
     ((2, 3), (("k", "k"),), ("bigint",)),
     ((1, 3), (("w", "v"),), ("int",)),
+    ((1, 2), (), ()),
 )
 #: From [NOW] to UNBOUNDED; 400 µs is long enough for a slack of its own, 1/40 of it.
 WINDOWS_US = (1, 2, 5, 9, 14, 30, 400, UNBOUNDED_US)
