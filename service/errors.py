@@ -65,7 +65,7 @@ Unavailable
 * MessageRejected       a message is no event of its stream
 * MessagesLost          messages that were to be read are gone from their topic
 * OtherLife             catalog, data directory and checkpoint do not belong together
-* SecretMissing         the environment variable of a secret is not set
+* SecretMissing         the environment variable of a secret is not set, or its file cannot be read
 * ServiceFailed         the service could not be reached, or failed
 * WorkerDiffers         a worker has another Python, other packages or another time, or none came
 * StorageDiffers        workers keep files in another place than the engine
@@ -555,7 +555,7 @@ class MessagesLost(Unavailable):
 
 
 class SecretMissing(Unavailable):
-    """The environment variable of a secret is not set."""
+    """The environment variable of a secret is not set, or its file cannot be read."""
 
     code = "secret-missing"
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 from pydantic.config import JsonDict
 
 from api.timestamps import timestamp, timestamp_or_none
@@ -87,6 +95,16 @@ class FilesSinkDocument(BaseModel):
             raise ValueError('Write a length of time such as "10s"') from error
 
 
+def _header_value(
+    value: object, check: ValidatorFunctionWrapHandler
+) -> Any:  # Any: a value of the union, which pydantic checks
+    """Say in one line what a header's value may be: pydantic has one for each part of the union."""
+    try:
+        return check(value)
+    except ValidationError as error:
+        raise ValueError('Write text, or {"env": "SLUICE_SECRET_..."} for a secret') from error
+
+
 class WebhookSinkDocument(BaseModel):
     """Requests with the results of one batch each as NDJSON, in order, at least once.
 
@@ -110,6 +128,13 @@ class WebhookSinkDocument(BaseModel):
         json_schema_extra={"writeOnly": True},
         description="Secret that requests are signed with: `whsec_` and 24 to 64 bytes in base64. No answer "
         "has it. A sink that is set again with the same URL and without a secret keeps the one it has.",
+    )
+    headers: dict[str, Annotated[str | SecretDocument, WrapValidator(_header_value)]] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,
+        description="Further headers of each request, at most 20. A secret is given by the name of a "
+        'variable of the service, `{"Authorization": {"env": "SLUICE_SECRET_HOOK"}}`, which holds the whole '
+        "value; the operator names the hosts that it may be sent to in `SLUICE_SECRET_HOOK_HOSTS`.",
     )
 
 
@@ -171,7 +196,11 @@ def to_sink(document: AnySinkDocument | None) -> Sink | None:
                 max_delay_us=parse_duration_us(document.max_delay),
             )
         case WebhookSinkDocument():
-            return WebhookSink(document.url, secret=document.secret)
+            headers = tuple(
+                (name, value if isinstance(value, str) else EnvSecret(value.env))
+                for name, value in document.headers.items()
+            )
+            return WebhookSink(document.url, secret=document.secret, headers=headers)
         case TableSinkDocument():
             return TableSink(
                 document.server,
@@ -200,7 +229,11 @@ def sink_document(sink: Sink | None) -> AnySinkDocument | None:
                 max_delay=format_duration(sink.max_delay_us),
             )
         case WebhookSink():
-            return WebhookSinkDocument(type="webhook", url=sink.url)
+            headers = {
+                name: value if isinstance(value, str) else SecretDocument(env=value.env)
+                for name, value in sink.headers
+            }
+            return WebhookSinkDocument(type="webhook", url=sink.url, headers=headers)
         case TableSink():
             return TableSinkDocument(
                 type="postgres",

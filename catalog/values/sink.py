@@ -50,11 +50,13 @@ class WebhookSink:
     Attributes:
         url: Where they are posted.
         secret: Secret that requests are signed with (``whsec_`` and base64), never shown; None: not signed.
+        headers: Further headers of each request, by name; the value of a secret one is in the environment.
     """
 
     url: str
     type: Literal["webhook"] = "webhook"
     secret: str | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, str | EnvSecret], ...] = ()
 
     @property
     def place(self) -> str:

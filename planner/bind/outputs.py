@@ -1,7 +1,7 @@
 """The select list: result columns, their names and types.
 
-A plain column goes by its own name, by ``alias_column`` where both streams have it; an expression without AS
-is ``col<position>``.
+A plain column goes by its own name, by ``alias_column`` where both streams have it or results have a column
+of that name anyway; an expression without AS is ``col<position>``.
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def _typed(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _named(items: list[_Item]) -> list[_Item]:
-    """Put the alias before plain columns of the same name."""
+    """Put the alias before plain columns of the same name, and before those of streams of results."""
     count = Counter(item.name.lower() for item in items)
     return [
         _Item(f"{item.alias}_{item.name}", item.value, item.location, item.alias)
-        if item.alias is not None and count[item.name.lower()] > 1
+        if item.alias is not None and (count[item.name.lower()] > 1 or item.name.lower() in RESERVED)
         else item
         for item in items
     ]

@@ -28,6 +28,7 @@ from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.cli.catalog_cli import catalog_commands
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.cli.key_cli import key_commands
+from service.cli.run_progress import watch_run
 from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
 from service.errors import WorkloadMissing, disk_failed
@@ -140,7 +141,7 @@ def run(
         bool, typer.Option("--final", help="End all streams for good: rows without a partner are decided.")
     ] = False,
 ) -> None:
-    """Run a workload over everything available, write its results, and exit.
+    """Run a workload over everything available, write its results, and exit; a terminal shows a bar.
 
     The last line on stdout is one JSON object with counts and rates. Killed and started again with the same
     --out, it continues where it was.
@@ -163,6 +164,7 @@ def run(
             strategy=None if strategy is None else strategy.value,
             jvm=jvm,
             final=final,
+            watch=watch_run,
         )
     typer.echo(json.dumps(dataclasses.asdict(summary)))
 

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Mapping, MutableSequence
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -33,18 +34,29 @@ _COMMON: Final[Mapping[str, str | int | bool]] = {
 
 
 def secret_value(secret: EnvSecret) -> str:
-    """Return a secret.
+    """Return a secret: the value of its variable, or the text of the file that ``<variable>_FILE`` names.
 
     Raises:
-        SecretMissing: Its variable is not set in this process.
+        SecretMissing: Neither variable is set in this process, or the file cannot be read.
     """
     value = os.environ.get(secret.env)
-    if value is None:
+    if value is not None:
+        return value
+    variable = f"{secret.env}_FILE"
+    file = os.environ.get(variable)
+    if file is None:
         raise SecretMissing(
             f'environment variable "{secret.env}" is not set',
-            hint="Set it for the service, and on a cluster for Spark's driver and executors, too.",
+            hint=f"Set it, or {variable} to the path of a file, for the service, and on a cluster for "
+            "Spark's driver and executors, too.",
         )
-    return value
+    try:
+        return Path(file).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SecretMissing(
+            f'the file that "{variable}" names cannot be read', detail=f"{reason}."
+        ) from error
 
 
 def new_consumer(

@@ -11,11 +11,13 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
 
 #: Loggers that say more than their worth at INFO.
 QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
-#: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped; the
-#: engine tells a failure of the job itself.
+#: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped, and
+#: each command that a dead JVM does not take; the engine tells a failure of the job itself.
 SILENT = ("py4j",)
 
 
@@ -38,7 +40,8 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
         level: Least level that is logged.
         form: ``text`` or ``json``.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ToStderr()
+    handler.addFilter(_is_not_of_py4j)
     handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -47,6 +50,24 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+class _ToStderr(logging.StreamHandler[TextIO]):
+    """Writes to what stderr is when a line comes: a progress bar puts lines above itself."""
+
+    @property
+    def stream(self) -> TextIO:
+        """Where lines go."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: TextIO) -> None:
+        """Ignore what the base sets."""
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Tell whether a line is none of those that py4j writes to the root logger instead of its own."""
+    return not (record.name == "root" and Path(record.pathname).parent.name == "py4j")
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:

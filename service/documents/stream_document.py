@@ -45,8 +45,8 @@ from service.errors import InvalidName, InvalidStream
 
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
 _MAX_AHEAD_US = 86_400 * 1_000_000
-#: Names that Sluice adds to rows itself.
-RESERVED_COLUMNS = ("_event_time", "_pos")
+#: Names that Sluice adds to rows itself. Not ``_event_time``: a stream may be Sluice's own output.
+RESERVED_COLUMNS = ("_pos",)
 
 
 class _StreamDocument(BaseModel):

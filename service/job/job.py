@@ -8,7 +8,9 @@ spark.readStream.format("sluice")          bucket, packet of a payload
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,8 @@ from service.job.chain_processor import ChainOptions
 from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainEntryPoint, SourceEntryPoint
 from service.jvm.jvm import Jvm
 from service.jvm.spark_configuration import spark_configuration
+
+log = logging.getLogger(__name__)
 
 SOURCE_NAME = "sluice"
 
@@ -62,8 +66,22 @@ def start_session(spark: SparkSettings, jvm: Jvm) -> SparkSession:
     conf.setAll(list(spark_configuration(spark).items()))
     session = SparkSession(SparkContext(conf=conf, gateway=connect(jvm)))
     session.sparkContext.setLogLevel("WARN")
+    _tell_no_end_of_jvm(session.sparkContext)
     _write_no_checksum_files(session)
     return session
+
+
+def _tell_no_end_of_jvm(context: SparkContext) -> None:
+    """Keep the end of a JVM from the terminal: the engine tells it in one line.
+
+    PySpark's server of accumulators, of which we have none, would print a traceback when its connection ends.
+    """
+    server: Any = context._accumulatorServer
+    server.handle_error = _log_lost_connection
+
+
+def _log_lost_connection(_request: object, address: object) -> None:
+    log.debug("connection of PySpark's accumulators ended: %s", sys.exception(), extra={"address": address})
 
 
 def _write_no_checksum_files(session: SparkSession) -> None:

@@ -11,6 +11,7 @@ from catalog.durations import format_duration
 from catalog.values.sink import FilesSink, Sink, TableSink, TopicSink, WebhookSink
 from service.errors import InvalidSink
 from service.sinks.signature import signing_key
+from service.sinks.webhook_headers import check_headers
 from service.sinks.webhook_targets import WebhookTargets
 
 #: One name of a path: no hidden directory, and nothing that a shell, a URL or another system reads otherwise.
@@ -30,7 +31,7 @@ def check_sink(sink: Sink, targets: WebhookTargets) -> None:
         InvalidSink: Its path leaves the directory of exports or has strange characters, or its files wait for
             batches that they cannot have, or too long, or its URL is none of
             http or https, or one of this machine or a private network, or its secret cannot sign, or its
-            server is none that the operator names; ``path`` says where.
+            headers cannot be sent, or its server is none that the operator names; ``path`` says where.
     """
     if isinstance(sink, FilesSink):
         _check_path(sink)
@@ -43,6 +44,7 @@ def check_sink(sink: Sink, targets: WebhookTargets) -> None:
         _check_url(sink)
         _check_target(sink, targets)
         _check_secret(sink)
+        check_headers(sink)
 
 
 def _check_servers(servers: Sequence[str], targets: WebhookTargets, field: str) -> None:

@@ -8,8 +8,9 @@
     Idempotency-Key: sluice-17-42.0   series, batch and first row: the same part has the same rows and key
     Sluice-Lost-Rows: 340             only where results were lost to the sink: how many so far
 
-Those of a sink with a secret are signed (``signature``). Any 2xx takes a part. After any other answer, or
-none, it is sent again later; so a part can come twice, but never out of order, and none is left out.
+Those of a sink with a secret are signed (``signature``), and a sink may have further headers
+(``webhook_headers``). Any 2xx takes a part. After any other answer, or none, it is sent again later; so a
+part can come twice, but never out of order, and none is left out.
 
 An attempt takes ten seconds in all, from the resolution of the name to the end of the answer, and reads 64 kB
 at most. It has a connection of its own, to an address that was checked (``webhook_targets``): resolving the
@@ -32,6 +33,7 @@ from service.errors import SinkFailed
 from service.results.result_formats import ndjson
 from service.results.results import ResultPage
 from service.sinks.signature import signature_headers
+from service.sinks.webhook_headers import sent_headers, without_secrets
 from service.sinks.webhook_targets import WebhookTargets
 
 #: A receiver that takes longer is better off answering first and working afterwards.
@@ -68,10 +70,12 @@ class Webhooks:
         """Post a page that has results of one batch.
 
         Raises:
-            SinkFailed: The receiver did not take it.
+            SinkFailed: The receiver did not take it, or may not be sent a secret of the headers.
+            SecretMissing: A secret of the headers is not there.
         """
         body = ndjson(page.table)
-        headers = dict(part_headers(record, page))
+        own = sent_headers(sink)
+        headers = {**own, **part_headers(record, page)}
         if sink.secret is not None:
             key = headers["Idempotency-Key"]
             headers |= signature_headers(sink.secret, key, int(self._clock_s()), body)
@@ -86,7 +90,8 @@ class Webhooks:
             raise SinkFailed(f"InvalidURL: {error}") from error
         # Redirects are not followed: results go where the query says, and nowhere else.
         if not 200 <= status < 300:
-            raise SinkFailed(f"the receiver answered {status} {reason}".rstrip())
+            told = without_secrets(reason, sink, own)
+            raise SinkFailed(f"the receiver answered {status} {told}".rstrip())
 
     def _sent(self, url: str, headers: Mapping[str, str], body: bytes, budget: _Budget) -> tuple[int, str]:
         """Send a request; return status and reason phrase of the answer."""

@@ -10,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from catalog.clock import wall_clock_us
 from catalog.durations import MAX_TIME_US
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
 from catalog.values.plan import Heartbeat, Strategy
 from catalog.values.query import UNBOUNDED_US, Query
-from catalog.values.stream import FilesSource
+from catalog.values.stream import FilesSource, GeneratorSource
 from operators.storage.folder import directory_here
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily
@@ -33,6 +35,7 @@ from service.engine.engine import Engine
 from service.errors import OtherWorkload
 from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import list_files
+from service.inputs.validate import resolve_source
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
 from service.planning.objective import objective_of
@@ -75,6 +78,25 @@ class RunSummary:
     strategy: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """How far a run is.
+
+    Attributes:
+        rows: Rows of committed batches.
+        batches: Batches committed.
+        total_rows: Rows that there are, None where a source does not say.
+    """
+
+    rows: int
+    batches: int
+    total_rows: int | None
+
+
+#: Follows a run as long as the block lasts, given what looks how far it is.
+Watch = Callable[[Callable[[], RunProgress]], AbstractContextManager[object]]
+
+
 def run_workload(
     workload: Workload,
     out: Path,
@@ -84,6 +106,7 @@ def run_workload(
     strategy: Strategy | None = None,
     jvm: Jvm | None = None,
     final: bool = False,
+    watch: Watch = nullcontext,
 ) -> RunSummary:
     """Run a workload to its end; started again with the same ``out`` it continues.
 
@@ -96,6 +119,7 @@ def run_workload(
         jvm: Spark's JVM, if one was launched with the same settings already.
         final: Whether all streams end for good, so that outer, semi and anti joins decide about all rows
             whose window is bounded; whatever comes later is late.
+        watch: Follows the run.
 
     Returns:
         Counts and rates.
@@ -127,10 +151,12 @@ def run_workload(
         for stream in store.streams.all():
             if isinstance(stream.source, FilesSource):
                 list_files(store, stream)
-        engine.run()
-        if final:
-            _end_streams(store)
+        total_rows = _rows_there(store)
+        with watch(lambda: _progress(store, total_rows)):
             engine.run()
+            if final:
+                _end_streams(store)
+                engine.run()
         engine.stop()
         _export(store, directory, out, results)
         return _summary(store, time.monotonic() - started)
@@ -199,6 +225,8 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
         return
     with store.transaction():
         for stream in workload.streams:
+            if isinstance(stream.source, GeneratorSource):  # it starts now, unless it says when
+                stream = resolve_source(stream, base=out, now_us=wall_clock_us())
             store.streams.add(stream)
         script = _Script(workload, versions, calibration)
         first = [(AddQuery(q.name, q.cql, q.backfill), q.path) for q in workload.queries]
@@ -275,6 +303,27 @@ class _Script:
                 anew=anew,
                 left=left,
             )
+
+
+def _rows_there(store: Store) -> int | None:
+    """Return how many rows all streams have; None if one of them does not say."""
+    total = 0
+    for stream in store.streams.all():
+        if isinstance(stream.source, FilesSource):
+            position = 0
+            while found := store.source_files.page(stream.id, position):
+                total += sum(file.rows for file in found)
+                position = found[-1].position + 1
+        elif isinstance(stream.source, GeneratorSource) and stream.source.rows is not None:
+            total += stream.source.rows
+        else:
+            return None
+    return total
+
+
+def _progress(store: Store, total_rows: int | None) -> RunProgress:
+    totals = store.batches.totals()
+    return RunProgress(totals.input_rows, totals.batches, total_rows)
 
 
 def _end_streams(store: Store) -> None:

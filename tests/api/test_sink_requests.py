@@ -93,6 +93,18 @@ def problem_of(service: Service, method: str, path: str, body: Any, status: int)
         ({"type": "webhook", "url": "http://a:99999/"}, "invalid-sink", None, "#/sink/url"),
         ({"type": "webhook", "url": "http://a/\r\nHost: b"}, "invalid-sink", None, "#/sink/url"),
         ({"type": "webhook", "url": "http://u:p@a/"}, "invalid-sink", None, "#/sink/url"),
+        (
+            HOOK | {"headers": {"Authorization": "Bearer x"}},
+            "invalid-sink",
+            None,
+            "#/sink/headers/Authorization",
+        ),
+        (
+            HOOK | {"headers": {"X": {"env": "PATH"}}},
+            "invalid-request",
+            'field "X": write text, or {"env": "SLUICE_SECRET_..."} for a secret',
+            "#/sink/headers/X",
+        ),
     ],
 )
 def test_a_sink_that_cannot_be_meant_is_refused_with_its_place(
@@ -257,3 +269,16 @@ def test_a_change_of_a_sink_is_answered_once_under_its_key(service: Service) -> 
     again = service.send("PATCH", "/queries/q", {"sink": FILES}, key="k1")
     assert (again.status_code, again.json()) == (first.status_code, first.json())
     assert service.made("GET", "/queries/q")["sink"] == HOOK
+
+
+def test_headers_are_answered_with_their_secrets_by_name(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_SECRET_HOOK", "Bearer 1f0c")
+    headers = {"X-Team": "alerts", "Authorization": {"env": "SLUICE_SECRET_HOOK"}}
+    taken = service.made("PATCH", "/queries/q", {"sink": HOOK | {"headers": headers}})
+    assert taken["sink"] == taken["sink_observed"]["sink"] == HOOK | {"headers": headers}
+    answer = service.send("GET", "/queries/q")
+    assert answer.json()["sink"] == HOOK | {"headers": headers}
+    assert "1f0c" not in answer.text
+    assert service.made("PATCH", "/queries/q", {"sink": HOOK})["sink"] == HOOK

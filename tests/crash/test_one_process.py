@@ -26,7 +26,11 @@ def kill_one_then_finish(directory: Path, victim: Victim, batch: int, seed: int)
     engine = wait_for_commit(first, out, batch)
     kill(engine.pid if victim == "python" else engine.jvm_pid)
     outcome = finish(start(workload, out))
-    assert finish(first, timeout_s=60).returncode != 0
+    ended = finish(first, timeout_s=60)
+    assert ended.returncode != 0
+    if victim == "jvm":
+        assert "Traceback" not in ended.stderr
+        assert ended.stderr.splitlines()[-1] == "  detail: The JVM has gone."
     assert_equals_oracle(outcome, out, Oracle(spec, files), "per-query")
     assert not is_running(engine.pid)
     assert not is_running(engine.jvm_pid)

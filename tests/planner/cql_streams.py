@@ -65,7 +65,11 @@ C = Stream(
     0,
     HttpSource(),
 )
-STREAMS = {stream.name: stream for stream in (A, B, C)}
+#: Results of another query.
+R = Stream(
+    4, "R", (Column("k", "bigint"), Column("_event_time", "timestamp")), "_event_time", 0, HttpSource()
+)
+STREAMS = {stream.name: stream for stream in (A, B, C, R)}
 
 _FAR = datetime(1970, 1, 1)
 VALUES: dict[str, list[Any]] = {

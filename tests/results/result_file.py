@@ -9,8 +9,9 @@
     ----
     0.5
 
-A stream's rows are CSV: event time, then its columns; an empty field is NULL. No row is late, and all
-streams have ended, so that rows without a partner are results. Expected values are DuckDB's, NULL as
+A stream's rows are CSV: event time, then its columns; an empty field is NULL. The event time is ``ts``, or
+what ``stream A (k bigint) by _event_time`` says. No row is late, and all streams have ended, so that rows
+without a partner are results. Expected values are DuckDB's, NULL as
 ``NULL``; ``rowsort`` compares them in any order.
 """
 
@@ -30,7 +31,7 @@ from catalog.values.stream import Column, HttpSource, Stream
 #: No row of a fixture is older than the newest one by so much.
 LATENESS_US = 366 * 86_400 * 1_000_000
 
-_STREAM = re.compile(r"stream (\w+) \((.*)\)")
+_STREAM = re.compile(r"stream (\w+) \((.*)\)(?: by (\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ def read(path: Path) -> ResultFile:
         if (found := _STREAM.fullmatch(block[0])) is not None:
             named = (part.strip().rsplit(" ", 1) for part in _parts(found[2]))
             columns = [Column(name, canonical_type(kind)) for name, kind in named]
-            columns.insert(0, Column("ts", "timestamp"))
-            stream = Stream(len(streams) + 1, found[1], tuple(columns), "ts", LATENESS_US, HttpSource())
+            event_time = found[3] or "ts"
+            columns.insert(0, Column(event_time, "timestamp"))
+            stream = Stream(len(streams) + 1, found[1], tuple(columns), event_time, LATENESS_US, HttpSource())
             streams[stream.name] = stream
             tables[stream.name] = _table(stream, block[1:])
         elif block[0] == "query rowsort":

@@ -62,7 +62,9 @@ def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) 
         name = names[side.stream_id]
         table = fixture.tables[name]
         duck.register(f"rows_{name}", table.rename_columns([*table.column_names[:-1], "r"]))
-    return Tables(duck, f"rows_{names[query.a.stream_id]}", f"rows_{names[query.b.stream_id]}")
+    a, b = (names[side.stream_id] for side in (query.a, query.b))
+    times = (fixture.streams[name].event_time for name in (a, b))
+    return Tables(duck, f"rows_{a}", f"rows_{b}", *times)
 
 
 def _run(
@@ -80,8 +82,8 @@ def _run(
         batch = {i: tables[i].slice(begin, step) for i in flowing}
         runner.step(batch, [plan] if begin == 0 else ())
     newest = max(
-        table.column("ts").cast(pa.int64()).to_pylist()[n]
-        for table in tables.values()
+        table.column(streams[i].event_time).cast(pa.int64()).to_pylist()[n]
+        for i, table in tables.items()
         for n in range(table.num_rows)
     )
     runner.step({}, heartbeats=[Heartbeat(i, newest + 2 * LATENESS_US) for i in flowing])

@@ -11,13 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput
+from catalog.store.store import Store
+from catalog.values.stream import GeneratorSource
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.config.settings import load_settings
 from service.documents.workload import load_workload
+from service.inputs.sample import WorkloadRows
+from service.planning.preview import Statistician
+from service.planning.versions import Versions
 from service.statistics.sample_answers import SampleCache
-from service.workspace.bounded_run import rehearse, run_workload
+from service.workspace.bounded_run import _progress, _rows_there, _set_up, rehearse, run_workload
 from tests.sluice_run import sluice
 
 KEY = "A.k = B.k"
@@ -124,3 +130,34 @@ def test_a_sound_script_passes_and_leaves_nothing_behind(
     settings = load_settings(data_dir=tmp_path / "none", buckets=2)
     rehearse(load_workload(file), Objective(), SHIPPED, settings, SampleCache())
     assert list(scratch.iterdir()) == []
+
+
+GENERATED = """\
+streams:
+  - name: A
+    columns: {ts: timestamp, k: bigint}
+    event_time: ts
+    source: {type: generator, rate_per_s: 9, rows: 7}
+  - name: B
+    columns: {ts: timestamp, k: bigint}
+    event_time: ts
+    source: {type: generator, rate_per_s: 9, rows: 5, start: 2026-01-01T00:00:00Z}
+queries: [{name: q, cql: "SELECT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k"}]
+"""
+
+
+def test_a_generator_of_a_run_starts_when_the_run_is_set_up(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "workload.yaml"
+    file.write_text(GENERATED, encoding="utf-8")
+    statistician = Statistician(store, WorkloadRows(), 2, 1000, SampleCache())
+    before_us = wall_clock_us()
+    for _ in range(2):  # started again it has the start that it had
+        _set_up(load_workload(file), tmp_path, Versions(store, statistician, Objective("mem-opt")), SHIPPED)
+    a, b = (stream.source for stream in store.streams.all())
+    assert isinstance(a, GeneratorSource)
+    assert isinstance(b, GeneratorSource)
+    assert a.start_us is not None
+    assert before_us <= a.start_us <= wall_clock_us()
+    assert b.start_us == 1_767_225_600_000_000
+    assert _rows_there(store) == 12
+    assert (_progress(store, 12).rows, _progress(store, 12).batches) == (0, 0)

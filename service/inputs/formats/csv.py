@@ -17,6 +17,7 @@ from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.delimited.header import fields_of, named_fields
 from service.inputs.formats.facts import FileFacts, facts_of
+from service.inputs.formats.options import option_that_reads
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class _File:
             except UnfitValueError as error:
                 shown = repr(str(error.value)[:_SHOWN])
                 wanted = expected_text(column_type, self._form)
+                wanted += option_that_reads(error.value, column_type, self._form)
                 misfits.append((error.index, f'column "{name}": {shown} is not {wanted}'))
         if misfits:
             index, problem = min(misfits)

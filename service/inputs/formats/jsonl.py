@@ -17,6 +17,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.facts import FileFacts, facts_of, folded_name, refuse_other_unit
+from service.inputs.formats.options import option_that_reads
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 from service.inputs.formats.values import (
     JsonConstant,
@@ -71,7 +72,10 @@ def _parse(stream: Stream, path: str, columns: Sequence[str], *, judge_unit: boo
             arrays.append(from_json([row.get(name) for row in rows], types[name], form))
         except UnfitValueError as error:
             shown = json_text(error.value, _SHOWN)
-            misfits.append((error.index, f'column "{name}": {shown} is not {expected(types[name], form)}'))
+            wanted = expected(types[name], form)
+            if types[name] == "timestamp":  # numbers are spelt in one way in JSON
+                wanted += option_that_reads(error.value, "timestamp", form)
+            misfits.append((error.index, f'column "{name}": {shown} is not {wanted}'))
     if judge_unit:
         refuse_other_unit(stream, (row.get(stream.event_time) for row in rows))
     if misfits:

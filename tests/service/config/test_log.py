@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -52,3 +54,24 @@ def test_fields_may_have_names_of_records(capsys: pytest.CaptureFixture[str]) ->
 
 def test_an_event_without_fields_is_the_event(capsys: pytest.CaptureFixture[str]) -> None:
     assert _logged("text", capsys).endswith(" INFO service.engine.engine plan activated\n")
+
+
+def test_lines_go_to_what_stderr_is_now(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup_logging()
+    above = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", above)
+    logging.getLogger("service.engine.engine").info("plan activated")
+    assert above.getvalue().endswith("INFO service.engine.engine plan activated\n")
+
+
+def test_what_py4j_says_of_a_dead_jvm_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logging("DEBUG")
+    root = logging.getLogger()
+    said = "Exception while sending command."
+    root.handle(root.makeRecord("root", logging.INFO, "/x/py4j/java_gateway.py", 1038, said, (), None))
+    logging.getLogger("py4j.clientserver").error(said)
+    root.handle(root.makeRecord("root", logging.INFO, "/x/ours.py", 1, "something else", (), None))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("INFO root something else")

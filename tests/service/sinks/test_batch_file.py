@@ -9,11 +9,16 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from catalog.values.sink import FilesSink, SinkFormat
+from service.documents.stream_document import StreamDocument
 from service.errors import SinkFailed
+from service.inputs.partitions import FileRows, FilesPartition
+from service.inputs.read import read_partition
+from service.inputs.sources.files import candidates, judged_files
 from service.sinks.batch_file import ROWS_AT_A_TIME, write_batch_file
 from tests.service.sinks.world import read_file
 
@@ -102,3 +107,25 @@ def test_a_link_does_not_lead_out_of_the_directory_of_exports(tmp_path: Path) ->
     (tmp_path / "also").symlink_to(exports)
     write_batch_file(tmp_path / "also", FilesSink("y"), "x.parquet", parts(1))
     assert (exports / "y" / "x.parquet").exists()
+
+
+@pytest.mark.parametrize(("form", "source"), [("parquet", "parquet"), ("ndjson", "jsonl"), ("csv", "csv")])
+def test_a_stream_reads_the_files_of_a_sink_with_their_event_times(
+    tmp_path: Path, form: SinkFormat, source: str
+) -> None:
+    schema = SCHEMA.set(3, pa.field("_event_time", pa.timestamp("us")))
+    given = pa.Table.from_batches(list(parts(1, 2))).rename_columns(schema.names)
+    given = given.filter(pc.is_valid(given["_event_time"]))
+    write_batch_file(tmp_path, FilesSink("x", form), f"x.{form}", iter(given.to_batches()))
+    document = {
+        "name": "X",
+        "columns": {"k": "bigint", "s": "string", "d": "decimal(5,2)", "_event_time": "timestamp"},
+        "event_time": "_event_time",
+        "source": {"type": "files", "format": source, "path": str(tmp_path / "x")},
+    }
+    stream = StreamDocument.model_validate(document).to_stream()
+    (listed,) = judged_files(stream, sorted(candidates(stream.source.path)))
+    assert (listed.rows, listed.reason) == (2, None)
+    rows = FileRows(0, listed.path, listed.size, listed.mtime_ns, 0, listed.rows)
+    table = read_partition(stream, FilesPartition(1, 0, None, 2, (rows,)))
+    assert table.drop_columns("_pos").to_pylist() == given.to_pylist()

@@ -1,0 +1,77 @@
+"""Progress bar of ``sluice run``, on a terminal alone: rows of committed batches, of those that there are.
+
+    1,234,567 of 8,000,000 rows ━━━━━━━╸               15%  310,000 rows/s  0:00:22
+
+It is on stderr and gone when the run ends, so what is printed is the same with and without it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from catalog.errors import Unavailable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rich.progress import Progress, TaskID
+
+    from service.workspace.bounded_run import RunProgress
+
+#: Seconds between two looks; a batch takes about one.
+_LOOK_S = 0.5
+
+
+def watch_run(look: Callable[[], RunProgress]) -> AbstractContextManager[object]:
+    """Show how far a run is as long as the block lasts, if stderr is a terminal.
+
+    Args:
+        look: Returns how far it is; called by another thread.
+    """
+    return _bar(look) if sys.stderr.isatty() else nullcontext()
+
+
+@contextmanager
+def _bar(look: Callable[[], RunProgress]) -> Iterator[None]:
+    from rich.console import Console  # 0.1 s, which a run without a terminal need not wait for
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(show_speed=True),
+        TimeElapsedColumn(),
+    )
+    ended = threading.Event()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("starting", total=None)
+        thread = threading.Thread(target=_follow, args=(look, progress, task, ended), name="progress")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _follow(
+    look: Callable[[], RunProgress], progress: Progress, task: TaskID, ended: threading.Event
+) -> None:
+    while not ended.wait(_LOOK_S):
+        try:
+            found = look()
+        except Unavailable:
+            continue  # the run itself tells, if it lasts
+        progress.update(task, description=described(found), completed=found.rows, total=found.total_rows)
+
+
+def described(found: RunProgress) -> str:
+    """Return how far a run is in words."""
+    if not found.batches:
+        return "starting"
+    of_all = "" if found.total_rows is None else f" of {found.total_rows:,}"
+    return f"{found.rows:,}{of_all} rows"

@@ -1,0 +1,84 @@
+"""Options of text files under which a value that does not fit would.
+
+'1.234,50'             decimal_point: ",", thousands: "."
+'01.11.2025 09:15:00'  timestamp_format: "%d.%m.%Y %H:%M:%S"
+'01/02/2025 09:15'     timestamp_format: "%d/%m/%Y %H:%M" or "%m/%d/%Y %H:%M"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from service.inputs.formats.values import TextForm, UnfitValueError, from_text
+
+#: Decimal point and separator of groups.
+_NUMBERS: Final = (
+    *((",", None), (".", None)),
+    *((".", ","), (",", "."), (",", " "), (",", "\u00a0"), (",", "\u202f"), (".", " "), (".", "'")),
+)
+_DATE: Final = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(T|, |\s)?(.*)", re.ASCII)
+_DATES: Final = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
+_CLOCKS: Final = ("", "%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M:%S %p", "%I:%M %p")
+_OFFSETS: Final = ("", "%z", " %z")
+
+
+def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
+    """Return the option of a source that would read a value, as the end of a sentence; empty for none.
+
+    >>> option_that_reads("1.234,50", "decimal(10,2)", TextForm())
+    '; it can be read with decimal_point: ",", thousands: "."'
+    >>> option_that_reads("12 apples", "int", TextForm())
+    ''
+    """
+    if not isinstance(value, str):
+        return ""
+    if column_type == "timestamp":
+        formats = " or ".join(f'"{each}"' for each in _formats(value.strip(), form))
+        found = f"timestamp_format: {formats}" if formats else ""
+    elif column_type in ("int", "bigint", "double") or column_type.startswith("decimal"):
+        found = _numbers(value, column_type, form)
+    else:
+        found = ""
+    return f"; it can be read with {found}" if found else ""
+
+
+def _numbers(value: str, column_type: str, form: TextForm) -> str:
+    """Return the options, several where they give the value several meanings."""
+    found: dict[object, str] = {}
+    for point, separator in _NUMBERS:
+        read = _read(value, column_type, replace(form, decimal_point=point, thousands=separator))
+        if read is None or read in found:
+            continue
+        options = [f'decimal_point: "{point}"'] if point != form.decimal_point else []
+        if separator != form.thousands:
+            options.append("thousands: null" if separator is None else f'thousands: "{separator}"')
+        found[read] = ", ".join(options)
+    return " or ".join(found.values())
+
+
+def _formats(text: str, form: TextForm) -> Iterator[str]:
+    """Yield the formats of a time, two where day and month cannot be told apart."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return
+    between, clock = found[5] or "", found[6]
+    for date in _DATES:
+        for hours in _CLOCKS:
+            for offset in _OFFSETS if hours else ("",):
+                time_format = f"{date.format(found[2])}{between}{hours}{offset}"
+                other = replace(form, timestamp_format=time_format)
+                if bool(clock) == bool(hours) and _read(text, "timestamp", other) is not None:
+                    yield time_format
+
+
+def _read(text: str, column_type: str, form: TextForm) -> object:
+    """Return the value of a text, None if it is none."""
+    try:
+        return from_text(pa.array([text]), column_type, form)[0].as_py()
+    except UnfitValueError:
+        return None

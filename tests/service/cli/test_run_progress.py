@@ -1,0 +1,92 @@
+"""The progress bar of a run: on a terminal alone, gone at its end, above it what is logged."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from catalog.errors import Unavailable
+from service.cli.run_progress import described, watch_run
+from service.config.log import setup_logging
+from service.workspace.bounded_run import RunProgress
+
+#: A test that waits for so long for the bar has failed.
+PATIENCE_S = 60
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what was written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    opened = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    yield opened
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_without_a_terminal_nothing_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    def look() -> RunProgress:
+        raise AssertionError("nobody sees it")
+
+    before = threading.active_count()
+    with watch_run(look):
+        assert threading.active_count() == before
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_how_far_the_run_is_below_its_log(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal)  # here, as pytest has its own again after fixtures
+    monkeypatch.setattr("service.cli.run_progress._LOOK_S", 0.01)
+    setup_logging()
+    looks = iter([Unavailable("the catalog is busy"), RunProgress(0, 0, 80), RunProgress(20, 1, 80)])
+    shown = threading.Event()
+
+    def look() -> RunProgress:
+        found = next(looks, None)
+        if found is None:
+            shown.set()  # what came before is drawn
+            return RunProgress(20, 1, 80)
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    with watch_run(look):
+        assert shown.wait(PATIENCE_S)
+        logging.getLogger("service.engine.engine").info("engine running")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    assert "starting" in text
+    assert "20 of 80 rows" in text
+    assert " 25%" in text
+    assert any(
+        line.strip().endswith("INFO service.engine.engine engine running") for line in text.split("\n")
+    )
+    assert "progress" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (RunProgress(0, 0, 80), "starting"),
+        (RunProgress(1_234_567, 3, 8_000_000), "1,234,567 of 8,000,000 rows"),
+        (RunProgress(1_234_567, 3, None), "1,234,567 rows"),
+    ],
+)
+def test_progress_in_words(progress: RunProgress, words: str) -> None:
+    assert described(progress) == words
