@@ -358,7 +358,9 @@ class Engine:
             return False
         stream_id, position = found
         self.store.source_files.set_verdict(stream_id, position, "set-aside", reason)
-        log.warning("file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
+        # A run tells at its end, on the terminal.
+        level = logging.DEBUG if self.bounded else logging.WARNING
+        log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True
 
     def _paused_failing(self, trace: str, reason: str) -> bool:

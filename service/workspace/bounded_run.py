@@ -8,9 +8,10 @@ batch.
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
 from catalog.values.plan import Heartbeat, Strategy
 from catalog.values.query import UNBOUNDED_US, Query
-from catalog.values.stream import FilesSource
+from catalog.values.source_file import SourceFile
+from catalog.values.stream import FilesSource, Stream
 from operators.storage.folder import directory_here
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily
@@ -30,9 +32,9 @@ from service.config.settings import Settings
 from service.documents.workload import ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
-from service.errors import OtherWorkload
+from service.errors import OtherWorkload, UnreadableInput
 from service.inputs.sample import WorkloadRows
-from service.inputs.sources.files import list_files
+from service.inputs.sources.files import in_words, list_files, why_no_files
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
 from service.planning.objective import objective_of
@@ -43,7 +45,24 @@ from service.recovery.opening import open_catalog
 from service.results.export import export_query, export_shared
 from service.statistics.sample_answers import SampleCache
 
+log = logging.getLogger(__name__)
+
 WORKLOAD_SETTING = "workload"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSetAside:
+    """A file of which nothing was read.
+
+    Attributes:
+        stream: Its stream.
+        file: Its path.
+        reason: What is wrong with it.
+    """
+
+    stream: str
+    file: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,7 @@ class RunSummary:
         results: Result rows per query.
         plan_version: Plan version of the last batch.
         strategy: Strategy of families without one of their own, under the last plan version.
+        set_aside: Files that were set aside.
     """
 
     input_rows: int
@@ -73,6 +93,7 @@ class RunSummary:
     results: dict[str, int]
     plan_version: int
     strategy: str
+    set_aside: tuple[FileSetAside, ...]
 
 
 def run_workload(
@@ -84,6 +105,7 @@ def run_workload(
     strategy: Strategy | None = None,
     jvm: Jvm | None = None,
     final: bool = False,
+    tell: Callable[[str], None] = log.warning,
 ) -> RunSummary:
     """Run a workload to its end; started again with the same ``out`` it continues.
 
@@ -96,6 +118,7 @@ def run_workload(
         jvm: Spark's JVM, if one was launched with the same settings already.
         final: Whether all streams end for good, so that outer, semi and anti joins decide about all rows
             whose window is bounded; whatever comes later is late.
+        tell: Called with what is wrong with inputs, maybe more than once.
 
     Returns:
         Counts and rates.
@@ -124,14 +147,14 @@ def run_workload(
         rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
-        for stream in store.streams.all():
-            if isinstance(stream.source, FilesSource):
-                list_files(store, stream)
+        _list(store, tell)
         engine.run()
         if final:
             _end_streams(store)
             engine.run()
         engine.stop()
+        for stream, file in _files_set_aside(store):
+            tell(in_words(stream, file))
         _export(store, directory, out, results)
         return _summary(store, time.monotonic() - started)
     finally:
@@ -277,6 +300,28 @@ class _Script:
             )
 
 
+def _list(store: Store, tell: Callable[[str], None]) -> None:
+    """List the files of all streams, and tell what is wrong with them; an earlier start may have done so."""
+    for stream in store.streams.all():
+        if isinstance(stream.source, FilesSource):
+            try:
+                list_files(store, stream, tell=lambda stream, file: tell(in_words(stream, file)))
+                absence = why_no_files(stream, stream.source)
+            except OSError as error:
+                raise UnreadableInput(
+                    f'files of stream "{stream.name}" cannot be read: {error}',
+                    hint="Give the command access to them, or name others.",
+                ) from error
+            if absence is not None:
+                tell(absence)
+
+
+def _files_set_aside(store: Store) -> list[tuple[Stream, SourceFile]]:
+    return [
+        (stream, file) for stream in store.streams.all() for file in store.source_files.set_aside(stream.id)
+    ]
+
+
 def _end_streams(store: Store) -> None:
     """Move the watermark of every stream past the last row by the largest window."""
     plan = store.control_log.latest_plan()
@@ -323,4 +368,8 @@ def _summary(store: Store, seconds: float) -> RunSummary:
         results=by_name,
         plan_version=0 if last is None else last.plan_version,
         strategy="mem-opt" if plan is None else plan.strategy,
+        set_aside=tuple(
+            FileSetAside(stream.name, file.path, file.reason or "")
+            for stream, file in _files_set_aside(store)
+        ),
     )

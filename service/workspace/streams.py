@@ -21,7 +21,7 @@ from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from service.errors import NotAnHttpStream
 from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
-from service.inputs.sources.files import candidates, judged_files
+from service.inputs.sources.files import candidates, judged_files, log_set_aside
 from service.inputs.sources.http_log import EventLog, Sending
 from service.inputs.validate import check_servers, resolve_source, validate_source
 from service.planning.versions import Versions
@@ -203,4 +203,8 @@ class WorkspaceStreams:
 def _files_of(draft: Stream, settle_s: float) -> tuple[SourceFile, ...]:
     if not isinstance(draft.source, FilesSource):
         return ()
-    return tuple(judged_files(draft, sorted(set(candidates(draft.source.path))), settle_s=settle_s))
+    found = tuple(judged_files(draft, sorted(set(candidates(draft.source.path))), settle_s=settle_s))
+    for file in found:
+        if file.verdict == "set-aside":
+            log_set_aside(draft, file)
+    return found

@@ -55,15 +55,25 @@ def test_a_damaged_body_is_set_aside_by_a_recorded_decision_and_the_job_goes_on(
     workload = tmp_path / "workload.yaml"
     workload.write_text(WORKLOAD, encoding="utf-8")
 
+    (tmp_path / "B" / "3.parquet").write_text("no Parquet")
+
     outcome = run(workload, tmp_path / "out")
 
-    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.returncode == 3, outcome.stderr
     sound = [str(tmp_path / "A" / "0.parquet"), str(tmp_path / "A" / "2.parquet")]
     other = [str(tmp_path / "B" / f"{number}.parquet") for number in range(3)]
     expected = duckdb.sql(EXPECTED.format(a=sound, b=other)).fetchall()[0][0]
     assert expected > 0
     assert outcome.summary["results"] == {"q": expected}
     assert outcome.summary["input_rows"] == 5 * ROWS
+    found, listed = outcome.summary["set_aside"]
+    assert (found["stream"], found["file"]) == ("A", str(damaged))
+    assert (listed["stream"], listed["file"]) == ("B", str(tmp_path / "B" / "3.parquet"))
+    told = [line for line in outcome.stderr.splitlines() if "set aside" in line]
+    assert told == [
+        f'warning: file "{listed["file"]}" of stream "B" is set aside: {listed["reason"]}',
+        f"warning: set aside: {found['reason']}",
+    ]
     with Store.open(f"sqlite:///{tmp_path / 'out' / '_sluice' / 'catalog.db'}") as store:
         (aside,) = store.source_files.set_aside(1)
     assert aside.path == str(damaged)

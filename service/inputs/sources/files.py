@@ -48,7 +48,26 @@ _MADE_UP: Final = ("/proc", "/sys")
 _Inspect = Callable[[str], FileFacts]
 
 
-def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: set[str] | None = None) -> int:
+def log_set_aside(stream: Stream, file: SourceFile) -> None:
+    """Log a file that was set aside, for whoever runs the service."""
+    log.warning("file set aside", extra=fields(stream=stream.name, path=file.path, reason=file.reason))
+
+
+def in_words(stream: Stream, file: SourceFile) -> str:
+    """Return what whoever runs a command reads of a file that was set aside."""
+    name, reason = f'file "{file.path}" of stream "{stream.name}"', file.reason or ""
+    # What a batch found out names the file already.
+    return f"set aside: {reason}" if reason.startswith(name) else f"{name} is set aside: {reason}"
+
+
+def list_files(
+    store: Store,
+    stream: Stream,
+    *,
+    settle_s: float = 0.0,
+    known: set[str] | None = None,
+    tell: Callable[[Stream, SourceFile], None] = log_set_aside,
+) -> int:
     """List the new files of a stream, in order of their paths, and record each with its verdict.
 
     Args:
@@ -58,6 +77,7 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: se
             long: its writer may be at work. 0 judges at once.
         known: Paths that are listed already; those listed now are added. None looks them up, which a
             caller that lists repeatedly avoids.
+        tell: Called with each file that is set aside.
 
     Returns:
         Number of files listed now, those set aside included.
@@ -72,6 +92,8 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: se
     if not new:
         return 0
     for entry in judged_files(stream, new, settle_s=settle_s):
+        if entry.verdict == "set-aside":
+            tell(stream, entry)
         found.append(entry)
         if len(found) == _FILES_PER_WRITE:
             listed += _append(store, stream, found)
@@ -137,6 +159,30 @@ def candidates(path: str) -> Iterator[str]:
                 yield match
 
 
+def why_no_files(stream: Stream, source: FilesSource) -> str | None:
+    """Return why a stream has no files although its directory is there, and what to write; else None."""
+    path = source.path
+    if next(candidates(path), None) is not None:
+        return None
+    if not os.path.isdir(path):
+        base = path
+        while glob.has_magic(base):
+            base = os.path.dirname(base)
+        return (
+            f'stream "{stream.name}" has no files: nothing matches "{path}"'
+            if base != path and os.path.isdir(base)
+            else None
+        )
+    with os.scandir(path) as entries:
+        below = sum(_is_visible(entry.name) and entry.is_dir() for entry in entries)
+    told = f'stream "{stream.name}" has no files: "{path}" holds none'
+    return (
+        f'{told}, but {below} directories; write path: "{path}/**/*" to read what is in them'
+        if below
+        else told
+    )
+
+
 def is_of_kernel(path: str) -> bool:
     """Tell whether a path lies where the kernel makes files up, some of which have no end."""
     return any(os.path.normpath(path) == root or path.startswith(root + "/") for root in _MADE_UP)
@@ -175,10 +221,8 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
         return None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         return None
-    if reason is not None:
-        if time.time() - before.st_mtime < settle_s:
-            return None
-        log.warning("file set aside", extra=fields(stream=stream.name, path=path, reason=reason))
+    if reason is not None and time.time() - before.st_mtime < settle_s:
+        return None
     return SourceFile(
         position=0,  # the catalog gives it
         path=path,
