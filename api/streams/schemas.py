@@ -165,6 +165,19 @@ class QuarantineOut(BaseModel):
     events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
 
 
+class FileOut(BaseModel):
+    """A file that was set aside."""
+
+    path: str = Field(description="Its path.")
+    reason: str | None = Field(description="Why it was set aside.")
+
+
+class RetryOut(BaseModel):
+    """Files that are looked at again."""
+
+    files: list[FileOut] = Field(description="The files, in the order in which they were listed.")
+
+
 def _source(source: Source) -> dict[str, Any]:
     """The document of a source, its type first, without what was left out."""
     fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}

@@ -135,6 +135,18 @@ class _StoreCollector(Collector):
             if counters.watermark_us is not None:
                 watermark.add_metric([name], counters.watermark_us / 1e6)
         yield from (rows, late, rejected, watermark)
+        aside = GaugeMetricFamily(
+            "sluice_files_set_aside", "Files of which nothing is read.", labels=["stream"]
+        )
+        skipped = GaugeMetricFamily(
+            "sluice_skipped_rows", "Bad rows of listed files that are skipped.", labels=["stream"]
+        )
+        left_out = {found.stream_id: found for found in self._store.source_files.left_out()}
+        for stream_id, name in names.items():
+            found = left_out.get(stream_id)
+            aside.add_metric([name], 0 if found is None else found.files)
+            skipped.add_metric([name], 0 if found is None else found.rows)
+        yield from (aside, skipped)
 
     def _back_pressure(self, ingest: IngestFigures) -> Iterator[Metric]:
         labels = ["stream"]

@@ -151,6 +151,15 @@ class WorkspaceStreams:
             self._store.control_log.append(heartbeat=Heartbeat(stream.id, None))
         return stream
 
+    def retry_files(self, name: str) -> tuple[SourceFile, ...]:
+        """Have the files of a stream that were set aside judged again, at the next look; return them.
+
+        Raises:
+            StreamNotFound: There is no stream of that name.
+        """
+        with self._store.transaction():
+            return self._store.source_files.retry(self.get(name).id)
+
     def of_posts(self, name: str) -> Stream:
         """Return a stream that takes posted events.
 

@@ -70,6 +70,8 @@ def list_files(
 ) -> int:
     """List the new files of a stream, in order of their paths, and record each with its verdict.
 
+    Those that were set aside and are to be judged again are, before.
+
     Args:
         store: Catalog that records them.
         stream: Stream with a ``files`` source.
@@ -87,10 +89,10 @@ def list_files(
     if known is None:
         known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
-    listed = 0
+    listed = _judge_again(store, stream, settle_s, tell)
     new = sorted(set(candidates(stream.source.path)) - known)
     if not new:
-        return 0
+        return listed
     for entry in judged_files(stream, new, settle_s=settle_s):
         if entry.verdict == "set-aside":
             tell(stream, entry)
@@ -102,6 +104,22 @@ def list_files(
     listed += _append(store, stream, found)
     known.update(f.path for f in found)
     return listed
+
+
+def _judge_again(
+    store: Store, stream: Stream, settle_s: float, tell: Callable[[Stream, SourceFile], None]
+) -> int:
+    """Judge files that were set aside anew, as asked; those that are gone or being written have time."""
+    read = 0
+    for former in store.source_files.to_retry(stream.id):
+        for found in judged_files(stream, [former.path], settle_s=settle_s):
+            store.source_files.judged_again(stream.id, former.position, found)
+            if found.verdict == "ok":
+                read += 1
+                log.info("file is read after all", extra=fields(stream=stream.name, path=found.path))
+            else:
+                tell(stream, found)
+    return read
 
 
 def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[SourceFile]:

@@ -469,3 +469,36 @@ def test_a_text_file_without_rows_is_sound(store: Store, folder: Path, file_form
     list_files(store, stream)
     assert reasons(store, stream) == {}
     assert Inputs(store, None).partitions([(Lane(stream), 0, 1)]) == [()]
+
+
+def test_a_corrected_file_is_read_once_after_a_retry(store: Store, folder: Path) -> None:
+    stream = store.streams.add(files_stream(folder))
+    known: set[str] = set()
+    pq.write_table(rows_from(0, 1), folder / "0.parquet")
+    (folder / "1.parquet").write_text("no Parquet")
+    (folder / "2.parquet").write_text("no Parquet")
+    assert list_files(store, stream, known=known) == 3
+    pq.write_table(rows_from(1, 2), folder / "1.parquet")
+    assert list_files(store, stream, known=known) == 0  # nobody has asked
+    assert [f.path for f in store.source_files.retry(stream.id)] == [
+        str(folder / "1.parquet"),
+        str(folder / "2.parquet"),
+    ]
+    pq.write_table(rows_from(3, 1), folder / "3.parquet")
+    assert list_files(store, stream, known=known) == 2
+    assert list_files(store, stream, known=known) == 0
+    assert reasons(store, stream).keys() == {"1.parquet", "2.parquet"}
+    assert [Path(f.path).name for f in store.source_files.set_aside(stream.id)] == ["2.parquet"]
+    assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2, 3]
+
+
+def test_a_file_that_is_gone_is_looked_for_until_it_is_there(store: Store, folder: Path) -> None:
+    stream = store.streams.add(files_stream(folder))
+    (folder / "1.parquet").write_text("no Parquet")
+    list_files(store, stream)
+    (folder / "1.parquet").unlink()
+    store.source_files.retry(stream.id)
+    assert list_files(store, stream) == 0
+    pq.write_table(rows_from(1, 2), folder / "1.parquet")
+    assert list_files(store, stream) == 1
+    assert read_all(store, stream).column("k").to_pylist() == [1, 2]
