@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["ok", "set-aside"]
+Verdict = Literal["ok", "set-aside", "stops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class SourceFile:
         rows: Rows in it, without those skipped; 0 when it was set aside unread.
         t_min_us: Oldest event time in it, µs UTC, or None.
         t_max_us: Newest event time in it, µs UTC, or None.
-        verdict: ``set-aside`` files are counted and named, never read.
+        verdict: ``set-aside`` files are counted and named, never read; no batch goes beyond one that
+            ``stops``.
         reason: Why it was set aside, or None.
         skipped: Rows that were skipped.
     """

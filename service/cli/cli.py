@@ -146,8 +146,8 @@ def run(
     """Run a workload over everything available, write its results, and exit.
 
     The last line on stdout is one JSON object with counts and rates. The exit status is 3 when files were
-    set aside, which the object and stderr name, and nothing else was wrong. Killed and started again with
-    the same --out, it continues where it was.
+    set aside or rows skipped, which the object and stderr name, and nothing else was wrong. Killed and
+    started again with the same --out, it continues where it was.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
     setup_logging(settings.log.level, settings.log.format)
@@ -170,7 +170,7 @@ def run(
             tell=_warning_once(),
         )
     typer.echo(json.dumps(dataclasses.asdict(summary)))
-    if summary.set_aside:
+    if summary.set_aside or summary.skipped:
         raise typer.Exit(_INCOMPLETE)
 
 

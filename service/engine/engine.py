@@ -41,7 +41,7 @@ from service.engine.engine_status import EngineState, EngineStatus
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
-from service.errors import CheckpointDamaged, EngineFailed, OtherLife, find_corrupt_input
+from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
@@ -324,6 +324,7 @@ class Engine:
                     self._set_state("starting")
                     continue
                 self._set_state("failed", reason)
+                self._refuse_file(trace)
                 self._refuse_damaged_state(trace, reason)
                 raise EngineFailed("the Spark job has failed", detail=reason) from error
             except SluiceError as error:
@@ -331,6 +332,19 @@ class Engine:
                 self._set_state("failed", str(error))
                 raise
             return
+
+    def _refuse_file(self, trace: str) -> None:
+        """Stop where a file is bad and its stream stops for such.
+
+        Raises:
+            FileRefused: So it is; a retry would fail the same way.
+        """
+        if FileRefused.__name__ not in trace and find_corrupt_input(trace) is None:
+            return
+        for stream in self.store.streams.all():
+            for file in self.store.source_files.set_aside(stream.id):
+                if file.verdict == "stops":
+                    raise FileRefused(stream.name, file.path, file.reason or "")
 
     def _refuse_damaged_state(self, trace: str, reason: str) -> None:
         """Refuse to go on where a job failed since the state that it began with is damaged.
@@ -349,7 +363,7 @@ class Engine:
             )
 
     def _set_aside(self, trace: str, reason: str) -> bool:
-        """Record that a listed file cannot be read, so that the batch can be repeated without it.
+        """Record that a listed file cannot be read, and return whether the batch can be repeated without it.
 
         The batch was not committed, and the decision is in the catalog before it runs again.
         """
@@ -357,7 +371,10 @@ class Engine:
         if found is None:
             return False
         stream_id, position = found
-        self.store.source_files.set_verdict(stream_id, position, "set-aside", reason)
+        stops = any(s.id == stream_id and s.on_error == "stop" for s in self.store.streams.all())
+        self.store.source_files.set_verdict(stream_id, position, "stops" if stops else "set-aside", reason)
+        if stops:
+            return False
         # A run tells at its end, on the terminal.
         level = logging.DEBUG if self.bounded else logging.WARNING
         log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})

@@ -33,7 +33,14 @@ from service.inputs.sources.topic_reader import read_topic
 
 class _ReadRows(Protocol):
     def __call__(
-        self, stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int
+        self,
+        stream: Stream,
+        path: str,
+        columns: Sequence[str],
+        first_row: int,
+        rows: int,
+        *,
+        skips: bool = False,
     ) -> pa.Table: ...
 
 
@@ -86,7 +93,8 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
     _check_unchanged(stream, file)
     try:
         with opened_file(stream.source, file.path) as path:
-            table = _READ[stream.source.format](stream, path, names, file.first_row, file.rows)
+            read = _READ[stream.source.format]
+            table = read(stream, path, names, file.first_row, file.rows, skips=file.skipped > 0)
     except FileNotFoundError as error:
         raise _changed(stream, file, "it is gone") from error
     except UnusableFile as error:

@@ -162,7 +162,7 @@ class WorkloadRows:
             edges, absence = [], f'files of stream "{stream.name}" cannot be read: {error}'
         if self.tell is not None:
             for file in chain.from_iterable(edges):
-                if file.verdict == "set-aside":
+                if file.verdict != "ok" or file.skipped:
                     self.tell(in_words(stream, file))
             if absence is not None:
                 self.tell(absence)
@@ -233,7 +233,7 @@ def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _file_rows(file: SourceFile, first_row: int, rows: int) -> FileRows:
-    return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows)
+    return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows, file.skipped)
 
 
 def _read(stream: Stream, run: FileRows, columns: Sequence[str]) -> pa.Table | None:

@@ -32,7 +32,7 @@ from service.config.settings import Settings
 from service.documents.workload import ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
-from service.errors import OtherWorkload, UnreadableInput
+from service.errors import FileRefused, OtherWorkload, UnreadableInput
 from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import in_words, list_files, why_no_files
 from service.jvm.jvm import Jvm
@@ -66,6 +66,21 @@ class FileSetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class FileWithBadRows:
+    """A file of which some rows were not read.
+
+    Attributes:
+        stream: Its stream.
+        file: Its path.
+        rows: How many rows were skipped.
+    """
+
+    stream: str
+    file: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """Summary of a run.
 
@@ -81,6 +96,8 @@ class RunSummary:
         plan_version: Plan version of the last batch.
         strategy: Strategy of families without one of their own, under the last plan version.
         set_aside: Files that were set aside.
+        skipped: Files of which rows were skipped.
+        dead_letters: Where those rows are; None if there are none.
     """
 
     input_rows: int
@@ -94,6 +111,8 @@ class RunSummary:
     plan_version: int
     strategy: str
     set_aside: tuple[FileSetAside, ...]
+    skipped: tuple[FileWithBadRows, ...]
+    dead_letters: str | None
 
 
 def run_workload(
@@ -126,6 +145,7 @@ def run_workload(
     Raises:
         InvalidInput: The workload is invalid, or ``out`` belongs to another one.
         EngineFailed: The Spark job failed; what was committed stays.
+        FileRefused: A file is bad, and its stream stops for such.
     """
     started = time.monotonic()
     calibration = data_dir_calibration(settings.storage)
@@ -147,16 +167,16 @@ def run_workload(
         rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
-        _list(store, tell)
+        _list(store, directory, tell)
         engine.run()
         if final:
             _end_streams(store)
             engine.run()
         engine.stop()
-        for stream, file in _files_set_aside(store):
+        for stream, file in _left_out(store):
             tell(in_words(stream, file))
         _export(store, directory, out, results)
-        return _summary(store, time.monotonic() - started)
+        return _summary(store, directory, time.monotonic() - started)
     finally:
         engine.close()
         store.close()
@@ -300,12 +320,30 @@ class _Script:
             )
 
 
-def _list(store: Store, tell: Callable[[str], None]) -> None:
-    """List the files of all streams, and tell what is wrong with them; an earlier start may have done so."""
+def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None:
+    """List the files of all streams, and tell what is wrong with them; an earlier start may have done so.
+
+    Raises:
+        FileRefused: A file is bad, and its stream stops for such; it is not listed.
+        UnreadableInput: A directory cannot be read.
+    """
+
+    def tell_of(stream: Stream, file: SourceFile) -> None:
+        if file.verdict == "stops":
+            raise FileRefused(stream.name, file.path, file.reason or "")
+        tell(in_words(stream, file))
+
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
+            if stream.on_error == "stop":  # what stopped an earlier start may be corrected
+                store.source_files.retry(stream.id)
             try:
-                list_files(store, stream, tell=lambda stream, file: tell(in_words(stream, file)))
+                list_files(
+                    store,
+                    stream,
+                    tell=tell_of,
+                    dead_letters=directory.dead_letters,
+                )
                 absence = why_no_files(stream, stream.source)
             except OSError as error:
                 raise UnreadableInput(
@@ -316,9 +354,13 @@ def _list(store: Store, tell: Callable[[str], None]) -> None:
                 tell(absence)
 
 
-def _files_set_aside(store: Store) -> list[tuple[Stream, SourceFile]]:
+def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
+    """Return the files of which something was left out."""
+    files = store.source_files
     return [
-        (stream, file) for stream in store.streams.all() for file in store.source_files.set_aside(stream.id)
+        (stream, file)
+        for stream in store.streams.all()
+        for file in (*files.set_aside(stream.id), *files.with_skipped_rows(stream.id))
     ]
 
 
@@ -349,7 +391,7 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
         export_query(store, directory.results, name, queries, out)
 
 
-def _summary(store: Store, seconds: float) -> RunSummary:
+def _summary(store: Store, directory: DataDir, seconds: float) -> RunSummary:
     totals = store.batches.totals()
     rows = store.counts.totals()
     last = store.batches.last_manifest()
@@ -357,6 +399,10 @@ def _summary(store: Store, seconds: float) -> RunSummary:
     by_name: dict[str, int] = {}
     for record in store.queries.all():
         by_name[record.query.name] = by_name.get(record.query.name, 0) + rows.get(record.query.id, 0)
+    left_out = _left_out(store)
+    skipped = tuple(
+        FileWithBadRows(stream.name, file.path, file.skipped) for stream, file in left_out if file.skipped
+    )
     return RunSummary(
         input_rows=totals.input_rows,
         late_rows=totals.late_rows,
@@ -370,6 +416,9 @@ def _summary(store: Store, seconds: float) -> RunSummary:
         strategy="mem-opt" if plan is None else plan.strategy,
         set_aside=tuple(
             FileSetAside(stream.name, file.path, file.reason or "")
-            for stream, file in _files_set_aside(store)
+            for stream, file in left_out
+            if file.verdict != "ok"
         ),
+        skipped=skipped,
+        dead_letters=str(directory_here(directory.dead_letters)) if skipped else None,
     )

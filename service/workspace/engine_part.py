@@ -239,6 +239,7 @@ class _Term:
             Inputs(store, parts.events),
             settings.sources.list_interval_ms / 1000,
             known=known,
+            dead_letters=data_dir.dead_letters,
             ticks=(
                 *parts.ticks,
                 Migrations(parts.versions).tick,

@@ -16,6 +16,7 @@ from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from catalog.values.stream import FilesSource, Stream
+from operators.storage.folder import Folder
 from service.errors import KafkaDown
 from service.inputs.inputs import Inputs
 from service.inputs.sources.files import list_files
@@ -34,6 +35,7 @@ class Watcher:
         ticks: Called with the wall clock at the end of each look.
         inputs: What sources hold; a stream of which input waits is not idle.
         known: Paths of listed files by stream id; not looked up at each look, since there may be millions.
+        dead_letters: Folder for rows of files that are skipped; None keeps none.
     """
 
     store: Store
@@ -42,6 +44,7 @@ class Watcher:
     now_us: Callable[[], int] = wall_clock_us
     ticks: tuple[Callable[[int], object], ...] = ()
     known: dict[int, set[str]] = field(default_factory=dict)
+    dead_letters: Folder | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -63,7 +66,13 @@ class Watcher:
             if isinstance(stream.source, FilesSource):
                 if stream.id not in self.known:
                     self.known[stream.id] = self.store.source_files.paths(stream.id)
-                list_files(self.store, stream, settle_s=self.interval_s, known=self.known[stream.id])
+                list_files(
+                    self.store,
+                    stream,
+                    settle_s=self.interval_s,
+                    known=self.known[stream.id],
+                    dead_letters=self.dead_letters,
+                )
         self._beat()
         for tick in self.ticks:
             tick(self.now_us())

@@ -111,7 +111,9 @@ class Workspace:
         roots = SourceRoots.of(self.settings.sources.roots, self.data_dir)
         roots.tell_outsiders(store.streams.all())
         settle_s, servers = self.settings.sources.list_interval_ms / 1000, self.settings.sources.servers
-        self.streams = WorkspaceStreams(store, events, versions, roots, settle_s, self._pressure, servers)
+        self.streams = WorkspaceStreams(
+            store, events, versions, roots, settle_s, self._pressure, servers, self.data_dir.dead_letters
+        )
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)
         self.migrations = Migrations(versions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -45,13 +46,65 @@ def write_streams(directory: Path) -> None:
             pq.write_table(table, directory / stream / f"{number}.parquet")
 
 
+def damage(file: Path) -> bytes:
+    """Damage the body of a file, and return what it was."""
+    whole = file.read_bytes()
+    content = bytearray(whole)
+    for place in range(200, len(content) // 2):
+        content[place] ^= 0x5A
+    file.write_bytes(content)
+    return whole
+
+
+def test_a_run_stops_before_the_batch_of_a_bad_file_and_goes_on_once_it_is_corrected(tmp_path: Path) -> None:
+    write_streams(tmp_path)
+    workload = tmp_path / "workload.yaml"
+    workload.write_text(WORKLOAD.replace("lateness: 1s", "lateness: 1s, on_error: stop"), encoding="utf-8")
+    damaged = tmp_path / "A" / "1.parquet"
+    whole = damage(damaged)
+    (tmp_path / "B" / "3.parquet").write_text("no Parquet")
+
+    listed = run(workload, tmp_path / "out")
+    assert listed.returncode == 2
+    assert f'error: file "{tmp_path}/B/3.parquet" of stream "B" is bad: it is no sound' in listed.stderr
+    (tmp_path / "B" / "3.parquet").unlink()
+
+    read = run(workload, tmp_path / "out")
+    assert read.returncode == 2
+    assert f'error: file "{damaged}" of stream "A" cannot be read' in read.stderr
+    damaged.write_bytes(whole)
+
+    outcome = run(workload, tmp_path / "out")
+    assert outcome.returncode == 0, outcome.stderr
+    a, b = ([str(tmp_path / name / f"{n}.parquet") for n in range(3)] for name in "AB")
+    assert outcome.summary["results"] == {"q": duckdb.sql(EXPECTED.format(a=a, b=b)).fetchall()[0][0]}
+    assert outcome.summary["input_rows"] == 6 * ROWS
+
+
+def test_a_run_skips_bad_rows_and_tells_where_they_are(tmp_path: Path) -> None:
+    for name in ("A", "B"):
+        (tmp_path / name).mkdir()
+        rows = [f"2024-05-01T08:00:{n:02}Z,{n if n % 7 else 'none'}" for n in range(50)]
+        (tmp_path / name / "1.csv").write_text("\n".join(["ts,k", *rows]) + "\n")
+    workload = tmp_path / "workload.yaml"
+    text = WORKLOAD.replace("lateness: 1s", "on_error: skip-rows").replace("parquet", "csv")
+    workload.write_text(text, encoding="utf-8")
+
+    outcome = run(workload, tmp_path / "out")
+
+    assert outcome.returncode == 3, outcome.stderr
+    summary = outcome.summary
+    assert (summary["input_rows"], summary["results"]) == (2 * 42, {"q": 42})
+    assert [(found["stream"], found["rows"]) for found in summary["skipped"]] == [("A", 8), ("B", 8)]
+    assert f'warning: 8 bad rows of file "{tmp_path}/A/1.csv" of stream "A" are skipped' in outcome.stderr
+    letters = [json.loads(line) for line in next(Path(summary["dead_letters"]).glob("A-*")).open()]
+    assert (letters[1]["row"], letters[1]["line"], letters[1]["column"]) == (8, 9, "k")
+
+
 def test_a_damaged_body_is_set_aside_by_a_recorded_decision_and_the_job_goes_on(tmp_path: Path) -> None:
     write_streams(tmp_path)
     damaged = tmp_path / "A" / "1.parquet"
-    content = bytearray(damaged.read_bytes())
-    for place in range(200, len(content) // 2):
-        content[place] ^= 0x5A
-    damaged.write_bytes(content)
+    damage(damaged)
     workload = tmp_path / "workload.yaml"
     workload.write_text(WORKLOAD, encoding="utf-8")
 

@@ -147,15 +147,16 @@ class SourceFileRepository(Repository):
         with self._database.read() as connection:
             return tuple(_file(row) for row in connection.execute(_TO_RETRY, {"stream_id": stream_id}))
 
-    def judged_again(self, stream_id: int, position: int, found: SourceFile) -> None:
+    def judged_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
         """Record what was found in a file that was to be judged again.
 
-        One that can be read now gets the next position, since a batch may have passed the one it has; there
-        it stays set aside, for batches that are repeated.
+        One that was set aside and can be read now gets the next position, since a batch may have passed the
+        one it has; there it stays set aside, for batches that are repeated. One that stopped the job keeps
+        its position: no batch has passed it.
 
         Args:
             stream_id: The stream.
-            position: Position of the file.
+            former: The file as it was.
             found: The file as it is now.
 
         Raises:
@@ -163,16 +164,18 @@ class SourceFileRepository(Repository):
         """
         facts = dataclasses.asdict(found)
         del facts["position"]
-        former = {"retry": False} | ({"replaced": position + 1} if found.verdict == "ok" else facts)
+        is_moved = found.verdict == "ok" and former.verdict == "set-aside"
+        position = former.position
+        values = {"retry": False} | ({"replaced": position + 1} if is_moved else facts)
         with self._database.write() as connection:
             changed = connection.execute(
                 update(tables.inputs)
                 .where(_i.stream_id == stream_id, _i.position == position, _i.retry)
-                .values(**former)
+                .values(**values)
             )
             if changed.rowcount != 1:
                 raise InputNotFound(f"input {position} of stream {stream_id} is not to be judged again")
-            if found.verdict == "ok":
+            if is_moved:
                 self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:

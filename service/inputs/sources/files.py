@@ -22,8 +22,10 @@ from catalog.clock import wall_clock_us
 from catalog.durations import format_duration
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
+from operators.storage.folder import Folder
 from service.config.log import fields
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow, write_skipped_rows
 from service.inputs.formats.csv import inspect_csv
 from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
@@ -45,16 +47,25 @@ _FILES_PER_WRITE: Final = 256
 
 _MADE_UP: Final = ("/proc", "/sys")
 
-_Inspect = Callable[[str], FileFacts]
+_Inspect = Callable[[str, list[BadRow] | None], FileFacts]
 
 
-def log_set_aside(stream: Stream, file: SourceFile) -> None:
-    """Log a file that was set aside, for whoever runs the service."""
-    log.warning("file set aside", extra=fields(stream=stream.name, path=file.path, reason=file.reason))
+def log_left_out(stream: Stream, file: SourceFile) -> None:
+    """Log what was left out of a file, for whoever runs the service."""
+    if file.verdict == "ok":
+        log.warning("rows skipped", extra=fields(stream=stream.name, path=file.path, rows=file.skipped))
+    elif file.verdict == "stops":
+        log.error(
+            "bad file stops its stream", extra=fields(stream=stream.name, path=file.path, reason=file.reason)
+        )
+    else:
+        log.warning("file set aside", extra=fields(stream=stream.name, path=file.path, reason=file.reason))
 
 
 def in_words(stream: Stream, file: SourceFile) -> str:
-    """Return what whoever runs a command reads of a file that was set aside."""
+    """Return what whoever runs a command reads of a file of which something was left out."""
+    if file.verdict == "ok":
+        return f'{file.skipped} bad rows of file "{file.path}" of stream "{stream.name}" are skipped'
     name, reason = f'file "{file.path}" of stream "{stream.name}"', file.reason or ""
     # What a batch found out names the file already.
     return f"set aside: {reason}" if reason.startswith(name) else f"{name} is set aside: {reason}"
@@ -66,7 +77,8 @@ def list_files(
     *,
     settle_s: float = 0.0,
     known: set[str] | None = None,
-    tell: Callable[[Stream, SourceFile], None] = log_set_aside,
+    tell: Callable[[Stream, SourceFile], None] = log_left_out,
+    dead_letters: Folder | None = None,
 ) -> int:
     """List the new files of a stream, in order of their paths, and record each with its verdict.
 
@@ -79,7 +91,8 @@ def list_files(
             long: its writer may be at work. 0 judges at once.
         known: Paths that are listed already; those listed now are added. None looks them up, which a
             caller that lists repeatedly avoids.
-        tell: Called with each file that is set aside.
+        tell: Called with each file that is set aside, or of which rows are skipped.
+        dead_letters: Folder for rows that are skipped; None keeps none.
 
     Returns:
         Number of files listed now, those set aside included.
@@ -89,12 +102,12 @@ def list_files(
     if known is None:
         known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
-    listed = _judge_again(store, stream, settle_s, tell)
+    listed = _judge_again(store, stream, settle_s, tell, dead_letters)
     new = sorted(set(candidates(stream.source.path)) - known)
     if not new:
         return listed
-    for entry in judged_files(stream, new, settle_s=settle_s):
-        if entry.verdict == "set-aside":
+    for entry in judged_files(stream, new, settle_s=settle_s, dead_letters=dead_letters):
+        if entry.verdict != "ok" or entry.skipped:
             tell(stream, entry)
         found.append(entry)
         if len(found) == _FILES_PER_WRITE:
@@ -107,28 +120,35 @@ def list_files(
 
 
 def _judge_again(
-    store: Store, stream: Stream, settle_s: float, tell: Callable[[Stream, SourceFile], None]
+    store: Store,
+    stream: Stream,
+    settle_s: float,
+    tell: Callable[[Stream, SourceFile], None],
+    dead_letters: Folder | None,
 ) -> int:
     """Judge files that were set aside anew, as asked; those that are gone or being written have time."""
     read = 0
     for former in store.source_files.to_retry(stream.id):
-        for found in judged_files(stream, [former.path], settle_s=settle_s):
-            store.source_files.judged_again(stream.id, former.position, found)
+        for found in judged_files(stream, [former.path], settle_s=settle_s, dead_letters=dead_letters):
+            store.source_files.judged_again(stream.id, former, found)
             if found.verdict == "ok":
                 read += 1
                 log.info("file is read after all", extra=fields(stream=stream.name, path=found.path))
-            else:
+            if found.verdict != "ok" or found.skipped:
                 tell(stream, found)
     return read
 
 
-def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[SourceFile]:
-    """Judge files without recording anything.
+def judged_files(
+    stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0, dead_letters: Folder | None = None
+) -> Iterator[SourceFile]:
+    """Judge files without recording anything in the catalog.
 
     Args:
         stream: Stream with a ``files`` source.
         paths: The files.
         settle_s: As in `list_files`.
+        dead_letters: As in `list_files`.
 
     Yields:
         What is found in each, at position 0; files that are gone or being written are left out.
@@ -136,7 +156,7 @@ def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0)
     assert isinstance(stream.source, FilesSource)
     with _inspecting(stream, stream.source) as inspect:
         for path in paths:
-            entry = _judge(stream, path, inspect, settle_s)
+            entry = _judge(stream, path, inspect, settle_s, dead_letters)
             if entry is not None:
                 yield entry
 
@@ -219,8 +239,11 @@ def _refuse_future(stream: Stream, facts: FileFacts) -> None:
         raise UnusableFile(f"it has the event time {facts.t_max_us} µs, more than {ahead} ahead of the clock")
 
 
-def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> SourceFile | None:
+def _judge(
+    stream: Stream, path: str, inspect: _Inspect, settle_s: float, dead_letters: Folder | None
+) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
+    bad: list[BadRow] | None = [] if stream.on_error == "skip-rows" else None
     try:
         before = os.stat(path)
         if not stat.S_ISREG(before.st_mode):
@@ -228,19 +251,21 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
         try:
             assert isinstance(stream.source, FilesSource)
             with opened_file(stream.source, path) as opened:
-                facts, reason = inspect(opened), None
+                facts, reason = inspect(opened, bad), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
             _refuse_future(stream, facts)
         except UnusableFile as error:
-            facts, reason = FileFacts(0, None, None), error.primary
+            facts, reason, bad = FileFacts(0, None, None), error.primary, None
         after = os.stat(path)
     except FileNotFoundError:
         return None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         return None
-    if reason is not None and time.time() - before.st_mtime < settle_s:
+    if (reason is not None or bad) and time.time() - before.st_mtime < settle_s:
         return None
+    if bad and dead_letters is not None:
+        write_skipped_rows(dead_letters, stream.name, path, before, bad)
     return SourceFile(
         position=0,  # the catalog gives it
         path=path,
@@ -249,6 +274,7 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
         rows=facts.rows,
         t_min_us=facts.t_min_us,
         t_max_us=facts.t_max_us,
-        verdict="ok" if reason is None else "set-aside",
+        verdict="ok" if reason is None else "stops" if stream.on_error == "stop" else "set-aside",
         reason=reason,
+        skipped=len(bad or ()),
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import functools
 import itertools
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
-from service.errors import CorruptInput, InputChanged, UnusableFile, find_corrupt_input
+from service.errors import CorruptInput, FileRefused, InputChanged, UnusableFile, find_corrupt_input
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
@@ -502,3 +503,22 @@ def test_a_file_that_is_gone_is_looked_for_until_it_is_there(store: Store, folde
     pq.write_table(rows_from(1, 2), folder / "1.parquet")
     assert list_files(store, stream) == 1
     assert read_all(store, stream).column("k").to_pylist() == [1, 2]
+
+
+def test_no_batch_goes_beyond_a_bad_file_of_a_stream_that_stops(store: Store, folder: Path) -> None:
+    stream = store.streams.add(dataclasses.replace(files_stream(folder), on_error="stop"))
+    for name in ("0", "1", "2"):
+        pq.write_table(rows_from(int(name), 1), folder / f"{name}.parquet")
+    (folder / "1.parquet").write_text("no Parquet")
+    assert list_files(store, stream) == 3
+    inputs = Inputs(store, None)
+    assert [piece.position for piece in inputs.pending(Lane(stream), 0, 1)] == [0]
+    with pytest.raises(FileRefused, match=f'file "{folder}/1.parquet" of stream "S" is bad: it is no sound'):
+        inputs.pending(Lane(stream), 0, 9)
+    with pytest.raises(FileRefused):
+        read_all(store, stream)
+
+    store.source_files.retry(stream.id)
+    pq.write_table(rows_from(1, 1), folder / "1.parquet")
+    assert list_files(store, stream) == 1
+    assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2]
