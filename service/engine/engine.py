@@ -42,6 +42,7 @@ from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
 from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
+from service.faults import Faults
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
@@ -74,6 +75,7 @@ class Engine:
         pause_failing: Pauses the queries with an expression, given its digest and the reason, and returns
             their names; None: such a query ends the job.
         changed: Called when the status has changed.
+        faults: Takes errors of background work that nobody has foreseen.
     """
 
     settings: Settings
@@ -83,6 +85,7 @@ class Engine:
     jvm: Jvm | None = None
     pause_failing: Callable[[str, str], tuple[str, ...]] | None = None
     changed: Callable[[], None] = lambda: None
+    faults: Faults = field(default_factory=Faults)
     _lock: EngineLock = field(init=False)
     _lease: CatalogLease = field(init=False)
     _jvm_in_use: Jvm | None = None
@@ -104,7 +107,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._lock = EngineLock(self.data_dir.engine_lock)
-        self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost)
+        self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost, faults=self.faults)
         self._jvm_in_use = self.jvm
 
     def acquire(self) -> None:

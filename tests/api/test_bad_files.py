@@ -45,3 +45,15 @@ def test_a_file_set_aside_is_told_until_it_is_corrected_and_retried(service: Ser
     assert metric(service, "sluice_files_set_aside") == ['sluice_files_set_aside{stream="A"} 0.0']
     assert service.made("POST", "/streams/A/files:retry") == {"files": []}
     assert service.send("POST", "/streams/none/files:retry").status_code == 404
+
+
+def test_background_work_that_fails_is_told_by_the_probe_and_counted(service: Service) -> None:
+    assert service.send("GET", "/health/ready").status_code == 200
+    service.workspace.faults.failed("listing", KeyError("value"), of="A")
+    answer = service.send("GET", "/health/ready")
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("background work fails: listing")
+    assert "listing of A: KeyError: 'value'" in answer.text
+    assert 'sluice_background_faults_total{part="listing"} 1.0' in metric(service, "sluice_background_faults")
+    service.workspace.faults.works("listing", of="A")
+    assert service.send("GET", "/health/ready").status_code == 200

@@ -97,7 +97,8 @@ def test_a_run_skips_bad_rows_and_tells_where_they_are(tmp_path: Path) -> None:
     assert (summary["input_rows"], summary["results"]) == (2 * 42, {"q": 42})
     assert [(found["stream"], found["rows"]) for found in summary["skipped"]] == [("A", 8), ("B", 8)]
     assert f'warning: 8 bad rows of file "{tmp_path}/A/1.csv" of stream "A" are skipped' in outcome.stderr
-    letters = [json.loads(line) for line in next(Path(summary["dead_letters"]).glob("A-*")).open()]
+    (file,) = Path(summary["dead_letters"]).glob("A-*")
+    letters = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert (letters[1]["row"], letters[1]["line"], letters[1]["column"]) == (8, 9, "k")
 
 

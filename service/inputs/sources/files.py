@@ -6,6 +6,7 @@ aside with the reason and never read; one whose bytes change later fails loudly 
 
 from __future__ import annotations
 
+import errno
 import glob
 import logging
 import os
@@ -30,6 +31,7 @@ from service.inputs.formats.csv import inspect_csv
 from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
 from service.inputs.formats.parquet_footer import inspect_parquet
+from service.inputs.formats.text_input import first_line
 from service.inputs.partitions import ROW_BITS
 from service.inputs.sources.opened_file import opened_file
 
@@ -44,6 +46,9 @@ _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress
 
 #: Files that one write to the catalog records: what a crash during a long first listing costs.
 _FILES_PER_WRITE: Final = 256
+
+#: Errors that are not the file's own, and may be gone at the next look.
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
 
 _MADE_UP: Final = ("/proc", "/sys")
 
@@ -192,9 +197,38 @@ def candidates(path: str) -> Iterator[str]:
     elif os.path.isfile(path):
         yield path
     else:
-        for match in glob.iglob(path, recursive=True):
+        for match in _matches(path):
             if _is_visible(os.path.basename(match)) and os.path.isfile(match) and not is_of_kernel(match):
                 yield match
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Yield what a glob matches; below ``**`` each directory once, where links lead back to one above.
+
+    Raises:
+        OSError: A directory below ``**`` cannot be read, which `glob` keeps to itself.
+    """
+    parts = pattern.split("/")
+    if "**" not in parts:
+        yield from glob.iglob(pattern)
+        return
+    at = parts.index("**")
+    rest = "/".join(parts[at + 1 :]) or "*"
+    for base in glob.iglob("/".join(parts[:at]) or "/"):
+        for directory in _directories(base, frozenset()):
+            yield from _matches(f"{glob.escape(directory)}/{rest}")
+
+
+def _directories(directory: str, above: frozenset[str]) -> Iterator[str]:
+    """Yield a directory and all that are visible below it."""
+    real = os.path.realpath(directory)
+    if real in above or not os.path.isdir(directory):
+        return
+    yield directory
+    with os.scandir(directory) as entries:
+        below = sorted(entry.path for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+    for each in below:
+        yield from _directories(each, above | {real})
 
 
 def why_no_files(stream: Stream, source: FilesSource) -> str | None:
@@ -230,6 +264,14 @@ def _is_visible(name: str) -> bool:
     return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
+def _in_short(error: Exception) -> str:
+    if isinstance(error, UnusableFile):
+        return error.primary
+    if not isinstance(error, OSError):
+        log.error("file judged by an unforeseen error", exc_info=error)
+    return f"it cannot be read ({type(error).__name__}: {first_line(error)})"
+
+
 def _refuse_future(stream: Stream, facts: FileFacts) -> None:
     """Set a file aside that has rows further ahead of the clock than its stream allows."""
     if stream.max_ahead_us is None or facts.t_max_us is None:
@@ -255,8 +297,13 @@ def _judge(
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
             _refuse_future(stream, facts)
-        except UnusableFile as error:
-            facts, reason, bad = FileFacts(0, None, None), error.primary, None
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            # Whatever it is, it concerns this file alone, unless the machine is short of something.
+            if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
+                raise
+            facts, reason, bad = FileFacts(0, None, None), _in_short(error), None
         after = os.stat(path)
     except FileNotFoundError:
         return None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import errno
 import functools
 import itertools
 import os
@@ -24,12 +25,14 @@ from hypothesis import strategies as st
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
 from service.errors import CorruptInput, FileRefused, InputChanged, UnusableFile, find_corrupt_input
+from service.inputs import read
+from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
-from service.inputs.sources.files import list_files
+from service.inputs.sources.files import candidates, list_files
 from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import EVERY_TYPE, TS_K_V, files_stream, rows_from
@@ -522,3 +525,92 @@ def test_no_batch_goes_beyond_a_bad_file_of_a_stream_that_stops(store: Store, fo
     pq.write_table(rows_from(1, 1), folder / "1.parquet")
     assert list_files(store, stream) == 1
     assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2]
+
+
+def test_an_unforeseen_error_of_one_file_sets_that_file_aside(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.streams.add(files_stream(folder))
+    for name in ("0", "1", "2"):
+        pq.write_table(rows_from(int(name), 1), folder / f"{name}.parquet")
+
+    def inspect(connection: duckdb.DuckDBPyConnection, stream: Stream, path: str, bad: object) -> FileFacts:
+        if path.endswith("1.parquet"):
+            raise KeyError("value")
+        return inspect_parquet(connection, stream, path)
+
+    monkeypatch.setattr("service.inputs.sources.files.inspect_parquet", inspect)
+    assert list_files(store, stream) == 3
+    assert reasons(store, stream) == {"1.parquet": "it cannot be read (KeyError: 'value')"}
+    assert read_all(store, stream).column("k").to_pylist() == [0, 2]
+
+
+def test_a_machine_without_file_handles_sets_no_file_aside(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.streams.add(files_stream(folder))
+    pq.write_table(rows_from(0, 1), folder / "0.parquet")
+
+    def inspect(*_: object) -> FileFacts:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr("service.inputs.sources.files.inspect_parquet", inspect)
+        with pytest.raises(OSError, match="Too many open files"):
+            list_files(store, stream)
+    assert list_files(store, stream) == 1
+
+
+def test_an_unforeseen_error_in_a_worker_names_the_file_to_set_aside(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.streams.add(files_stream(folder))
+    pq.write_table(rows_from(0, 1), folder / "0.parquet")
+    list_files(store, stream)
+
+    def fails(*_: object, **__: object) -> pa.Table:
+        raise KeyError("value")
+
+    monkeypatch.setitem(read._READ, "parquet", fails)
+    with pytest.raises(CorruptInput, match="KeyError: 'value'") as error:
+        read_all(store, stream)
+    assert find_corrupt_input(str(error.value)) == (stream.id, 0)
+
+
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    deep = tmp_path / "in" / "2024" / "05"
+    deep.mkdir(parents=True)
+    for directory in (tmp_path / "in", deep):
+        (directory / "x.csv").touch()
+    (tmp_path / "in" / ".hidden").mkdir()
+    (tmp_path / "in" / ".hidden" / "x.csv").touch()
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "y.csv").touch()
+    (tmp_path / "in" / "beside").symlink_to(tmp_path / "beside")
+    before = {
+        str(p) for p in (tmp_path / "in" / "x.csv", deep / "x.csv", tmp_path / "in" / "beside" / "y.csv")
+    }
+    for pattern in ("**/*", "**/*.csv", "**", "**/**/*"):
+        assert set(candidates(f"{tmp_path}/in/{pattern}")) == before, pattern
+    assert set(candidates(f"{tmp_path}/in/**/05/*")) == {str(deep / "x.csv")}
+    assert set(candidates(f"{tmp_path}/*/**/0*/x.csv")) == {str(deep / "x.csv")}
+    for place in (deep, tmp_path / "in", tmp_path / "beside"):
+        for number in range(3):
+            (place / f"loop{number}").symlink_to(tmp_path / "in")
+    found = list(candidates(f"{tmp_path}/in/**/*"))
+    assert set(found) == before
+    assert len(found) == len(before)
+
+
+def test_a_directory_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refused(path: str):
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError):
+        list(candidates(f"{tmp_path}/**/*"))
