@@ -17,6 +17,7 @@ InvalidInput
 * InvalidStream         the parts of a stream's document do not fit together
 * InvalidWorkload       a workload file says something invalid
 * InvalidYaml           a file cannot be read as YAML
+* FileRefused           a file is bad, and its stream stops for such
 * MoveRefused           a data directory cannot be moved as it stands, or not to the place that was named
 * KafkaUnsupported      a stream or sink is on Kafka, and its client is not installed
 * NoDataDir             a directory is no data directory
@@ -139,6 +140,22 @@ class EventRejected(InvalidInput):
         self.index = index
         self.field = field
         self.expected = expected
+
+
+class FileRefused(InvalidInput):
+    """A file is bad, and its stream stops for such: nothing of the batch that it is in is committed."""
+
+    code = "file-refused"
+
+    def __init__(self, stream: str, file: str, reason: str):
+        named = f'file "{file}" of stream "{stream}"'
+        super().__init__(
+            # What a batch found out names the file already.
+            reason if reason.startswith(named) else f"{named} is bad: {reason}",
+            detail="The stream stops for such files (on_error: stop).",
+            hint="Correct the file, then start the run again; of a service POST /streams/{name}/files:retry, "
+            "then /engine:restart.",
+        )
 
 
 class InvalidChanges(InvalidInput):

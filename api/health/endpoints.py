@@ -37,9 +37,17 @@ def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
     """Answer 200 when every part of this process does its work; else 503.
 
     The API does as long as the catalog answers. An engine does when it processes batches, is paused on
-    request, or stands by; one that takes no input because the disk is nearly full does not.
+    request, or stands by; one that takes no input because the disk is nearly full does not. Background work
+    that failed by an error nobody had foreseen does not until it is done again.
     """
     workspace.batches.last()
+    failing = workspace.faults.failing()
+    if failing:
+        raise EngineNotReady(
+            f"background work fails: {', '.join(sorted({fault.part for fault in failing}))}",
+            detail="; ".join(map(str, failing)),
+            hint="It is tried again by itself, at the latest after a minute; the log has the whole error.",
+        )
     if engine is None:
         return HealthOut()
     status = engine.status()

@@ -19,7 +19,7 @@ from api.errors import (
 from api.problems import problem_responses
 from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
-from api.streams.schemas import AppendOut, QuarantineOut, StreamIn, StreamOut, StreamPage
+from api.streams.schemas import AppendOut, FileOut, QuarantineOut, RetryOut, StreamIn, StreamOut, StreamPage
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
 from service.inputs.formats.values import exact_number, needs_digits
@@ -125,6 +125,23 @@ def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
     of the other stream that had been let go for the wrong watermark are not held again.
     """
     return StreamOut.of(workspace.streams.reset_watermark(name))
+
+
+@router.post(
+    "/{name}/files:retry",
+    status_code=202,
+    summary="Retry files that were set aside",
+    responses=problem_responses(StreamNotFound, RequestUnderWay, InvalidRequest),
+)
+def retry_files(name: str, workspace: WorkspaceDep) -> RetryOut:
+    """Have all files of a stream that were set aside looked at again, under the names they have.
+
+    One that was corrected is read once, behind the files that are listed by then, so the watermark may have
+    passed its rows. One that is still bad is set aside again, and `GET /statistics` says why. One that is
+    gone is looked for until it is there.
+    """
+    files = workspace.streams.retry_files(name)
+    return RetryOut(files=[FileOut(path=file.path, reason=file.reason) for file in files])
 
 
 @router.post(

@@ -10,7 +10,16 @@ from pydantic.config import JsonDict
 
 from api.timestamps import timestamp
 from catalog.durations import format_duration
-from catalog.values.stream import Dialect, FilesSource, GeneratorSource, KafkaSource, Source, Stream, TimeUnit
+from catalog.values.stream import (
+    Dialect,
+    FilesSource,
+    GeneratorSource,
+    KafkaSource,
+    OnError,
+    Source,
+    Stream,
+    TimeUnit,
+)
 from service.documents.stream_document import StreamDocument
 
 _FILES_EXAMPLE: JsonDict = {
@@ -94,6 +103,13 @@ class StreamIn(StreamDocument):
         "microseconds, and a file or request whose event times are most likely of another unit is refused; "
         "numbers in CSV and Parquet files are refused.",
     )
+    on_error: OnError = Field(
+        default="set-aside",
+        description="What becomes of a file that cannot be read as the stream. `set-aside`: nothing of it is "
+        "read. `skip-rows`: its bad rows are skipped and kept as dead letters; a file whose rows cannot be "
+        "told apart is set aside even then. `stop`: the engine stops before it commits anything of the "
+        "file's batch.",
+    )
 
 
 class StreamOut(BaseModel):
@@ -112,6 +128,7 @@ class StreamOut(BaseModel):
     time_unit: str | None = Field(
         description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
     )
+    on_error: str = Field(description="What becomes of a file that cannot be read as the stream.")
     source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
 
     @classmethod
@@ -127,6 +144,7 @@ class StreamOut(BaseModel):
             max_ahead=None if stream.max_ahead_us is None else format_duration(stream.max_ahead_us),
             start=stream.start,
             time_unit=stream.time_unit,
+            on_error=stream.on_error,
             source=_source(stream.source),
         )
 
@@ -163,6 +181,19 @@ class QuarantineOut(BaseModel):
 
     rows: int = Field(description="How many in all.")
     events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
+
+
+class FileOut(BaseModel):
+    """A file that was set aside."""
+
+    path: str = Field(description="Its path.")
+    reason: str | None = Field(description="Why it was set aside.")
+
+
+class RetryOut(BaseModel):
+    """Files that are looked at again."""
+
+    files: list[FileOut] = Field(description="The files, in the order in which they were listed.")
 
 
 def _source(source: Source) -> dict[str, Any]:

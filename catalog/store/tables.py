@@ -20,10 +20,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
+    text,
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0019"
+SCHEMA_REVISION = "0020"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -146,7 +148,19 @@ inputs = Table(
     Column("verdict", Text, nullable=False),
     Column("reason", Text),
     Column("listed_at_us", BIG, nullable=False),
-    UniqueConstraint("stream_id", "path"),
+    Column("skipped", BIG, nullable=False, server_default="0"),
+    Column("retry", Boolean, nullable=False, server_default=false()),
+    # 0 for what counts of a path; else position + 1 of a listing that a later one has replaced.
+    Column("replaced", BIG, nullable=False, server_default="0"),
+    UniqueConstraint("stream_id", "path", "replaced"),
+)
+#: Files of which something was left out, as queries write it: the condition of their index.
+LEFT_OUT = text("(verdict <> 'ok' OR skipped > 0)")
+Index(
+    "ix_inputs_left_out",
+    inputs.c.stream_id,
+    sqlite_where=LEFT_OUT,
+    postgresql_where=LEFT_OUT,
 )
 
 epochs = Table(

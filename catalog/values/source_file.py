@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["ok", "set-aside"]
+Verdict = Literal["ok", "set-aside", "stops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,13 @@ class SourceFile:
         path: Absolute path.
         size: Bytes when it was listed.
         mtime_ns: Modification time when it was listed, ns since 1970.
-        rows: Rows in it; 0 when it was set aside unread.
+        rows: Rows in it, without those skipped; 0 when it was set aside unread.
         t_min_us: Oldest event time in it, µs UTC, or None.
         t_max_us: Newest event time in it, µs UTC, or None.
-        verdict: ``set-aside`` files are counted and named, never read.
+        verdict: ``set-aside`` files are counted and named, never read; no batch goes beyond one that
+            ``stops``.
         reason: Why it was set aside, or None.
+        skipped: Rows that were skipped.
     """
 
     position: int
@@ -33,3 +35,19 @@ class SourceFile:
     t_max_us: int | None
     verdict: Verdict = "ok"
     reason: str | None = None
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Counts of what was left out of the files of a stream.
+
+    Attributes:
+        stream_id: The stream.
+        files: Files that were set aside.
+        rows: Rows that were skipped in others.
+    """
+
+    stream_id: int
+    files: int
+    rows: int

@@ -20,6 +20,9 @@ KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 #: Units that numbers in timestamp columns may count since 1970 UTC.
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
+#: What becomes of a file that cannot be read as its stream.
+OnError = Literal["set-aside", "skip-rows", "stop"]
+
 #: Canonical column types, ``decimal(p,s)`` with 1 <= p <= 38 besides.
 SIMPLE_TYPES = ("boolean", "int", "bigint", "double", "string", "date", "timestamp")
 
@@ -275,6 +278,8 @@ class Stream:
         max_ahead_us: How far ahead of the wall clock a row may be when it comes, µs; None for any.
         time_unit: What numbers in timestamp columns count since 1970 UTC; None takes those of JSON for µs,
             where that is plausible, and refuses those of other formats.
+        on_error: What becomes of a bad file: ``set-aside`` reads nothing of it, ``skip-rows`` all but its bad
+            rows, as long as its rows can be told apart, ``stop`` ends the job before it.
     """
 
     id: int
@@ -288,6 +293,7 @@ class Stream:
     initial_position: int = 0
     max_ahead_us: int | None = None
     time_unit: TimeUnit | None = None
+    on_error: OnError = "set-aside"
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (case-insensitive), or None."""

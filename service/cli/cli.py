@@ -2,7 +2,8 @@
 
 ``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has others.
 
-Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out. Errors go to
+Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out, 3 a run is done
+but without files that were set aside or rows that were skipped. Errors go to
 stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
 when they run, so that ``sluice --help`` stays quick.
 """
@@ -15,7 +16,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Exit status after SIGTERM, as shells have it.
 _TERMINATED = 128 + signal.SIGTERM
+#: Exit status of a run that left some of its input out.
+_INCOMPLETE = 3
 #: Files and directories are their owner's alone.
 PRIVATE_UMASK = 0o077
 
@@ -143,8 +146,9 @@ def run(
 ) -> None:
     """Run a workload over everything available, write its results, and exit; a terminal shows a bar.
 
-    The last line on stdout is one JSON object with counts and rates. Killed and started again with the same
-    --out, it continues where it was.
+    The last line on stdout is one JSON object with counts and rates. The exit status is 3 when files were
+    set aside or rows skipped, which the object and stderr name, and nothing else was wrong. Killed and
+    started again with the same --out, it continues where it was.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
     setup_logging(settings.log.level, settings.log.format)
@@ -165,8 +169,23 @@ def run(
             jvm=jvm,
             final=final,
             watch=watch_run,
+            tell=_warning_once(),
         )
     typer.echo(json.dumps(dataclasses.asdict(summary)))
+    if summary.set_aside or summary.skipped:
+        raise typer.Exit(_INCOMPLETE)
+
+
+def _warning_once() -> Callable[[str], None]:
+    """Return what prints a warning on stderr, but none twice."""
+    told: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            typer.echo(f"warning: {text}", err=True)
+
+    return tell
 
 
 @contextmanager
@@ -236,6 +255,7 @@ def plan(
         c_sys=c_sys,
         statistics=statistics,
         chain=chain_option(chain or [], chain_family),
+        tell=_warning_once(),
     )
     typer.echo(text)
 

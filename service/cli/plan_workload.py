@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -44,6 +44,7 @@ def plan_text(
     c_sys: float | None = None,
     statistics: Path | None = None,
     chain: ChainDocument | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> str:
     """Return the plan of a workload file, with what every strategy would cost.
 
@@ -57,6 +58,7 @@ def plan_text(
         c_sys: C_sys of the paper's model.
         statistics: File of statistics that rule over those sampled from the inputs.
         chain: Boundaries to be costed beside the strategies.
+        tell: Called with what is wrong with inputs: the plan is made without them.
 
     Raises:
         InvalidInput: A file, a query in it, or an option is invalid.
@@ -73,7 +75,7 @@ def plan_text(
 
     def profile(given: Profile) -> Profile:
         job = replace(Profile(), buckets=settings.bucket_count)
-        found = merge_profiles(given, job, sample_profile(WorkloadRows(), streams, queries))
+        found = merge_profiles(given, job, sample_profile(WorkloadRows(tell=tell), streams, queries))
         return bounded_batches(found, settings.batches.first_rows)
 
     def previewed(request: PreviewRequest) -> Preview:

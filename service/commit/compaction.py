@@ -38,6 +38,7 @@ from service.commit.sync import sync_file_systems
 from service.commit.unlinking import UNLINK_AFTER_S, Unlinking
 from service.config.failpoints import reached
 from service.errors import CorruptResults
+from service.faults import Faults
 from service.results.merge import merge_files
 from service.results.result_check import check_files
 
@@ -78,6 +79,7 @@ class Compactor:
         interval_s: Seconds between two looks.
         unlink_after_s: How long files stay that were merged into others.
         now_us: Wall clock, µs UTC.
+        faults: Takes errors that nobody has foreseen.
     """
 
     store: Store
@@ -91,6 +93,7 @@ class Compactor:
     interval_s: float = INTERVAL_S
     unlink_after_s: float = UNLINK_AFTER_S
     now_us: Callable[[], int] = wall_clock_us
+    faults: Faults = field(default_factory=Faults)
     _unlinking: Unlinking = field(default_factory=Unlinking, init=False)
     _unmergeable: set[Path] = field(default_factory=set, init=False)
     _levels_seen: bool = field(default=False, init=False)
@@ -125,15 +128,18 @@ class Compactor:
     def _run(self) -> None:
         rest_s = self.interval_s
         while not self._stop.wait(rest_s):
-            began_s = time.monotonic()
-            try:
-                more = self.run_once()
-            except (SluiceError, OSError) as error:
-                # Nothing is lost: the files of before are there, or the new ones are.
-                log.warning("merging result files failed: %s", error)
-                rest_s = _AFTER_FAILURE_S
-                continue
-            rest_s = _RESTS * (time.monotonic() - began_s) if more else self.interval_s
+            rest_s = self.faults.attempt("compactor", self._look) or self.interval_s
+
+    def _look(self) -> float:
+        """Merge what there is, and return how long to rest."""
+        began_s = time.monotonic()
+        try:
+            more = self.run_once()
+        except (SluiceError, OSError) as error:
+            # Nothing is lost: the files of before are there, or the new ones are.
+            log.warning("merging result files failed: %s", error)
+            return _AFTER_FAILURE_S
+        return _RESTS * (time.monotonic() - began_s) if more else self.interval_s
 
     def _merge_batches(self, old: OldBatches) -> bool:
         """Merge the files that manifests name."""

@@ -35,6 +35,7 @@ from catalog.values.stream import (
     KafkaSasl,
     KafkaSource,
     KafkaTls,
+    OnError,
     Source,
     Stream,
     TimeUnit,
@@ -191,6 +192,7 @@ class StreamDocument(_StreamDocument):
     start: Literal["earliest", "latest"] = "earliest"
     max_ahead: str | int | float | None = None
     time_unit: TimeUnit | None = None
+    on_error: OnError = "set-aside"
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -214,7 +216,17 @@ class StreamDocument(_StreamDocument):
             start=self.start,
             max_ahead_us=self._max_ahead(),
             time_unit=self.time_unit,
+            on_error=self._on_error(),
         )
+
+    def _on_error(self) -> OnError:
+        if "on_error" in self.model_fields_set and not isinstance(self.source, FilesDocument):
+            raise InvalidStream(
+                f'on_error is for files, and stream "{self.name}" has a source of type {self.source.type}',
+                hint="Leave it out; for topics of Kafka the source has on_bad.",
+                path=("on_error",),
+            )
+        return self.on_error
 
     def _max_ahead(self) -> int | None:
         """Length of ``max_ahead``; where nothing is said, events have a day, rows of files any."""

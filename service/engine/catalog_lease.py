@@ -31,6 +31,7 @@ from catalog.store.lease import Holder, Lease
 from catalog.store.store import Store
 from service.config.boot import boot_id
 from service.errors import CatalogInUse
+from service.faults import Faults
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class CatalogLease:
         expiry_s: See ``EXPIRY_S``.
         renew_s: See ``RENEW_S``.
         give_up_s: See ``GIVE_UP_S``.
+        faults: Takes errors that nobody has foreseen.
         unsynced: Whether the holder before went with its machine: what it had not synced may be gone.
         former: The holder before, where it did not give the lease back.
         fenced: Set once another engine has the lease.
@@ -82,6 +84,7 @@ class CatalogLease:
     expiry_s: float = EXPIRY_S
     renew_s: float = RENEW_S
     give_up_s: float = GIVE_UP_S
+    faults: Faults = field(default_factory=Faults)
     unsynced: bool = field(default=False, init=False)
     former: Holder | None = field(default=None, init=False)
     fenced: threading.Event = field(default_factory=threading.Event, init=False)
@@ -222,9 +225,11 @@ class CatalogLease:
                 return
             except CatalogDown as error:
                 log.warning("lease of the catalog not renewed: %s", error)
-            except Exception:
+            except Exception as error:
                 # Whatever it is, another try may succeed; if none does in time, the other thread gives up.
-                log.exception("lease of the catalog not renewed")
+                self.faults.failed("lease", error)
+            else:
+                self.faults.works("lease")
 
     def _watching(self) -> None:
         """Give up in time, also where a renewal hangs: a network that was cut tells nothing for 10 s.
@@ -240,7 +245,10 @@ class CatalogLease:
                 seen_s, waited_s = self._renewed_s, 0.0
             waited_s += step_s
             if self.give_up_s < waited_s <= self.give_up_s + step_s:
-                self.lost(f"the lease of the catalog was not renewed for {self.give_up_s:g} s")
+                try:
+                    self.lost(f"the lease of the catalog was not renewed for {self.give_up_s:g} s")
+                except Exception as error:
+                    self.faults.failed("lease", error)
 
 
 def _in_use(holder: Holder) -> CatalogInUse:

@@ -41,7 +41,8 @@ from service.engine.engine_status import EngineState, EngineStatus
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
-from service.errors import CheckpointDamaged, EngineFailed, OtherLife, find_corrupt_input
+from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
+from service.faults import Faults
 from service.jvm.jvm import Jvm, launch
 from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
@@ -74,6 +75,7 @@ class Engine:
         pause_failing: Pauses the queries with an expression, given its digest and the reason, and returns
             their names; None: such a query ends the job.
         changed: Called when the status has changed.
+        faults: Takes errors of background work that nobody has foreseen.
     """
 
     settings: Settings
@@ -83,6 +85,7 @@ class Engine:
     jvm: Jvm | None = None
     pause_failing: Callable[[str, str], tuple[str, ...]] | None = None
     changed: Callable[[], None] = lambda: None
+    faults: Faults = field(default_factory=Faults)
     _lock: EngineLock = field(init=False)
     _lease: CatalogLease = field(init=False)
     _jvm_in_use: Jvm | None = None
@@ -104,7 +107,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._lock = EngineLock(self.data_dir.engine_lock)
-        self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost)
+        self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost, faults=self.faults)
         self._jvm_in_use = self.jvm
 
     def acquire(self) -> None:
@@ -324,6 +327,7 @@ class Engine:
                     self._set_state("starting")
                     continue
                 self._set_state("failed", reason)
+                self._refuse_file(trace)
                 self._refuse_damaged_state(trace, reason)
                 raise EngineFailed("the Spark job has failed", detail=reason) from error
             except SluiceError as error:
@@ -331,6 +335,19 @@ class Engine:
                 self._set_state("failed", str(error))
                 raise
             return
+
+    def _refuse_file(self, trace: str) -> None:
+        """Stop where a file is bad and its stream stops for such.
+
+        Raises:
+            FileRefused: So it is; a retry would fail the same way.
+        """
+        if FileRefused.__name__ not in trace and find_corrupt_input(trace) is None:
+            return
+        for stream in self.store.streams.all():
+            for file in self.store.source_files.set_aside(stream.id):
+                if file.verdict == "stops":
+                    raise FileRefused(stream.name, file.path, file.reason or "")
 
     def _refuse_damaged_state(self, trace: str, reason: str) -> None:
         """Refuse to go on where a job failed since the state that it began with is damaged.
@@ -349,7 +366,7 @@ class Engine:
             )
 
     def _set_aside(self, trace: str, reason: str) -> bool:
-        """Record that a listed file cannot be read, so that the batch can be repeated without it.
+        """Record that a listed file cannot be read, and return whether the batch can be repeated without it.
 
         The batch was not committed, and the decision is in the catalog before it runs again.
         """
@@ -357,8 +374,13 @@ class Engine:
         if found is None:
             return False
         stream_id, position = found
-        self.store.source_files.set_verdict(stream_id, position, "set-aside", reason)
-        log.warning("file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
+        stops = any(s.id == stream_id and s.on_error == "stop" for s in self.store.streams.all())
+        self.store.source_files.set_verdict(stream_id, position, "stops" if stops else "set-aside", reason)
+        if stops:
+            return False
+        # A run tells at its end, on the terminal.
+        level = logging.DEBUG if self.bounded else logging.WARNING
+        log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True
 
     def _paused_failing(self, trace: str, reason: str) -> bool:

@@ -21,6 +21,7 @@ from catalog.errors import InternalError
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder
+from service.errors import FileRefused
 from service.inputs.partitions import (
     ROW_BITS,
     ROWS_PER_PARTITION,
@@ -159,7 +160,11 @@ class Inputs:
         raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order; of a topic those that `lanes` saw."""
+        """Return up to ``limit`` pieces from a position on, in order; of a topic those that `lanes` saw.
+
+        Raises:
+            FileRefused: A file among them is bad, and the stream stops for such.
+        """
         stream = lane.stream
         if isinstance(stream.source, KafkaSource):
             return self._topics.pending(lane, position, limit)
@@ -248,17 +253,26 @@ class Inputs:
                 if f.verdict != "ok":
                     continue
                 # Only Parquet can start in the middle without reading what comes before.
-                step = self._rows_per_file_partition if source.format == "parquet" else max(f.rows, 1)
+                is_cut = source.format == "parquet" and not f.skipped
+                step = self._rows_per_file_partition if is_cut else max(f.rows, 1)
                 for first in range(0, f.rows, step):
                     rows = min(step, f.rows - first)
-                    yield _Run(FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows), f.t_max_us)
+                    run = FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows, f.skipped)
+                    yield _Run(run, f.t_max_us)
             position = listed[-1].position + 1
 
     def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
-        """Return listed files from a position on, which is there or the end."""
+        """Return listed files from a position on, which is there or the end.
+
+        Raises:
+            FileRefused: One of them is bad, and the stream stops for such.
+        """
         listed = self._store.source_files.page(stream.id, position, limit)
         if listed and listed[0].position != position:
             raise _not_listed(stream, position)
+        for file in listed:
+            if file.verdict == "stops":
+                raise FileRefused(stream.name, file.path, file.reason or "")
         return listed
 
     def _pieces(self, stream: Stream, start: int, end: int) -> Iterator[Piece]:

@@ -102,6 +102,7 @@ class FileRows:
         mtime_ns: Modification time as listed.
         first_row: First row to read.
         rows: Rows to read.
+        skipped: Bad rows of the file, which are passed over and do not count.
     """
 
     position: int
@@ -110,6 +111,7 @@ class FileRows:
     mtime_ns: int
     first_row: int
     rows: int
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.errors import SluiceError
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.errors import CorruptInput, InputChanged, UnusableFile
 from service.inputs.formats.csv import read_csv
 from service.inputs.formats.facts import read_columns
 from service.inputs.formats.jsonl import read_jsonl
 from service.inputs.formats.parquet import read_parquet
+from service.inputs.formats.text_input import first_line
 from service.inputs.partitions import (
     ROW_BITS,
     EventsPartition,
@@ -33,7 +35,14 @@ from service.inputs.sources.topic_reader import read_topic
 
 class _ReadRows(Protocol):
     def __call__(
-        self, stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int
+        self,
+        stream: Stream,
+        path: str,
+        columns: Sequence[str],
+        first_row: int,
+        rows: int,
+        *,
+        skips: bool = False,
     ) -> pa.Table: ...
 
 
@@ -86,12 +95,19 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
     _check_unchanged(stream, file)
     try:
         with opened_file(stream.source, file.path) as path:
-            table = _READ[stream.source.format](stream, path, names, file.first_row, file.rows)
+            read = _READ[stream.source.format]
+            table = read(stream, path, names, file.first_row, file.rows, skips=file.skipped > 0)
     except FileNotFoundError as error:
         raise _changed(stream, file, "it is gone") from error
     except UnusableFile as error:
         _check_unchanged(stream, file)
         raise CorruptInput(stream.name, stream.id, file.position, file.path, error.primary) from error
+    except (SluiceError, OSError, MemoryError):
+        raise
+    except Exception as error:  # whatever it is, it concerns this file alone
+        _check_unchanged(stream, file)
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise CorruptInput(stream.name, stream.id, file.position, file.path, reason) from error
     _check_unchanged(stream, file)  # it may have been overwritten while it was read
     first_pos = (file.position << ROW_BITS) + file.first_row
     positions = np.arange(first_pos, first_pos + file.rows, dtype=np.int64)

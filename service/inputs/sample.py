@@ -16,7 +16,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from service.inputs.formats.facts import read_columns
 from service.inputs.formats.messages import messages_to_table
 from service.inputs.partitions import FileRows, FilesPartition, TopicRange
 from service.inputs.read import read_partition
-from service.inputs.sources.files import candidates, judged_files
+from service.inputs.sources.files import candidates, in_words, judged_files, why_no_files
 from service.inputs.sources.generator import chunks_available, generate, generator_pieces
 from service.inputs.sources.http_log import EventLog
 from service.inputs.sources.topic_reader import read_messages
@@ -131,10 +131,12 @@ class WorkloadRows:
     """Samples the streams of a workload whose files are not listed.
 
     Attributes:
+        tell: Called with what whoever runs the command should know of files, maybe more than once.
         clock_us: Wall clock that endless generators keep in step with, µs UTC.
     """
 
     clock_us: Callable[[], int] = wall_clock_us
+    tell: Callable[[str], None] | None = None
 
     def amount(self, stream: Stream) -> int:
         """See `SampleSource`."""
@@ -143,12 +145,28 @@ class WorkloadRows:
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
         """See `SampleSource`."""
         if isinstance(stream.source, FilesSource):
-            return _of_files(stream, _unlisted_edges(stream, stream.source), columns, limit)
+            return self._of_unlisted(stream, stream.source, columns, limit)
         if isinstance(stream.source, HttpSource):
             return None  # events are posted to a service
         if isinstance(stream.source, KafkaSource):
             return _of_topic(stream, stream.source, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
+
+    def _of_unlisted(
+        self, stream: Stream, source: FilesSource, columns: Sequence[str], limit: int
+    ) -> RowSample | None:
+        try:
+            edges = _unlisted_edges(stream, source)
+            absence = None if any(edges) else why_no_files(stream, source)
+        except OSError as error:  # a run is refused; a plan can be made without
+            edges, absence = [], f'files of stream "{stream.name}" cannot be read: {error}'
+        if self.tell is not None:
+            for file in chain.from_iterable(edges):
+                if file.verdict != "ok" or file.skipped:
+                    self.tell(in_words(stream, file))
+            if absence is not None:
+                self.tell(absence)
+        return _of_files(stream, edges, columns, limit)
 
 
 def _unlisted_edges(stream: Stream, source: FilesSource) -> list[Sequence[SourceFile]]:
@@ -215,7 +233,7 @@ def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _file_rows(file: SourceFile, first_row: int, rows: int) -> FileRows:
-    return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows)
+    return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows, file.skipped)
 
 
 def _read(stream: Stream, run: FileRows, columns: Sequence[str]) -> pa.Table | None:

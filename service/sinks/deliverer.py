@@ -25,6 +25,7 @@ from catalog.clock import is_due, wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.sink import LAGGING_AFTER_S, FilesSink, SinkRecord
+from service.faults import Faults
 from service.sinks.delivery import Delivery, turns
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Deliverer:
             keeps them until it has them.
         clock_s: Monotonic clock.
         now_us: Wall clock, µs UTC.
+        faults: Takes errors that nobody has foreseen.
     """
 
     store: Store
@@ -80,6 +82,8 @@ class Deliverer:
     kept_us: int | None = None
     clock_s: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = wall_clock_us
+    faults: Faults = field(default_factory=Faults)
+    _seen: int | None = field(default=None, init=False)
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -139,20 +143,24 @@ class Deliverer:
         self.store.sinks.drop_spent()
 
     def _run(self) -> None:
-        seen: int | None = None
         while not self._stop.is_set():
-            woken = self._wake.is_set()
-            self._wake.clear()
-            try:
-                last = self.store.batches.last()
-                if last != seen or woken or self._is_due():
-                    self.run_once()
-                    seen = last
-            except SluiceError as error:
-                # The catalog cannot be reached: all that is to be delivered waits in it.
-                log.warning("looking for results to deliver failed: %s", error)
-                seen = None
-            self._wake.wait(INTERVAL_S)
+            worked = self.faults.attempt("sinks", self._look)
+            (self._wake if worked else self._stop).wait(INTERVAL_S)
+
+    def _look(self) -> bool:
+        """Hand out what waits, if there is anything new; return True."""
+        woken = self._wake.is_set()
+        self._wake.clear()
+        seen, self._seen = self._seen, None
+        try:
+            last = self.store.batches.last()
+            if last != seen or woken or self._is_due():
+                self.run_once()
+            self._seen = last
+        except SluiceError as error:
+            # The catalog cannot be reached: all that is to be delivered waits in it.
+            log.warning("looking for results to deliver failed: %s", error)
+        return True
 
     def _is_due(self) -> bool:
         """Tell whether a sink that failed may be tried again, or a file does not wait for more batches."""

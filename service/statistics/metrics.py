@@ -1,7 +1,8 @@
 """Metrics for Prometheus, read from the catalog whenever they are asked for.
 
 Nothing is counted twice: the manifests' totals are the truth, so the metrics survive a restart and never run
-ahead of what is visible. Refused requests alone are counted by the process, from zero at each start.
+ahead of what is visible. Refused requests and faults of background work are counted by the process, from zero
+at each start.
 Names follow Prometheus: base units, ``_total`` for counters.
 """
 
@@ -46,7 +47,12 @@ class IngestFigures:
     held: bool
 
 
-def metrics_text(store: Store, engine_state: str | None, ingest: IngestFigures | None) -> bytes:
+def metrics_text(
+    store: Store,
+    engine_state: str | None,
+    ingest: IngestFigures | None,
+    faults: Mapping[str, int] | None = None,
+) -> bytes:
     """Return metrics in Prometheus' text format.
 
     What the catalog says is told by the process whose engine is at work, so that sums over processes are
@@ -56,16 +62,24 @@ def metrics_text(store: Store, engine_state: str | None, ingest: IngestFigures |
         store: The catalog.
         engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
         ingest: Back-pressure; None where the process takes no events.
+        faults: How often each part of the process's background work has failed unforeseen.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StoreCollector(store, engine_state, ingest))
+    registry.register(_StoreCollector(store, engine_state, ingest, faults or {}))
     return generate_latest(registry)
 
 
 class _StoreCollector(Collector):
     """Makes metric families of the catalog's totals, of the last manifest, and of back-pressure."""
 
-    def __init__(self, store: Store, engine_state: str | None, ingest: IngestFigures | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine_state: str | None,
+        ingest: IngestFigures | None,
+        faults: Mapping[str, int],
+    ) -> None:
+        self._faults = faults
         self._store = store
         self._engine_state = engine_state
         self._ingest = ingest
@@ -87,6 +101,14 @@ class _StoreCollector(Collector):
             yield from self._state()
         if self._ingest is not None:
             yield from self._back_pressure(self._ingest)
+        failed = CounterMetricFamily(
+            "sluice_background_faults",
+            "Times that background work of the process failed by an error nobody had foreseen.",
+            labels=["part"],
+        )
+        for part, count in self._faults.items():
+            failed.add_metric([part], count)
+        yield failed
 
     def _engine(self) -> Iterator[Metric]:
         totals = self._store.batches.totals()
@@ -135,6 +157,18 @@ class _StoreCollector(Collector):
             if counters.watermark_us is not None:
                 watermark.add_metric([name], counters.watermark_us / 1e6)
         yield from (rows, late, rejected, watermark)
+        aside = GaugeMetricFamily(
+            "sluice_files_set_aside", "Files of which nothing is read.", labels=["stream"]
+        )
+        skipped = GaugeMetricFamily(
+            "sluice_skipped_rows", "Bad rows of listed files that are skipped.", labels=["stream"]
+        )
+        left_out = {found.stream_id: found for found in self._store.source_files.left_out()}
+        for stream_id, name in names.items():
+            found = left_out.get(stream_id)
+            aside.add_metric([name], 0 if found is None else found.files)
+            skipped.add_metric([name], 0 if found is None else found.rows)
+        yield from (aside, skipped)
 
     def _back_pressure(self, ingest: IngestFigures) -> Iterator[Metric]:
         labels = ["stream"]

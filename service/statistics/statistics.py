@@ -32,6 +32,7 @@ class StreamStatistics:
         rejected_rows: Rows without an event time.
         files_set_aside: Files that could not be read as the stream; named by ``set_aside``.
         set_aside: Path and reason of the newest of them.
+        skipped_rows: Bad rows of other files that are skipped, with ``on_error: skip-rows``.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
         rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
@@ -47,6 +48,7 @@ class StreamStatistics:
     rejected_rows: int
     files_set_aside: int
     set_aside: tuple[tuple[str, str], ...]
+    skipped_rows: int
     watermark_us: int | None
     max_event_time_us: int | None
     rate_per_s: float | None
@@ -220,6 +222,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
 
 def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -> Iterable[StreamStatistics]:
     counters = {c.stream_id: c for c in store.batches.stream_totals()}
+    skipped = {found.stream_id: found.rows for found in store.source_files.left_out()}
     for stream in store.streams.all():
         aside = store.source_files.set_aside(stream.id)
         found = counters.get(stream.id)
@@ -233,6 +236,7 @@ def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -
             rejected_rows=0 if found is None else found.rejected_rows,
             files_set_aside=len(aside),
             set_aside=tuple((file.path, file.reason or "") for file in aside[-10:]),
+            skipped_rows=skipped.get(stream.id, 0),
             watermark_us=None if found is None else found.watermark_us,
             max_event_time_us=None if found is None else found.max_event_time_us,
             rate_per_s=_value(rate),

@@ -8,6 +8,7 @@ batch.
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
 from catalog.values.plan import Heartbeat, Strategy
 from catalog.values.query import UNBOUNDED_US, Query
-from catalog.values.stream import FilesSource, GeneratorSource
+from catalog.values.source_file import SourceFile
+from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from operators.storage.folder import directory_here
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily
@@ -32,9 +34,9 @@ from service.config.settings import Settings
 from service.documents.workload import ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
-from service.errors import OtherWorkload
+from service.errors import FileRefused, OtherWorkload, UnreadableInput
 from service.inputs.sample import WorkloadRows
-from service.inputs.sources.files import list_files
+from service.inputs.sources.files import in_words, list_files, why_no_files
 from service.inputs.validate import resolve_source
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
@@ -46,7 +48,39 @@ from service.recovery.opening import open_catalog
 from service.results.export import export_query, export_shared
 from service.statistics.sample_answers import SampleCache
 
+log = logging.getLogger(__name__)
+
 WORKLOAD_SETTING = "workload"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSetAside:
+    """A file of which nothing was read.
+
+    Attributes:
+        stream: Its stream.
+        file: Its path.
+        reason: What is wrong with it.
+    """
+
+    stream: str
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileWithBadRows:
+    """A file of which some rows were not read.
+
+    Attributes:
+        stream: Its stream.
+        file: Its path.
+        rows: How many rows were skipped.
+    """
+
+    stream: str
+    file: str
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +98,9 @@ class RunSummary:
         results: Result rows per query.
         plan_version: Plan version of the last batch.
         strategy: Strategy of families without one of their own, under the last plan version.
+        set_aside: Files that were set aside.
+        skipped: Files of which rows were skipped.
+        dead_letters: Where those rows are; None if there are none.
     """
 
     input_rows: int
@@ -76,6 +113,9 @@ class RunSummary:
     results: dict[str, int]
     plan_version: int
     strategy: str
+    set_aside: tuple[FileSetAside, ...]
+    skipped: tuple[FileWithBadRows, ...]
+    dead_letters: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +147,7 @@ def run_workload(
     jvm: Jvm | None = None,
     final: bool = False,
     watch: Watch = nullcontext,
+    tell: Callable[[str], None] = log.warning,
 ) -> RunSummary:
     """Run a workload to its end; started again with the same ``out`` it continues.
 
@@ -120,6 +161,7 @@ def run_workload(
         final: Whether all streams end for good, so that outer, semi and anti joins decide about all rows
             whose window is bounded; whatever comes later is late.
         watch: Follows the run.
+        tell: Called with what is wrong with inputs, maybe more than once.
 
     Returns:
         Counts and rates.
@@ -127,6 +169,7 @@ def run_workload(
     Raises:
         InvalidInput: The workload is invalid, or ``out`` belongs to another one.
         EngineFailed: The Spark job failed; what was committed stays.
+        FileRefused: A file is bad, and its stream stops for such.
     """
     started = time.monotonic()
     calibration = data_dir_calibration(settings.storage)
@@ -148,9 +191,7 @@ def run_workload(
         rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
         _set_up(workload, out, Versions(store, statistician, objective), calibration)
-        for stream in store.streams.all():
-            if isinstance(stream.source, FilesSource):
-                list_files(store, stream)
+        _list(store, directory, tell)
         total_rows = _rows_there(store)
         with watch(lambda: _progress(store, total_rows)):
             engine.run()
@@ -158,8 +199,10 @@ def run_workload(
                 _end_streams(store)
                 engine.run()
         engine.stop()
+        for stream, file in _left_out(store):
+            tell(in_words(stream, file))
         _export(store, directory, out, results)
-        return _summary(store, time.monotonic() - started)
+        return _summary(store, directory, time.monotonic() - started)
     finally:
         engine.close()
         store.close()
@@ -326,6 +369,50 @@ def _progress(store: Store, total_rows: int | None) -> RunProgress:
     return RunProgress(totals.input_rows, totals.batches, total_rows)
 
 
+def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None:
+    """List the files of all streams, and tell what is wrong with them; an earlier start may have done so.
+
+    Raises:
+        FileRefused: A file is bad, and its stream stops for such; it is not listed.
+        UnreadableInput: A directory cannot be read.
+    """
+
+    def tell_of(stream: Stream, file: SourceFile) -> None:
+        if file.verdict == "stops":
+            raise FileRefused(stream.name, file.path, file.reason or "")
+        tell(in_words(stream, file))
+
+    for stream in store.streams.all():
+        if isinstance(stream.source, FilesSource):
+            if stream.on_error == "stop":  # what stopped an earlier start may be corrected
+                store.source_files.retry(stream.id)
+            try:
+                list_files(
+                    store,
+                    stream,
+                    tell=tell_of,
+                    dead_letters=directory.dead_letters,
+                )
+                absence = why_no_files(stream, stream.source)
+            except OSError as error:
+                raise UnreadableInput(
+                    f'files of stream "{stream.name}" cannot be read: {error}',
+                    hint="Give the command access to them, or name others.",
+                ) from error
+            if absence is not None:
+                tell(absence)
+
+
+def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
+    """Return the files of which something was left out."""
+    files = store.source_files
+    return [
+        (stream, file)
+        for stream in store.streams.all()
+        for file in (*files.set_aside(stream.id), *files.with_skipped_rows(stream.id))
+    ]
+
+
 def _end_streams(store: Store) -> None:
     """Move the watermark of every stream past the last row by the largest window."""
     plan = store.control_log.latest_plan()
@@ -353,7 +440,7 @@ def _export(store: Store, directory: DataDir, out: Path, results: ResultsForm) -
         export_query(store, directory.results, name, queries, out)
 
 
-def _summary(store: Store, seconds: float) -> RunSummary:
+def _summary(store: Store, directory: DataDir, seconds: float) -> RunSummary:
     totals = store.batches.totals()
     rows = store.counts.totals()
     last = store.batches.last_manifest()
@@ -361,6 +448,10 @@ def _summary(store: Store, seconds: float) -> RunSummary:
     by_name: dict[str, int] = {}
     for record in store.queries.all():
         by_name[record.query.name] = by_name.get(record.query.name, 0) + rows.get(record.query.id, 0)
+    left_out = _left_out(store)
+    skipped = tuple(
+        FileWithBadRows(stream.name, file.path, file.skipped) for stream, file in left_out if file.skipped
+    )
     return RunSummary(
         input_rows=totals.input_rows,
         late_rows=totals.late_rows,
@@ -372,4 +463,11 @@ def _summary(store: Store, seconds: float) -> RunSummary:
         results=by_name,
         plan_version=0 if last is None else last.plan_version,
         strategy="mem-opt" if plan is None else plan.strategy,
+        set_aside=tuple(
+            FileSetAside(stream.name, file.path, file.reason or "")
+            for stream, file in left_out
+            if file.verdict != "ok"
+        ),
+        skipped=skipped,
+        dead_letters=str(directory_here(directory.dead_letters)) if skipped else None,
     )

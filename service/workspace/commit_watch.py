@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from catalog.errors import CatalogDown
 from catalog.store.store import Store
 from service.commit.commits import Commits
+from service.faults import Faults
 from service.job.commit_signal import CommitSignal
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,14 @@ class CommitWatch:
         store: Catalog.
         commits: Who is told.
         signal: Tells that the catalog's file was written; None: it is no file.
+        faults: Takes errors that nobody has foreseen.
     """
 
     store: Store
     commits: Commits
     signal: CommitSignal | None
+    faults: Faults = field(default_factory=Faults)
+    _seen: int | None = field(default=None, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
@@ -53,21 +57,23 @@ class CommitWatch:
             self._thread.join()
 
     def _run(self) -> None:
-        seen: int | None = None
         while not self._stop.is_set():
-            if not self.commits.listened.wait(WAIT_S):
-                continue
-            signs = () if self.signal is None else self.signal.signs()
-            try:
-                last = self.store.batches.last()
-            except CatalogDown as error:
-                log.debug("looking for commits failed: %s", error)
+            if self.commits.listened.wait(WAIT_S) and not self.faults.attempt("commits", self._look):
                 self._stop.wait(WAIT_S)
-                continue
-            if last != seen:
-                seen = last
-                self.commits.tell()
-            elif self.signal is None:
-                self._stop.wait(POLL_S)
-            else:
-                self.signal.wait(signs, time.monotonic() + WAIT_S)
+
+    def _look(self) -> bool:
+        """Tell of a commit, or wait for news; return whether the catalog can be looked at."""
+        signs = () if self.signal is None else self.signal.signs()
+        try:
+            last = self.store.batches.last()
+        except CatalogDown as error:
+            log.debug("looking for commits failed: %s", error)
+            return False
+        if last != self._seen:
+            self._seen = last
+            self.commits.tell()
+        elif self.signal is None:
+            self._stop.wait(POLL_S)
+        else:
+            self.signal.wait(signs, time.monotonic() + WAIT_S)
+        return True

@@ -29,6 +29,7 @@ from service.config.settings import Settings
 from service.engine.engine import Engine
 from service.engine.engine_control import report, wish_of
 from service.engine.engine_status import EngineStatus
+from service.faults import Faults
 from service.inputs.inputs import Inputs
 from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import EventLog
@@ -64,6 +65,7 @@ class EngineParts:
         events: Event log.
         versions: Plans of this engine.
         ticks: Further work now and then, given the wall clock.
+        faults: Takes errors of background work that nobody has foreseen.
     """
 
     settings: Settings
@@ -72,6 +74,7 @@ class EngineParts:
     events: EventLog
     versions: Versions
     ticks: tuple[Callable[[int], object], ...] = ()
+    faults: Faults = field(default_factory=Faults)
 
 
 @dataclass(slots=True)
@@ -164,6 +167,7 @@ class _Term:
             jvm=jvm,
             pause_failing=partial(pause_failing, parts.versions),
             changed=wake.set,
+            faults=parts.faults,
         )
         self._beside: list[Watcher | Compactor | Deliverer] = []
 
@@ -211,6 +215,7 @@ class _Term:
             part.stop()
         self._beside = []
         self.engine.close()
+        self._parts.faults.clear()
 
     def _follow(self, runs: bool, *, restart: bool) -> None:
         if not runs:
@@ -239,6 +244,8 @@ class _Term:
             Inputs(store, parts.events),
             settings.sources.list_interval_ms / 1000,
             known=known,
+            dead_letters=data_dir.dead_letters,
+            faults=parts.faults,
             ticks=(
                 *parts.ticks,
                 Migrations(parts.versions).tick,
@@ -250,7 +257,7 @@ class _Term:
         )
         self._beside = [
             watcher,
-            Compactor(store, data_dir.results, data_dir.late, kept_us, lock),
+            Compactor(store, data_dir.results, data_dir.late, kept_us, lock, faults=parts.faults),
             self._new_deliverer(),
         ]
         for part in self._beside:
@@ -274,7 +281,7 @@ class _Term:
         )
         kept_us = (settings.results.retention_us, settings.sinks.retention_us)
         longest_us = None if None in kept_us else max(each for each in kept_us if each is not None)
-        return Deliverer(store, delivery, longest_us)
+        return Deliverer(store, delivery, longest_us, faults=parts.faults)
 
     def _take_objective(self) -> None:
         """Plan anew if the settings name other strategies than at the last start, or the plan has others."""

@@ -18,10 +18,11 @@ from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
+from operators.storage.folder import Folder
 from service.errors import NotAnHttpStream
 from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
-from service.inputs.sources.files import candidates, judged_files
+from service.inputs.sources.files import candidates, judged_files, log_left_out
 from service.inputs.sources.http_log import EventLog, Sending
 from service.inputs.validate import check_servers, resolve_source, validate_source
 from service.planning.versions import Versions
@@ -56,6 +57,7 @@ class WorkspaceStreams:
         settle_s: A file that looks broken is left for a later listing until it has not changed for so long.
         pressure: Says whether events are taken.
         servers: Brokers that topics may be at; ``*`` for any.
+        dead_letters: Folder for rows of files that are skipped.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class WorkspaceStreams:
         roots: SourceRoots,
         settle_s: float,
         pressure: BackPressure,
-        servers: Sequence[str] = (),
+        servers: Sequence[str],
+        dead_letters: Folder,
     ) -> None:
+        self._dead_letters = dead_letters
         self._store = store
         self._events = events
         self._versions = versions
@@ -113,7 +117,7 @@ class WorkspaceStreams:
         draft = resolve_source(draft, base=self._roots.roots[0], now_us=wall_clock_us())
         draft = self._roots.confined(draft)  # first of all: whoever asks learns nothing about other files
         validate_source(draft)
-        found = _files_of(draft, self._settle_s)
+        found = _files_of(draft, self._settle_s, self._dead_letters)
         with self._store.transaction():
             stream = self._store.streams.add(draft)
             self._store.source_files.append(stream.id, found)
@@ -150,6 +154,15 @@ class WorkspaceStreams:
             stream = self.get(name)
             self._store.control_log.append(heartbeat=Heartbeat(stream.id, None))
         return stream
+
+    def retry_files(self, name: str) -> tuple[SourceFile, ...]:
+        """Have the files of a stream that were set aside judged again, at the next look; return them.
+
+        Raises:
+            StreamNotFound: There is no stream of that name.
+        """
+        with self._store.transaction():
+            return self._store.source_files.retry(self.get(name).id)
 
     def of_posts(self, name: str) -> Stream:
         """Return a stream that takes posted events.
@@ -200,7 +213,12 @@ class WorkspaceStreams:
         return self._events.quarantined(self.of_posts(name), limit)
 
 
-def _files_of(draft: Stream, settle_s: float) -> tuple[SourceFile, ...]:
+def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[SourceFile, ...]:
     if not isinstance(draft.source, FilesSource):
         return ()
-    return tuple(judged_files(draft, sorted(set(candidates(draft.source.path))), settle_s=settle_s))
+    paths = sorted(set(candidates(draft.source.path)))
+    found = tuple(judged_files(draft, paths, settle_s=settle_s, dead_letters=dead_letters))
+    for file in found:
+        if file.verdict != "ok" or file.skipped:
+            log_left_out(draft, file)
+    return found

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from catalog.values.stream import FilesSource, Stream
+from operators.storage.folder import Folder
+from service.config.log import fields
 from service.errors import KafkaDown
+from service.faults import Faults
 from service.inputs.inputs import Inputs
 from service.inputs.sources.files import list_files
 
@@ -34,6 +38,8 @@ class Watcher:
         ticks: Called with the wall clock at the end of each look.
         inputs: What sources hold; a stream of which input waits is not idle.
         known: Paths of listed files by stream id; not looked up at each look, since there may be millions.
+        dead_letters: Folder for rows of files that are skipped; None keeps none.
+        faults: Takes errors that nobody has foreseen.
     """
 
     store: Store
@@ -42,6 +48,8 @@ class Watcher:
     now_us: Callable[[], int] = wall_clock_us
     ticks: tuple[Callable[[int], object], ...] = ()
     known: dict[int, set[str]] = field(default_factory=dict)
+    dead_letters: Folder | None = None
+    faults: Faults = field(default_factory=Faults)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -58,31 +66,60 @@ class Watcher:
             self._thread.join()
 
     def run_once(self) -> None:
-        """List new files, beat for idle streams and do what else is to be done now and then, once."""
-        for stream in self.store.streams.all():
-            if isinstance(stream.source, FilesSource):
-                if stream.id not in self.known:
-                    self.known[stream.id] = self.store.source_files.paths(stream.id)
-                list_files(self.store, stream, settle_s=self.interval_s, known=self.known[stream.id])
-        self._beat()
+        """List new files, beat for idle streams and do what else is to be done now and then, once.
+
+        Whatever fails keeps nothing else from being done.
+        """
+        try:
+            streams = self.store.streams.all()
+        except SluiceError as error:
+            log.warning("looking for input failed: %s", error)
+            return
+        self.faults.keep("listing", {stream.name for stream in streams})
+        # Unseen files of a stream that cannot be listed would be late behind a heartbeat.
+        listed = [s for s in streams if self._works("listing", partial(self._list, s), of=s.name)]
+        self._works("heartbeats", partial(self._beat, listed))
         for tick in self.ticks:
-            tick(self.now_us())
+            self._works(getattr(tick, "__qualname__", "tick").partition(".")[0], partial(tick, self.now_us()))
 
     def _run(self) -> None:
         while not self._stop.wait(self.interval_s):
+            self.faults.attempt("watcher", self.run_once)
+
+    def _works(self, part: str, work: Callable[[], object], *, of: str = "") -> bool:
+        """Do one part of a look; return whether it was done."""
+
+        def done() -> bool:
             try:
-                self.run_once()
+                work()
             except (SluiceError, OSError) as error:
                 # A directory that cannot be read now may be there at the next look; the job goes on
                 # meanwhile.
-                log.warning("looking for input failed: %s", error)
+                log.warning("looking for input failed: %s", error, extra=fields(part=part, of=of))
+                return False
+            return True
 
-    def _beat(self) -> None:
-        """Move the watermark of each idle stream up to the farthest of the others."""
+        return self.faults.attempt(part, done, of=of) is True
+
+    def _list(self, stream: Stream) -> None:
+        if not isinstance(stream.source, FilesSource):
+            return
+        if stream.id not in self.known:
+            self.known[stream.id] = self.store.source_files.paths(stream.id)
+        list_files(
+            self.store,
+            stream,
+            settle_s=self.interval_s,
+            known=self.known[stream.id],
+            dead_letters=self.dead_letters,
+        )
+
+    def _beat(self, streams: Sequence[Stream]) -> None:
+        """Move the watermark of each idle stream of some up to the farthest of all others."""
         counters = {c.stream_id: c for c in self.store.batches.stream_totals()}
         last = self.store.batches.last_manifest()
         read = {} if last is None else dict(last.input_end)
-        for stream in self.store.streams.all():
+        for stream in streams:
             found = counters.get(stream.id)
             if stream.idle_timeout_us is None or found is None:
                 continue

@@ -30,6 +30,7 @@ from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_control import EngineControl
 from service.engine.engine_status import EngineState
+from service.faults import Faults
 from service.inputs.disk_space import DiskSpace
 from service.inputs.sample import CatalogRows
 from service.inputs.source_roots import SourceRoots
@@ -79,10 +80,12 @@ class Workspace:
         answers: Answers stored under idempotency keys.
         keys: Verifies keys of clients.
         audit: Who asked for which change.
+        faults: Background work of this process that fails by errors nobody has foreseen.
     """
 
     settings: Settings
     commits: Commits = field(init=False, default_factory=Commits)
+    faults: Faults = field(init=False, default_factory=Faults)
     data_dir: DataDir = field(init=False)
     streams: WorkspaceStreams = field(init=False)
     queries: WorkspaceQueries = field(init=False)
@@ -111,7 +114,9 @@ class Workspace:
         roots = SourceRoots.of(self.settings.sources.roots, self.data_dir)
         roots.tell_outsiders(store.streams.all())
         settle_s, servers = self.settings.sources.list_interval_ms / 1000, self.settings.sources.servers
-        self.streams = WorkspaceStreams(store, events, versions, roots, settle_s, self._pressure, servers)
+        self.streams = WorkspaceStreams(
+            store, events, versions, roots, settle_s, self._pressure, servers, self.data_dir.dead_letters
+        )
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)
         self.migrations = Migrations(versions)
@@ -125,7 +130,7 @@ class Workspace:
     def watch_commits(self) -> None:
         """Begin to announce commits, until the catalog is closed."""
         url = self.settings.storage.catalog_url or self.data_dir.catalog_url
-        self._watch = CommitWatch(self._store, self.commits, CommitSignal.of((url,)))
+        self._watch = CommitWatch(self._store, self.commits, CommitSignal.of((url,)), self.faults)
         self._watch.start()
 
     def new_engine_part(self, jvm: Jvm | None = None) -> EnginePart:
@@ -139,7 +144,9 @@ class Workspace:
             store = self._store.twin()
             ticks = (self._pressure.run_once,)
             versions = self._new_versions(store)
-            return EngineParts(self.settings, self.data_dir, store, self._events, versions, ticks)
+            return EngineParts(
+                self.settings, self.data_dir, store, self._events, versions, ticks, self.faults
+            )
 
         part = EnginePart(parts, jvm)
         self.engine.own = part.status
@@ -185,7 +192,8 @@ class Workspace:
             engine_state: State of this process's engine; None leaves out what the engine is asked for.
             ingest: Whether to tell of back-pressure, which who takes events is asked for.
         """
-        return metrics_text(self._store, engine_state, self._pressure.figures() if ingest else None)
+        figures = self._pressure.figures() if ingest else None
+        return metrics_text(self._store, engine_state, figures, self.faults.counts())
 
     def input_held(self) -> str | None:
         """Return why batches take no input now, or None."""

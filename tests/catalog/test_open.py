@@ -255,6 +255,15 @@ def _undo_counts_and_differences(connection: sqlite3.Connection) -> None:
 
 def _undo_since_columnar_routes(connection: sqlite3.Connection) -> None:
     """Take off what migrations after 0009 left."""
+    connection.execute("DROP TABLE inputs")
+    connection.execute(
+        "CREATE TABLE inputs (stream_id INTEGER NOT NULL, position INTEGER NOT NULL, path TEXT NOT NULL, "
+        "size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, rows INTEGER NOT NULL, t_min_us INTEGER, "
+        "t_max_us INTEGER, verdict TEXT NOT NULL, reason TEXT, listed_at_us INTEGER NOT NULL, "
+        "CONSTRAINT pk_inputs PRIMARY KEY (stream_id, position), "
+        "CONSTRAINT fk_inputs_stream_id FOREIGN KEY(stream_id) REFERENCES streams (id), "
+        "CONSTRAINT uq_inputs_stream_id_path UNIQUE (stream_id, path))"
+    )
     _undo_counts_and_differences(connection)
     for table in ("lease", "api_keys", "audit_log", "merged_files"):
         connection.execute(f"DROP TABLE {table}")

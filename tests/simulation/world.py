@@ -492,6 +492,7 @@ class World:
 
     def _watch(self) -> None:
         self.watcher.run_once()
+        assert self.watcher.faults.failing() == ()
 
     def _deliver(self, batches: int = 1000) -> None:
         assert self.workspace is not None

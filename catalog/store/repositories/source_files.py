@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from catalog.errors import InputNotFound
 from catalog.store import tables
 from catalog.store.repository import Repository
-from catalog.values.source_file import SourceFile, Verdict
+from catalog.values.source_file import LeftOut, SourceFile, Verdict
 
 _i = tables.inputs.c
 _COLUMNS = (
@@ -23,6 +24,7 @@ _COLUMNS = (
     _i.t_max_us,
     _i.verdict,
     _i.reason,
+    _i.skipped,
 )
 _FROM = (
     select(*_COLUMNS)
@@ -35,11 +37,27 @@ _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
 _REMOVED = select(tables.streams.c.id).where(
     tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
 )
-_SET_ASIDE = (
+#: Of the files of which something was left out, those whose listing counts.
+_LEFT_OUT = (
     select(*_COLUMNS)
-    .where(_i.stream_id == bindparam("stream_id"), _i.verdict == "set-aside")
+    .where(_i.stream_id == bindparam("stream_id"), tables.LEFT_OUT, _i.replaced == 0)
     .order_by(_i.position)
 )
+_SET_ASIDE = _LEFT_OUT.where(_i.verdict != "ok")
+_TO_RETRY = _SET_ASIDE.where(_i.retry)
+_LEFT_OUT_COUNTS = (
+    select(
+        _i.stream_id,
+        func.count().filter(_i.verdict != "ok"),
+        func.coalesce(func.sum(_i.skipped).filter(_i.verdict == "ok"), 0),
+    )
+    .where(tables.LEFT_OUT, _i.replaced == 0)
+    .group_by(_i.stream_id)
+)
+
+
+def _file(row: Sequence[Any]) -> SourceFile:
+    return SourceFile(*row)
 
 
 class SourceFileRepository(Repository):
@@ -86,7 +104,7 @@ class SourceFileRepository(Repository):
         """
         wanted = {"stream_id": stream_id, "from_position": from_position, "limit": limit}
         with self._database.read() as connection:
-            return tuple(SourceFile(*row) for row in connection.execute(_FROM, wanted))
+            return tuple(_file(row) for row in connection.execute(_FROM, wanted))
 
     def set_aside(self, stream_id: int) -> tuple[SourceFile, ...]:
         """Return the files of a stream that were set aside, in order.
@@ -98,7 +116,67 @@ class SourceFileRepository(Repository):
             The files, with reasons.
         """
         with self._database.read() as connection:
-            return tuple(SourceFile(*row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
+            return tuple(_file(row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
+
+    def with_skipped_rows(self, stream_id: int) -> tuple[SourceFile, ...]:
+        """Return the files of a stream that are read without some of their rows, in order."""
+        with self._database.read() as connection:
+            found = connection.execute(_LEFT_OUT.where(_i.verdict == "ok"), {"stream_id": stream_id})
+            return tuple(_file(row) for row in found)
+
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Return how much was left out of the files of each stream, for those of which anything was."""
+        with self._database.read() as connection:
+            return tuple(
+                LeftOut(stream_id, files, int(rows))
+                for stream_id, files, rows in connection.execute(_LEFT_OUT_COUNTS)
+            )
+
+    def retry(self, stream_id: int) -> tuple[SourceFile, ...]:
+        """Ask for the files of a stream that were set aside to be judged again; return them."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(tables.inputs)
+                .where(_i.stream_id == stream_id, tables.LEFT_OUT, _i.replaced == 0, _i.verdict != "ok")
+                .values(retry=True)
+            )
+            return tuple(_file(row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
+
+    def to_retry(self, stream_id: int) -> tuple[SourceFile, ...]:
+        """Return the files of a stream that are to be judged again."""
+        with self._database.read() as connection:
+            return tuple(_file(row) for row in connection.execute(_TO_RETRY, {"stream_id": stream_id}))
+
+    def judged_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
+        """Record what was found in a file that was to be judged again.
+
+        One that was set aside and can be read now gets the next position, since a batch may have passed the
+        one it has; there it stays set aside, for batches that are repeated. One that stopped the job keeps
+        its position: no batch has passed it.
+
+        Args:
+            stream_id: The stream.
+            former: The file as it was.
+            found: The file as it is now.
+
+        Raises:
+            InputNotFound: No file that is to be judged again is listed there.
+        """
+        facts = dataclasses.asdict(found)
+        del facts["position"]
+        is_moved = found.verdict == "ok" and former.verdict == "set-aside"
+        position = former.position
+        values = {"retry": False} | ({"replaced": position + 1} if is_moved else facts)
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(tables.inputs)
+                .where(_i.stream_id == stream_id, _i.position == position, _i.retry)
+                .values(**values)
+            )
+            if changed.rowcount != 1:
+                raise InputNotFound(f"input {position} of stream {stream_id} is not to be judged again")
+            if is_moved:
+                self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:
         """Return how many files of a stream are listed: the position of the next one.

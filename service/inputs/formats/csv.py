@@ -15,6 +15,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.delimited.header import fields_of, named_fields
 from service.inputs.formats.facts import FileFacts, facts_of
 from service.inputs.formats.options import option_that_reads
@@ -27,38 +28,55 @@ if TYPE_CHECKING:
 _SHOWN: Final = 80
 
 
-def inspect_csv(stream: Stream, path: str) -> FileFacts:
+def inspect_csv(stream: Stream, path: str, bad: list[BadRow] | None = None) -> FileFacts:
     """Return the facts of a CSV file; every row is parsed.
+
+    Args:
+        stream: The file's stream.
+        path: The file.
+        bad: Takes malformed rows, which are then left out; None refuses the file for the first.
 
     Raises:
         UnusableFile: It has no header, lacks a column, or a row is malformed (the first is named).
     """
-    file = _File(stream, path, [column.name for column in stream.columns])
+    file = _File(stream, path, [column.name for column in stream.columns], bad)
     times = [file.typed(found).column(stream.event_time).chunk(0) for found in file.batches()]
     times_of_all = pa.chunked_array(times, pa.timestamp("us"))
     return facts_of(stream, len(times_of_all), times_of_all)
 
 
-def read_csv(stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int) -> pa.Table:
+def read_csv(
+    stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int, *, skips: bool = False
+) -> pa.Table:
     """Return a run of rows of a CSV file.
+
+    Args:
+        stream: The file's stream.
+        path: The file.
+        columns: Columns wanted.
+        first_row: First row; those that are skipped do not count.
+        rows: How many.
+        skips: Whether malformed rows are skipped.
 
     Raises:
         UnusableFile: As `inspect_csv`, or it holds fewer rows.
     """
-    file = _File(stream, path, columns)
+    # A row is bad for any of its columns.
+    file = _File(stream, path, [c.name for c in stream.columns] if skips else columns, [] if skips else None)
     tables = [file.schema.empty_table()]
     left, seen = rows, 0
     for found in file.batches():
-        if seen + found.rows > first_row:
-            table = file.typed(found).slice(max(first_row - seen, 0), left)
-            tables.append(table)
-            left -= table.num_rows
-        seen += found.rows
+        table = file.typed(found) if skips or seen + found.rows > first_row else None
+        count = found.rows if table is None else table.num_rows
+        if table is not None and seen + count > first_row:
+            tables.append(table.slice(max(first_row - seen, 0), left))
+            left -= tables[-1].num_rows
+        seen += count
         if not left:
             break
     if left:
         raise UnusableFile(f"it has fewer than {first_row + rows} rows")
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables).select(list(columns))
 
 
 class _File:
@@ -68,14 +86,14 @@ class _File:
         schema: Their names and types.
     """
 
-    def __init__(self, stream: Stream, path: str, columns: Sequence[str]):
+    def __init__(self, stream: Stream, path: str, columns: Sequence[str], bad: list[BadRow] | None = None):
         assert isinstance(stream.source, FilesSource)
         self._dialect = stream.source.dialect
         self._form = TextForm.of(stream)
         # Its compiled scan loads numba, for which the first answer of the API must not wait.
         from service.inputs.formats.delimited.rows import CsvRows
 
-        self._rows = CsvRows(path, self._dialect)
+        self._rows, self._bad = CsvRows(path, self._dialect), bad
         declared = arrow_schema(stream)
         self.schema = pa.schema([declared.field(name) for name in columns])
         types = {column.name: column.type for column in stream.columns}
@@ -96,7 +114,7 @@ class _File:
 
     def batches(self) -> Iterator[FoundRows]:
         """Yield the rows."""
-        return self._rows.batches(self._slots)
+        return self._rows.batches(self._slots, self._bad)
 
     def typed(self, found: FoundRows) -> pa.Table:
         """Return the wanted columns of the rows that were yielded last.
@@ -104,18 +122,38 @@ class _File:
         Raises:
             UnusableFile: A value is not of its column's type; names the first.
         """
-        arrays: list[pa.Array] = []
-        misfits: list[tuple[int, str]] = []
-        for slot, (name, column_type) in enumerate(self._columns):
-            text = found.text(slot, self._dialect.null_values, keeps_quoted=column_type == "string")
-            try:
-                arrays.append(from_text(text, column_type, self._form))
-            except UnfitValueError as error:
-                shown = repr(str(error.value)[:_SHOWN])
-                wanted = expected_text(column_type, self._form)
-                wanted += option_that_reads(error.value, column_type, self._form)
-                misfits.append((error.index, f'column "{name}": {shown} is not {wanted}'))
-        if misfits:
-            index, problem = min(misfits)
-            raise UnusableFile(f"{self._rows.place(index)}, {problem}")
-        return pa.table(arrays, schema=self.schema)
+        texts = [
+            found.text(slot, self._dialect.null_values, keeps_quoted=column_type == "string")
+            for slot, (_, column_type) in enumerate(self._columns)
+        ]
+        sound = np.ones(found.rows, np.bool_)
+        while True:
+            arrays: list[pa.Array] = []
+            faults: dict[int, tuple[str, str]] = {}
+            places = np.flatnonzero(sound)
+            for (name, column_type), text in zip(self._columns, texts, strict=True):
+                kept = text if len(places) == found.rows else text.filter(pa.array(sound))
+                try:
+                    arrays.append(from_text(kept, column_type, self._form))
+                except UnfitValueError as error:
+                    for index, value in self._unfit(kept, column_type, error):
+                        shown = repr(str(value)[:_SHOWN])
+                        wanted = expected_text(column_type, self._form)
+                        wanted += option_that_reads(value, column_type, self._form)
+                        reason = f"{shown} is not {wanted}"
+                        faults.setdefault(int(places[index]), (name, reason))
+            if not faults:
+                return pa.table(arrays, schema=self.schema)
+            for index, (name, reason) in sorted(faults.items()):
+                if self._bad is None:
+                    raise UnusableFile(f'{self._rows.place(index)}, column "{name}": {reason}')
+                self._bad.append(self._rows.bad_row(index, name, reason))
+                sound[index] = False
+
+    def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
+        """Return the values that do not fit: of a file that is refused the first alone."""
+        if self._bad is None:
+            return [(first.index, first.value)]
+        return unfit_values(
+            len(text), lambda start, end: from_text(text.slice(start, end - start), column_type, self._form)
+        )

@@ -7,7 +7,8 @@ which a column, or any key, stands twice is refused: one of its values would be 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.facts import FileFacts, facts_of, folded_name, refuse_other_unit
 from service.inputs.formats.options import option_that_reads
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
@@ -34,88 +36,170 @@ from service.inputs.formats.values import (
 _SHOWN: Final = 80
 
 
-def inspect_jsonl(stream: Stream, path: str) -> FileFacts:
+def inspect_jsonl(stream: Stream, path: str, bad: list[BadRow] | None = None) -> FileFacts:
     """Return the facts of a JSON lines file; every row is parsed.
+
+    Args:
+        stream: The file's stream.
+        path: The file.
+        bad: Takes malformed rows, which are then left out; None refuses the file for the first.
 
     Raises:
         UnusableFile: A line is malformed (the first is named), no row has the event time, or its event times
             are most likely of another unit.
     """
-    table = _parse(stream, path, [column.name for column in stream.columns], judge_unit=True)
+    table = _parse(stream, path, [column.name for column in stream.columns], bad, judge_unit=True)
     times = table.column(stream.event_time)
     if table.num_rows and times.null_count == table.num_rows:
         raise UnusableFile(f'it is of another schema: no row has the event time "{stream.event_time}"')
     return facts_of(stream, table.num_rows, times)
 
 
-def read_jsonl(stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int) -> pa.Table:
+def read_jsonl(
+    stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int, *, skips: bool = False
+) -> pa.Table:
     """Return a run of rows of a JSON lines file.
+
+    Args:
+        stream: The file's stream.
+        path: The file.
+        columns: Columns wanted.
+        first_row: First row; those that are skipped do not count.
+        rows: How many.
+        skips: Whether malformed rows are skipped.
 
     Raises:
         UnusableFile: As `inspect_jsonl`, or it holds fewer rows.
     """
-    table = _parse(stream, path, columns).slice(first_row, rows)
+    # A row is bad for any of its columns.
+    wanted = [column.name for column in stream.columns] if skips else columns
+    table = _parse(stream, path, wanted, [] if skips else None).slice(first_row, rows)
     if table.num_rows != rows:
         raise UnusableFile(f"it has fewer than {first_row + rows} rows")
-    return table
+    return table.select(list(columns))
 
 
-def _parse(stream: Stream, path: str, columns: Sequence[str], *, judge_unit: bool = False) -> pa.Table:
-    rows, lines = _objects(stream, path)
+@dataclass(slots=True)
+class _Rows:
+    """Objects of a file.
+
+    Attributes:
+        bad: Takes rows that are left out; None refuses the file for the first.
+        texts: All lines of the file.
+        objects: What rows hold, by key.
+        numbers: Number of each of them, from 1.
+        lines: Line of each, from 1.
+    """
+
+    bad: list[BadRow] | None
+    texts: list[str]
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+    def refuse(self, number: int, line: int, column: str | None, between: str, reason: str) -> None:
+        """Leave a row out, or refuse the file for it."""
+        if self.bad is None:
+            raise UnusableFile(f"row {number} (line {line}){between}{reason}")
+        text = self.texts[line - 1].strip(" \t\r")
+        text = text if len(text) <= MAX_ROW_BYTES else text[:_SHOWN]
+        self.bad.append(BadRow(number, line, column, reason, text))
+
+    def refuse_some(self, found: Mapping[int, tuple[str, str, str]]) -> None:
+        """Leave rows out by their index, each with column, what stands between, and reason."""
+        if not found:
+            return
+        for index, (column, between, reason) in sorted(found.items()):
+            self.refuse(self.numbers[index], self.lines[index], column, between, reason)
+        kept = [index for index in range(len(self.objects)) if index not in found]
+        self.objects = [self.objects[index] for index in kept]
+        self.numbers = [self.numbers[index] for index in kept]
+        self.lines = [self.lines[index] for index in kept]
+
+
+def _parse(
+    stream: Stream,
+    path: str,
+    columns: Sequence[str],
+    bad: list[BadRow] | None = None,
+    *,
+    judge_unit: bool = False,
+) -> pa.Table:
+    rows = _objects(stream, path, bad)
     types = {column.name: column.type for column in stream.columns}
     declared = arrow_schema(stream)
     form = TextForm.of(stream)
-    arrays: list[pa.Array] = []
-    misfits: list[tuple[int, str]] = []
-    for name in columns:
-        try:
-            arrays.append(from_json([row.get(name) for row in rows], types[name], form))
-        except UnfitValueError as error:
-            shown = json_text(error.value, _SHOWN)
-            wanted = expected(types[name], form)
-            if types[name] == "timestamp":  # numbers are spelt in one way in JSON
-                wanted += option_that_reads(error.value, "timestamp", form)
-            misfits.append((error.index, f'column "{name}": {shown} is not {wanted}'))
-    if judge_unit:
-        refuse_other_unit(stream, (row.get(stream.event_time) for row in rows))
-    if misfits:
-        index, problem = min(misfits)
-        raise UnusableFile(f"row {index + 1} (line {lines[index]}), {problem}")
-    return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
+    while True:
+        arrays: list[pa.Array] = []
+        misfits: dict[int, tuple[str, str, str]] = {}
+        for name in columns:
+            values = [row.get(name) for row in rows.objects]
+            try:
+                arrays.append(from_json(values, types[name], form))
+            except UnfitValueError as error:
+                for index, value in _unfit(values, types[name], form, error, bad):
+                    wanted = expected(types[name], form)
+                    if types[name] == "timestamp":  # numbers are spelt in one way in JSON
+                        wanted += option_that_reads(value, "timestamp", form)
+                    problem = f"{json_text(value, _SHOWN)} is not {wanted}"
+                    misfits.setdefault(index, (name, f', column "{name}": ', problem))
+        if judge_unit and (bad is None or not misfits):
+            refuse_other_unit(stream, (row.get(stream.event_time) for row in rows.objects))
+        if not misfits:
+            return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
+        rows.refuse_some(misfits)
 
 
-def _objects(stream: Stream, path: str) -> tuple[list[dict[str, Any]], list[int]]:
-    """All objects of a file with the columns as keys, and the line number of each."""
+def _unfit(
+    values: Sequence[object],
+    column_type: str,
+    form: TextForm,
+    first: UnfitValueError,
+    bad: list[BadRow] | None,
+) -> list[tuple[int, object]]:
+    """Return the values that do not fit: of a file that is refused the first alone."""
+    if bad is None:
+        return [(first.index, first.value)]
+    return unfit_values(len(values), lambda start, end: from_json(values[start:end], column_type, form))
+
+
+def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
+    """All objects of a file with the columns as keys."""
     assert isinstance(stream.source, FilesSource)
     text = "".join(text_blocks(path, stream.source.dialect.encoding))
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
+    # Only \n ends a line: str.splitlines would also cut at U+2028, which JSON strings may hold.
+    rows = _Rows(bad, text.split("\n"))
     decode = json.JSONDecoder(
         object_pairs_hook=_object,
         parse_constant=JsonConstant,
         parse_float=exact_number if needs_digits(stream) else None,
     ).raw_decode  # half the time of loads, which looks for white space around
-    # Only \n ends a line: str.splitlines would also cut at U+2028, which JSON strings may hold.
-    for number, line in enumerate(text.split("\n"), start=1):
+    count = 0
+    for number, line in enumerate(rows.texts, start=1):
         line = line.strip(" \t\r")
         if not line:
             continue
-        place = f"row {len(rows) + 1} (line {number})"
+        count += 1
         if len(line) > MAX_ROW_BYTES:
-            raise UnusableFile(f"{place} is longer than {MAX_ROW_BYTES >> 20} MB")
+            rows.refuse(count, number, None, " ", f"is longer than {MAX_ROW_BYTES >> 20} MB")
+            continue
         try:
             row, end = decode(line)
         except _KeyTwiceError as error:
-            raise UnusableFile(f'{place}: the key "{error}" stands twice; keep one of them') from error
+            rows.refuse(count, number, None, ": ", f'the key "{error}" stands twice; keep one of them')
+            continue
         except (ValueError, RecursionError):
             row, end = None, -1
         if end != len(line):
-            raise UnusableFile(f"{place} is not JSON: {line[:_SHOWN]!r}")
-        if not isinstance(row, dict):
-            raise UnusableFile(f"{place} is not a JSON object: {line[:_SHOWN]!r}")
-        rows.append(row)
-        lines.append(number)
-    return _with_columns(stream, rows, lines), lines
+            rows.refuse(count, number, None, " ", f"is not JSON: {line[:_SHOWN]!r}")
+        elif not isinstance(row, dict):
+            rows.refuse(count, number, None, " ", f"is not a JSON object: {line[:_SHOWN]!r}")
+        else:
+            rows.objects.append(row)
+            rows.numbers.append(count)
+            rows.lines.append(number)
+    _name_columns(stream, rows)
+    return rows
 
 
 class _KeyTwiceError(Exception):
@@ -130,26 +214,25 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _with_columns(stream: Stream, rows: list[dict[str, Any]], lines: Sequence[int]) -> list[dict[str, Any]]:
-    """Rows whose keys are named as the columns are; most files name them so."""
+def _name_columns(stream: Stream, rows: _Rows) -> None:
+    """Name keys as the columns are; in most files they are named so."""
     columns = {folded_name(column.name): column.name for column in stream.columns}
-    names = set(chain.from_iterable(rows))
+    names = set(chain.from_iterable(rows.objects))
     others = {
         name: columns[folded_name(name)]
         for name in names.difference(columns.values())
         if folded_name(name) in columns
     }
     if not others:
-        return rows
-    renamed: list[dict[str, Any]] = []
-    for index, row in enumerate(rows):
+        return
+    twice: dict[int, tuple[str, str, str]] = {}
+    for index, row in enumerate(rows.objects):
         found = {others.get(name, name): value for name, value in row.items()}
         if len(found) < len(row):
             named = [others.get(name, name) for name in row]
-            twice = next(name for name in named if named.count(name) > 1)
-            raise UnusableFile(
-                f'row {index + 1} (line {lines[index]}) has column "{twice}" twice, in keys that differ by '
-                "case; keep one of them"
-            )
-        renamed.append(found)
-    return renamed
+            name = next(name for name in named if named.count(name) > 1)
+            problem = f'has column "{name}" twice, in keys that differ by case; keep one of them'
+            twice[index] = (name, " ", problem)
+        else:
+            rows.objects[index] = found
+    rows.refuse_some(twice)

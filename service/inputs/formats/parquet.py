@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -14,8 +15,9 @@ from pyarrow import types as pat
 
 from catalog.arrow_types import arrow_schema, arrow_type
 from catalog.durations import MAX_TIME_US, MIN_TIME_US
-from catalog.values.stream import Stream, TimeUnit
+from catalog.values.stream import Column, Stream, TimeUnit
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow
 from service.inputs.formats.facts import match_columns
 from service.inputs.formats.text_input import first_line
 from service.inputs.formats.times import DAY_US, UNIT_NAMES, times_from_numbers
@@ -33,14 +35,29 @@ _LIMITS: Final = {
 }
 
 
-def read_parquet(stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int) -> pa.Table:
+def read_parquet(
+    stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int, *, skips: bool = False
+) -> pa.Table:
     """Return a run of rows of a Parquet file, only the row groups and columns it needs.
+
+    Args:
+        stream: The file's stream.
+        path: The file.
+        columns: Columns wanted.
+        first_row: First row; those that are skipped do not count.
+        rows: How many.
+        skips: Whether bad rows are skipped; then all of the file is read.
 
     Raises:
         UnusableFile: Its body cannot be read, or it holds fewer rows.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
+        if skips:
+            table = sound_rows(stream, file, names, []).slice(first_row, rows)
+            if table.num_rows != rows:
+                raise UnusableFile(f"it has fewer than {first_row + rows} rows")
+            return table.select(list(columns))
         wanted = [names[name] for name in columns]
         before, groups = _row_groups(file.metadata, first_row, rows)
         if len(groups) == file.metadata.num_row_groups:
@@ -57,6 +74,70 @@ def read_parquet(stream: Stream, path: str, columns: Sequence[str], first_row: i
             for name in columns
         ]
         return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
+
+
+def sound_rows(stream: Stream, file: pq.ParquetFile, names: Mapping[str, str], bad: list[BadRow]) -> pa.Table:
+    """Return all columns of the rows of a file but the bad ones, which ``bad`` takes.
+
+    Args:
+        stream: The file's stream.
+        file: The file, of the stream's schema.
+        names: Name in the file of each column.
+        bad: Takes them.
+
+    Raises:
+        UnusableFile: Its body cannot be read.
+    """
+    declared = arrow_schema(stream)
+    tables, first = [declared.empty_table()], 0
+    for group in range(file.metadata.num_row_groups):
+        table = file.read_row_group(group, [names[c.name] for c in stream.columns], use_threads=False)
+        faults: dict[int, tuple[str, str]] = {}
+        for column in stream.columns:
+            for index, reason in _unfit(table.column(names[column.name]), column, stream.time_unit):
+                faults.setdefault(index, (column.name, reason))
+        for index, (name, reason) in sorted(faults.items()):
+            shown = {c: _shown(table.column(c)[index]) for c in table.column_names}
+            text = json.dumps(shown, default=str, ensure_ascii=False)
+            bad.append(BadRow(first + index + 1, None, name, reason, text))
+        first += table.num_rows
+        if faults:
+            sound = np.ones(table.num_rows, np.bool_)
+            sound[list(faults)] = False
+            table = table.filter(pa.array(sound))
+        arrays = [conform(table.column(names[c.name]), c.type, stream.time_unit) for c in stream.columns]
+        tables.append(pa.table(arrays, schema=declared))
+    return pa.concat_tables(tables)
+
+
+def _unfit(values: pa.ChunkedArray, column: Column, unit: TimeUnit | None) -> list[tuple[int, str]]:
+    """Return index and reason of the values that are not sound: halves are looked at until one is left."""
+    found: list[tuple[int, str]] = []
+    ranges = [(0, len(values))]
+    while ranges:
+        start, end = ranges.pop()
+        if start == end:
+            continue
+        try:
+            _sound(conform(values.slice(start, end - start), column.type, unit), column.name, start)
+        except (UnusableFile, pa.ArrowException) as error:
+            if end - start > 1:
+                ranges += [(start, (start + end) // 2), ((start + end) // 2, end)]
+                continue
+            told = error.primary if isinstance(error, UnusableFile) else first_line(error)
+            reason = told.removeprefix(f"row {start + 1}, ").removeprefix(f'column "{column.name}"')
+            found.append((start, reason.removeprefix(": ").strip()))
+    return found
+
+
+def _shown(value: pa.Scalar) -> object:
+    """Return a value for people, whatever it is."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):  # text that is not UTF-8, years that Python does not have
+        if pat.is_string(value.type) or pat.is_large_string(value.type):
+            return bytes(value.as_buffer()).decode("utf-8", "backslashreplace")
+        return str(value.value)
 
 
 def is_lossless(found: pa.DataType, column_type: str, unit: TimeUnit | None = None) -> bool:

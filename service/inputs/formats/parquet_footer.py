@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow
 from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns
-from service.inputs.formats.parquet import conform, is_lossless, opened_parquet
+from service.inputs.formats.parquet import conform, is_lossless, opened_parquet, sound_rows
 from service.inputs.formats.values import UnfitValueError, from_text
 
 _STATISTICS: Final = """
@@ -28,13 +29,16 @@ FROM parquet_metadata(?) WHERE path_in_schema = ?
 _BELOW_US: Final = re.compile(r"(\.\d{6})\d+")
 
 
-def inspect_parquet(connection: duckdb.DuckDBPyConnection, stream: Stream, path: str) -> FileFacts:
+def inspect_parquet(
+    connection: duckdb.DuckDBPyConnection, stream: Stream, path: str, bad: list[BadRow] | None = None
+) -> FileFacts:
     """Return the facts of a Parquet file, from its footer where the event time has statistics.
 
     Args:
         connection: What reads the statistics.
         stream: The file's stream.
         path: The file.
+        bad: Takes bad rows, which are then left out: all of the file is read. None leaves values unread.
 
     Raises:
         UnusableFile: It is no Parquet file, is truncated, or is of another schema.
@@ -48,6 +52,9 @@ def inspect_parquet(connection: duckdb.DuckDBPyConnection, stream: Stream, path:
                 if column.type == "timestamp" and is_lossless(found, "timestamp", "us"):
                     problem += "; declare time_unit: s, ms, us or ns, for what it counts since 1970"
                 raise UnusableFile(f"it is of another schema: {problem}")
+        if bad is not None:
+            table = sound_rows(stream, file, names, bad)
+            return facts_of(stream, table.num_rows, table.column(stream.event_time))
         known = _time_range(connection, path, names[stream.event_time])
         if known is not None:
             return checked_facts(stream, file.metadata.num_rows, *known)

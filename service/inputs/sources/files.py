@@ -6,6 +6,7 @@ aside with the reason and never read; one whose bytes change later fails loudly 
 
 from __future__ import annotations
 
+import errno
 import glob
 import logging
 import os
@@ -22,12 +23,15 @@ from catalog.clock import wall_clock_us
 from catalog.durations import format_duration
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
+from operators.storage.folder import Folder
 from service.config.log import fields
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow, write_skipped_rows
 from service.inputs.formats.csv import inspect_csv
 from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
 from service.inputs.formats.parquet_footer import inspect_parquet
+from service.inputs.formats.text_input import first_line
 from service.inputs.partitions import ROW_BITS
 from service.inputs.sources.opened_file import opened_file
 
@@ -43,13 +47,47 @@ _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress
 #: Files that one write to the catalog records: what a crash during a long first listing costs.
 _FILES_PER_WRITE: Final = 256
 
+#: Errors that are not the file's own, and may be gone at the next look.
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
+
 _MADE_UP: Final = ("/proc", "/sys")
 
-_Inspect = Callable[[str], FileFacts]
+_Inspect = Callable[[str, list[BadRow] | None], FileFacts]
 
 
-def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: set[str] | None = None) -> int:
+def log_left_out(stream: Stream, file: SourceFile) -> None:
+    """Log what was left out of a file, for whoever runs the service."""
+    if file.verdict == "ok":
+        log.warning("rows skipped", extra=fields(stream=stream.name, path=file.path, rows=file.skipped))
+    elif file.verdict == "stops":
+        log.error(
+            "bad file stops its stream", extra=fields(stream=stream.name, path=file.path, reason=file.reason)
+        )
+    else:
+        log.warning("file set aside", extra=fields(stream=stream.name, path=file.path, reason=file.reason))
+
+
+def in_words(stream: Stream, file: SourceFile) -> str:
+    """Return what whoever runs a command reads of a file of which something was left out."""
+    if file.verdict == "ok":
+        return f'{file.skipped} bad rows of file "{file.path}" of stream "{stream.name}" are skipped'
+    name, reason = f'file "{file.path}" of stream "{stream.name}"', file.reason or ""
+    # What a batch found out names the file already.
+    return f"set aside: {reason}" if reason.startswith(name) else f"{name} is set aside: {reason}"
+
+
+def list_files(
+    store: Store,
+    stream: Stream,
+    *,
+    settle_s: float = 0.0,
+    known: set[str] | None = None,
+    tell: Callable[[Stream, SourceFile], None] = log_left_out,
+    dead_letters: Folder | None = None,
+) -> int:
     """List the new files of a stream, in order of their paths, and record each with its verdict.
+
+    Those that were set aside and are to be judged again are, before.
 
     Args:
         store: Catalog that records them.
@@ -58,6 +96,8 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: se
             long: its writer may be at work. 0 judges at once.
         known: Paths that are listed already; those listed now are added. None looks them up, which a
             caller that lists repeatedly avoids.
+        tell: Called with each file that is set aside, or of which rows are skipped.
+        dead_letters: Folder for rows that are skipped; None keeps none.
 
     Returns:
         Number of files listed now, those set aside included.
@@ -67,11 +107,13 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: se
     if known is None:
         known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
-    listed = 0
+    listed = _judge_again(store, stream, settle_s, tell, dead_letters)
     new = sorted(set(candidates(stream.source.path)) - known)
     if not new:
-        return 0
-    for entry in judged_files(stream, new, settle_s=settle_s):
+        return listed
+    for entry in judged_files(stream, new, settle_s=settle_s, dead_letters=dead_letters):
+        if entry.verdict != "ok" or entry.skipped:
+            tell(stream, entry)
         found.append(entry)
         if len(found) == _FILES_PER_WRITE:
             listed += _append(store, stream, found)
@@ -82,13 +124,36 @@ def list_files(store: Store, stream: Stream, *, settle_s: float = 0.0, known: se
     return listed
 
 
-def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0) -> Iterator[SourceFile]:
-    """Judge files without recording anything.
+def _judge_again(
+    store: Store,
+    stream: Stream,
+    settle_s: float,
+    tell: Callable[[Stream, SourceFile], None],
+    dead_letters: Folder | None,
+) -> int:
+    """Judge files that were set aside anew, as asked; those that are gone or being written have time."""
+    read = 0
+    for former in store.source_files.to_retry(stream.id):
+        for found in judged_files(stream, [former.path], settle_s=settle_s, dead_letters=dead_letters):
+            store.source_files.judged_again(stream.id, former, found)
+            if found.verdict == "ok":
+                read += 1
+                log.info("file is read after all", extra=fields(stream=stream.name, path=found.path))
+            if found.verdict != "ok" or found.skipped:
+                tell(stream, found)
+    return read
+
+
+def judged_files(
+    stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0, dead_letters: Folder | None = None
+) -> Iterator[SourceFile]:
+    """Judge files without recording anything in the catalog.
 
     Args:
         stream: Stream with a ``files`` source.
         paths: The files.
         settle_s: As in `list_files`.
+        dead_letters: As in `list_files`.
 
     Yields:
         What is found in each, at position 0; files that are gone or being written are left out.
@@ -96,7 +161,7 @@ def judged_files(stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0)
     assert isinstance(stream.source, FilesSource)
     with _inspecting(stream, stream.source) as inspect:
         for path in paths:
-            entry = _judge(stream, path, inspect, settle_s)
+            entry = _judge(stream, path, inspect, settle_s, dead_letters)
             if entry is not None:
                 yield entry
 
@@ -132,9 +197,62 @@ def candidates(path: str) -> Iterator[str]:
     elif os.path.isfile(path):
         yield path
     else:
-        for match in glob.iglob(path, recursive=True):
+        for match in _matches(path):
             if _is_visible(os.path.basename(match)) and os.path.isfile(match) and not is_of_kernel(match):
                 yield match
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Yield what a glob matches; below ``**`` each directory once, where links lead back to one above.
+
+    Raises:
+        OSError: A directory below ``**`` cannot be read, which `glob` keeps to itself.
+    """
+    parts = pattern.split("/")
+    if "**" not in parts:
+        yield from glob.iglob(pattern)
+        return
+    at = parts.index("**")
+    rest = "/".join(parts[at + 1 :]) or "*"
+    for base in glob.iglob("/".join(parts[:at]) or "/"):
+        for directory in _directories(base, frozenset()):
+            yield from _matches(f"{glob.escape(directory)}/{rest}")
+
+
+def _directories(directory: str, above: frozenset[str]) -> Iterator[str]:
+    """Yield a directory and all that are visible below it."""
+    real = os.path.realpath(directory)
+    if real in above or not os.path.isdir(directory):
+        return
+    yield directory
+    with os.scandir(directory) as entries:
+        below = sorted(entry.path for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+    for each in below:
+        yield from _directories(each, above | {real})
+
+
+def why_no_files(stream: Stream, source: FilesSource) -> str | None:
+    """Return why a stream has no files although its directory is there, and what to write; else None."""
+    path = source.path
+    if next(candidates(path), None) is not None:
+        return None
+    if not os.path.isdir(path):
+        base = path
+        while glob.has_magic(base):
+            base = os.path.dirname(base)
+        return (
+            f'stream "{stream.name}" has no files: nothing matches "{path}"'
+            if base != path and os.path.isdir(base)
+            else None
+        )
+    with os.scandir(path) as entries:
+        below = sum(_is_visible(entry.name) and entry.is_dir() for entry in entries)
+    told = f'stream "{stream.name}" has no files: "{path}" holds none'
+    return (
+        f'{told}, but {below} directories; write path: "{path}/**/*" to read what is in them'
+        if below
+        else told
+    )
 
 
 def is_of_kernel(path: str) -> bool:
@@ -146,6 +264,14 @@ def _is_visible(name: str) -> bool:
     return not name.startswith(_HIDDEN_PREFIXES) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
+def _in_short(error: Exception) -> str:
+    if isinstance(error, UnusableFile):
+        return error.primary
+    if not isinstance(error, OSError):
+        log.error("file judged by an unforeseen error", exc_info=error)
+    return f"it cannot be read ({type(error).__name__}: {first_line(error)})"
+
+
 def _refuse_future(stream: Stream, facts: FileFacts) -> None:
     """Set a file aside that has rows further ahead of the clock than its stream allows."""
     if stream.max_ahead_us is None or facts.t_max_us is None:
@@ -155,8 +281,11 @@ def _refuse_future(stream: Stream, facts: FileFacts) -> None:
         raise UnusableFile(f"it has the event time {facts.t_max_us} µs, more than {ahead} ahead of the clock")
 
 
-def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> SourceFile | None:
+def _judge(
+    stream: Stream, path: str, inspect: _Inspect, settle_s: float, dead_letters: Folder | None
+) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
+    bad: list[BadRow] | None = [] if stream.on_error == "skip-rows" else None
     try:
         before = os.stat(path)
         if not stat.S_ISREG(before.st_mode):
@@ -164,21 +293,26 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
         try:
             assert isinstance(stream.source, FilesSource)
             with opened_file(stream.source, path) as opened:
-                facts, reason = inspect(opened), None
+                facts, reason = inspect(opened, bad), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
             _refuse_future(stream, facts)
-        except UnusableFile as error:
-            facts, reason = FileFacts(0, None, None), error.primary
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            # Whatever it is, it concerns this file alone, unless the machine is short of something.
+            if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
+                raise
+            facts, reason, bad = FileFacts(0, None, None), _in_short(error), None
         after = os.stat(path)
     except FileNotFoundError:
         return None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         return None
-    if reason is not None:
-        if time.time() - before.st_mtime < settle_s:
-            return None
-        log.warning("file set aside", extra=fields(stream=stream.name, path=path, reason=reason))
+    if (reason is not None or bad) and time.time() - before.st_mtime < settle_s:
+        return None
+    if bad and dead_letters is not None:
+        write_skipped_rows(dead_letters, stream.name, path, before, bad)
     return SourceFile(
         position=0,  # the catalog gives it
         path=path,
@@ -187,6 +321,7 @@ def _judge(stream: Stream, path: str, inspect: _Inspect, settle_s: float) -> Sou
         rows=facts.rows,
         t_min_us=facts.t_min_us,
         t_max_us=facts.t_max_us,
-        verdict="ok" if reason is None else "set-aside",
+        verdict="ok" if reason is None else "stops" if stream.on_error == "stop" else "set-aside",
         reason=reason,
+        skipped=len(bad or ()),
     )

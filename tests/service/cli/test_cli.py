@@ -4,11 +4,13 @@ Most commands run inside the test's process, through the entry point of the cons
 their own takes 2 s of imports each. Those that end a process in their own way have one.
 """
 
+import errno
 import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -166,6 +168,43 @@ def test_the_plan_has_other_forms(sluice: Command, workload: Path, form: str, st
     assert done.stdout.startswith(start)
     if form == "json":
         assert json.loads(done.stdout)["version"] == 1
+
+
+def test_a_plan_says_once_which_files_it_could_not_use(
+    sluice: Command, workload: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.parquet").write_text("no Parquet")
+    (tmp_path / "b" / "2024").mkdir(parents=True)
+
+    done = sluice("plan", workload)
+
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "family A.k = B.k")
+    aside, absent = sorted(done.stderr.splitlines())
+    assert aside.startswith(
+        f'warning: file "{tmp_path}/a/1.parquet" of stream "A" is set aside: it is no sound'
+    )
+    assert absent == (
+        f'warning: stream "B" has no files: "{tmp_path}/b" holds none, but 1 directories; '
+        f'write path: "{tmp_path}/b/**/*" to read what is in them'
+    )
+
+
+def test_a_plan_is_made_without_files_that_may_not_be_read(
+    sluice: Command, workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+
+    def refused(path: str) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("service.inputs.sample.candidates", refused)
+    done = sluice("plan", workload)
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == (
+        f"warning: files of stream \"A\" cannot be read: [Errno 13] Permission denied: '{tmp_path / 'a'}'"
+    )
 
 
 def test_a_bad_workload_exits_2_with_its_place_and_writes_nothing(

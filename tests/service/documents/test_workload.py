@@ -77,6 +77,18 @@ def test_http_and_generator_sources_are_read(tmp_path: Path) -> None:
     assert g.source.columns[1].values == ("1", "x", "true")
 
 
+def test_a_stream_of_files_says_what_becomes_of_bad_ones(tmp_path: Path) -> None:
+    text = """
+streams:
+  - {name: A, columns: {ts: timestamp}, event_time: ts, on_error: skip-rows, source: {type: files, path: a}}
+  - {name: B, columns: {ts: timestamp}, event_time: ts, source: {type: files, path: b}}
+"""
+    streams = load_workload(write(tmp_path, text + "queries: []\n")).streams
+    assert [stream.on_error for stream in streams] == ["skip-rows", "set-aside"]
+    error = error_of(tmp_path, text.replace("{type: files, path: a}", "{type: http}") + "queries: []\n")
+    assert error.primary == 'on_error is for files, and stream "A" has a source of type http'
+
+
 def test_script_steps_come_in_order_of_their_batches(tmp_path: Path) -> None:
     script = """\
 script:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 
 from catalog.values.stream import Dialect
 from service.errors import UnusableFile
+from service.inputs.formats.bad_rows import BadRow
 from service.inputs.formats.delimited.scan import (
     OPEN_QUOTE,
+    OTHER_WIDTH,
     QUOTED,
     SOUND,
     TEXT_AFTER_QUOTE,
@@ -26,6 +28,7 @@ from service.inputs.formats.delimited.scan import (
     Places,
     copy_fields,
     count_lines,
+    end_of_row,
     scan_rows,
 )
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
@@ -105,6 +108,9 @@ class CsvRows:
         #: Lines before the data; rows before the last batch; that batch.
         self._lines, self._rows = 0, 0
         self._found: FoundRows | None = None
+        #: A place in the data, and the lines before it there.
+        self._counted = (0, 0)
+        self._bad: list[BadRow] | None = None
         self._more()
         self._skip(dialect.skip_rows)
         self.head = self._data[self._at : self._at + _HEAD_BYTES].decode("utf-8", "replace")
@@ -120,16 +126,18 @@ class CsvRows:
         self._found = None
         return text
 
-    def batches(self, slots: Places) -> Iterator[FoundRows]:
+    def batches(self, slots: Places, bad: list[BadRow] | None = None) -> Iterator[FoundRows]:
         """Yield the rows.
 
         Args:
             slots: Which fields are wanted, as in `scan_rows`.
+            bad: Takes malformed rows, which are then left out, unless it cannot be told where they end.
 
         Raises:
             UnusableFile: A row is malformed; names the first.
         """
         wanted = int(slots.max(initial=-1)) + 1
+        self._bad = bad
         while (found := self._scan(slots, width=len(slots), most=_MAX_FIELDS // max(wanted, 1))).rows:
             yield found
 
@@ -138,9 +146,26 @@ class CsvRows:
         assert self._found is not None
         return self._named(self._rows + index, int(self._found.row_starts[index]))
 
+    def bad_row(self, index: int, column: str, reason: str) -> BadRow:
+        """Return a row of the last batch as one that is skipped; those asked for follow each other."""
+        found = self._found
+        assert found is not None
+        start = int(found.row_starts[index])
+        end = int(found.row_starts[index + 1]) if index + 1 < found.rows else self._at
+        return BadRow(self._rows + index + 1, self._line(start), column, reason, self._text(start, end))
+
     def _named(self, row: int, at: int) -> str:
-        line = self._lines + count_lines(np.frombuffer(self._data, np.uint8), at) + 1
-        return f"row {row + 1} (line {line})"
+        return f"row {row + 1} (line {self._line(at)})"
+
+    def _line(self, at: int) -> int:
+        """Return the line that a row is in which begins at a place; cheap where they follow each other."""
+        known, lines = self._counted if self._counted[0] <= at else (0, 0)
+        data = np.frombuffer(self._data, np.uint8)
+        self._counted = at, lines + count_lines(data[known:], at - known)
+        return self._lines + self._counted[1] + 1
+
+    def _text(self, start: int, end: int) -> str:
+        return self._data[start:end].decode("utf-8", "replace").rstrip("\r\n")
 
     def _scan(self, slots: Places, *, width: int, most: int) -> FoundRows:
         """Find the next rows, one at least unless there are none left."""
@@ -157,8 +182,10 @@ class CsvRows:
                 width, slots, starts, begins, ends, flags,
             )  # fmt: skip
             if rows == 0:
-                if fault != SOUND:
+                if fault != SOUND and self._bad is None:
                     self._refuse(following, fault, fact, width)
+                if fault != SOUND and self._passed_over(following, fault, fact, width):
+                    continue
                 if self._final:
                     break
                 if len(data) - following > MAX_ROW_BYTES:
@@ -171,6 +198,21 @@ class CsvRows:
         self._found = FoundRows(data, rows, starts, begins, ends, flags, self._quote, self._escape)
         return self._found
 
+    def _passed_over(self, at: int, fault: int, fact: int, width: int) -> bool:
+        """Pass over a malformed row; return False where more data is needed to tell where it ends."""
+        assert self._bad is not None
+        data = np.frombuffer(self._data, np.uint8)
+        end = end_of_row(data, at, self._final, self._delimiter, self._quote, self._escape)
+        if fault == OPEN_QUOTE or (end < 0 and self._final):
+            self._refuse(at, fault, fact, width)
+        if end < 0:
+            return False
+        reason = self._reason(at, fault, fact, width)
+        self._bad.append(BadRow(self._rows + 1, self._line(at), None, reason, self._text(at, end)))
+        self._rows += 1
+        self._at = end
+        return True
+
     def _more(self) -> None:
         """Take the next block behind what is left of the data."""
         block = next(self._blocks, None)
@@ -179,6 +221,7 @@ class CsvRows:
             self._lines += count_lines(np.frombuffer(self._data, np.uint8), self._at)
             self._data = self._data[self._at :] + block.encode()
             self._at = 0
+            self._counted = (0, 0)
 
     def _skip(self, lines: int) -> None:
         skipped = 0
@@ -193,16 +236,17 @@ class CsvRows:
             else:
                 self._more()
 
-    def _refuse(self, at: int, fault: int, fact: int, width: int) -> None:
-        name = self._named(self._rows, at)
+    def _refuse(self, at: int, fault: int, fact: int, width: int) -> NoReturn:
+        between = " " if fault == OTHER_WIDTH else ": "
+        raise UnusableFile(f"{self._named(self._rows, at)}{between}{self._reason(at, fault, fact, width)}")
+
+    def _reason(self, at: int, fault: int, fact: int, width: int) -> str:
         if fault == OPEN_QUOTE:
             text = self._shown(fact, at)
-            raise UnusableFile(
-                f"{name}: the quote before {text} is never closed; write it twice, in quotes, if it is text"
-            )
+            return f"the quote before {text} is never closed; write it twice, in quotes, if it is text"
         if fault == TEXT_AFTER_QUOTE:
-            raise UnusableFile(f"{name}: text follows a closing quote: {self._shown(at)}")
-        raise UnusableFile(f"{name} has {fact} fields, not {width}: {self._shown(at)}")
+            return f"text follows a closing quote: {self._shown(at)}"
+        return f"has {fact} fields, not {width}: {self._shown(at)}"
 
     def _refuse_long(self, at: int) -> None:
         limit = f"{MAX_ROW_BYTES >> 20} MB"

@@ -231,3 +231,57 @@ def count_lines(data: Bytes, end: int) -> int:
         if data[at] == _LF or (data[at] == _CR and not (at + 1 < len(data) and data[at + 1] == _LF)):
             lines += 1
     return lines
+
+
+@numba.njit(
+    types.int64(_BYTES, types.int64, types.boolean, types.int64, types.int64, types.int64),
+    nogil=True,
+    cache=True,
+)
+def end_of_row(data: Bytes, start: int, final: bool, delimiter: int, quote: int, escape: int) -> int:
+    """Find where a row ends that may be malformed: fields have any number, and text may follow a quote.
+
+    Such text goes on to the next delimiter or line end, as text that is not quoted does.
+
+    Args:
+        data: uint8[n], text in UTF-8.
+        start: Where the row begins.
+        final: Whether no data follows.
+        delimiter: Character between fields.
+        quote: Quote character, -1 for none.
+        escape: Escape character inside of quotes; may be the quote.
+
+    Returns:
+        Place behind its line end; -1 if the data ends before, or inside of quotes.
+    """
+    n = len(data)
+    at = start
+    while True:  # a field
+        while at < n and data[at] == _SPACE and delimiter != _SPACE:
+            at += 1
+        if at < n and data[at] == quote:
+            at += 1
+            closed = False
+            while at < n:
+                if data[at] == escape and at + 1 < n and (escape != quote or data[at + 1] == quote):
+                    at += 2
+                elif data[at] == quote:
+                    closed = at + 1 < n or final
+                    at += 1
+                    break
+                else:
+                    at += 1
+            if not closed:
+                return -1
+        while at < n and data[at] != delimiter and data[at] != _LF and data[at] != _CR:
+            at += 1
+        if at >= n:
+            return n if final else -1
+        if data[at] == delimiter:
+            at += 1
+            continue
+        if data[at] == _CR:
+            if at + 1 >= n and not final:
+                return -1
+            return at + 2 if at + 1 < n and data[at + 1] == _LF else at + 1
+        return at + 1

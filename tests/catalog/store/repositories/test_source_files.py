@@ -8,6 +8,7 @@ import pytest
 
 from catalog.errors import InputNotFound, InvariantBroken
 from catalog.store.store import Store
+from catalog.values.source_file import LeftOut
 from tests.catalog.examples import listed, stream
 
 
@@ -66,3 +67,54 @@ def test_a_verdict_is_a_recorded_decision(store: Store) -> None:
 def test_a_stream_must_exist(store: Store) -> None:
     with pytest.raises(InvariantBroken):
         store.source_files.append(5, [listed("/a/1")])
+
+
+BAD = dataclasses.replace(listed("/a/2"), rows=0, verdict="set-aside", reason="no footer")
+
+
+def test_a_file_that_was_corrected_gets_a_new_position_and_leaves_the_old_one_set_aside(store: Store) -> None:
+    a = store.streams.add(stream("A")).id
+    store.source_files.append(a, [listed("/a/1"), BAD, listed("/a/3")])
+    assert store.source_files.to_retry(a) == ()
+    (asked,) = store.source_files.retry(a)
+    assert store.source_files.to_retry(a) == (asked,)
+    store.source_files.judged_again(a, asked, dataclasses.replace(listed("/a/2"), position=0, size=9))
+    assert store.source_files.to_retry(a) == store.source_files.set_aside(a) == ()
+    found = [(f.position, f.path, f.verdict) for f in store.source_files.page(a)]
+    assert found == [(0, "/a/1", "ok"), (1, "/a/2", "set-aside"), (2, "/a/3", "ok"), (3, "/a/2", "ok")]
+    assert store.source_files.left_out() == ()
+    # It may turn out to be bad once more, and is then corrected once more.
+    store.source_files.set_verdict(a, 3, "set-aside", "body is corrupt")
+    (again,) = store.source_files.retry(a)
+    store.source_files.judged_again(a, again, listed("/a/2"))
+    assert [f.position for f in store.source_files.page(a) if f.verdict == "ok"] == [0, 2, 4]
+    with pytest.raises(InputNotFound):
+        store.source_files.judged_again(a, again, listed("/a/2"))
+
+
+def test_a_file_that_is_still_bad_keeps_its_position_and_has_the_new_reason(store: Store) -> None:
+    a = store.streams.add(stream("A")).id
+    store.source_files.append(a, [BAD])
+    (asked,) = store.source_files.retry(a)
+    store.source_files.judged_again(a, asked, dataclasses.replace(BAD, size=7, reason="no row"))
+    (found,) = store.source_files.set_aside(a)
+    assert (found.position, found.size, found.reason) == (0, 7, "no row")
+    assert store.source_files.to_retry(a) == ()
+
+
+def test_what_is_left_out_is_counted_by_stream(store: Store) -> None:
+    a, b = store.streams.add(stream("A")).id, store.streams.add(stream("B")).id
+    skipping = dataclasses.replace(listed("/a/1"), skipped=3)
+    store.source_files.append(a, [skipping, BAD, dataclasses.replace(BAD, path="/a/4")])
+    store.source_files.append(b, [listed("/b/1")])
+    assert store.source_files.left_out() == (LeftOut(a, files=2, rows=3),)
+    assert [f.path for f in store.source_files.with_skipped_rows(a)] == ["/a/1"]
+
+
+def test_a_file_that_stopped_the_job_keeps_its_position_once_it_is_corrected(store: Store) -> None:
+    a = store.streams.add(stream("A")).id
+    store.source_files.append(a, [dataclasses.replace(BAD, verdict="stops"), listed("/a/3")])
+    (asked,) = store.source_files.retry(a)
+    store.source_files.judged_again(a, asked, dataclasses.replace(listed("/a/2"), size=9))
+    found = [(f.position, f.path, f.size, f.verdict, f.reason) for f in store.source_files.page(a)]
+    assert found == [(0, "/a/2", 9, "ok", None), (1, "/a/3", 1234, "ok", None)]

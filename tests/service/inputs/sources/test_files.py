@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+import errno
 import functools
 import itertools
 import os
@@ -22,13 +24,15 @@ from hypothesis import strategies as st
 
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
-from service.errors import CorruptInput, InputChanged, UnusableFile, find_corrupt_input
+from service.errors import CorruptInput, FileRefused, InputChanged, UnusableFile, find_corrupt_input
+from service.inputs import read
+from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
-from service.inputs.sources.files import list_files
+from service.inputs.sources.files import candidates, list_files
 from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import EVERY_TYPE, TS_K_V, files_stream, rows_from
@@ -469,3 +473,144 @@ def test_a_text_file_without_rows_is_sound(store: Store, folder: Path, file_form
     list_files(store, stream)
     assert reasons(store, stream) == {}
     assert Inputs(store, None).partitions([(Lane(stream), 0, 1)]) == [()]
+
+
+def test_a_corrected_file_is_read_once_after_a_retry(store: Store, folder: Path) -> None:
+    stream = store.streams.add(files_stream(folder))
+    known: set[str] = set()
+    pq.write_table(rows_from(0, 1), folder / "0.parquet")
+    (folder / "1.parquet").write_text("no Parquet")
+    (folder / "2.parquet").write_text("no Parquet")
+    assert list_files(store, stream, known=known) == 3
+    pq.write_table(rows_from(1, 2), folder / "1.parquet")
+    assert list_files(store, stream, known=known) == 0  # nobody has asked
+    assert [f.path for f in store.source_files.retry(stream.id)] == [
+        str(folder / "1.parquet"),
+        str(folder / "2.parquet"),
+    ]
+    pq.write_table(rows_from(3, 1), folder / "3.parquet")
+    assert list_files(store, stream, known=known) == 2
+    assert list_files(store, stream, known=known) == 0
+    assert reasons(store, stream).keys() == {"1.parquet", "2.parquet"}
+    assert [Path(f.path).name for f in store.source_files.set_aside(stream.id)] == ["2.parquet"]
+    assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2, 3]
+
+
+def test_a_file_that_is_gone_is_looked_for_until_it_is_there(store: Store, folder: Path) -> None:
+    stream = store.streams.add(files_stream(folder))
+    (folder / "1.parquet").write_text("no Parquet")
+    list_files(store, stream)
+    (folder / "1.parquet").unlink()
+    store.source_files.retry(stream.id)
+    assert list_files(store, stream) == 0
+    pq.write_table(rows_from(1, 2), folder / "1.parquet")
+    assert list_files(store, stream) == 1
+    assert read_all(store, stream).column("k").to_pylist() == [1, 2]
+
+
+def test_no_batch_goes_beyond_a_bad_file_of_a_stream_that_stops(store: Store, folder: Path) -> None:
+    stream = store.streams.add(dataclasses.replace(files_stream(folder), on_error="stop"))
+    for name in ("0", "1", "2"):
+        pq.write_table(rows_from(int(name), 1), folder / f"{name}.parquet")
+    (folder / "1.parquet").write_text("no Parquet")
+    assert list_files(store, stream) == 3
+    inputs = Inputs(store, None)
+    assert [piece.position for piece in inputs.pending(Lane(stream), 0, 1)] == [0]
+    with pytest.raises(FileRefused, match=f'file "{folder}/1.parquet" of stream "S" is bad: it is no sound'):
+        inputs.pending(Lane(stream), 0, 9)
+    with pytest.raises(FileRefused):
+        read_all(store, stream)
+
+    store.source_files.retry(stream.id)
+    pq.write_table(rows_from(1, 1), folder / "1.parquet")
+    assert list_files(store, stream) == 1
+    assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2]
+
+
+def test_an_unforeseen_error_of_one_file_sets_that_file_aside(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.streams.add(files_stream(folder))
+    for name in ("0", "1", "2"):
+        pq.write_table(rows_from(int(name), 1), folder / f"{name}.parquet")
+
+    def inspect(connection: duckdb.DuckDBPyConnection, stream: Stream, path: str, bad: object) -> FileFacts:
+        if path.endswith("1.parquet"):
+            raise KeyError("value")
+        return inspect_parquet(connection, stream, path)
+
+    monkeypatch.setattr("service.inputs.sources.files.inspect_parquet", inspect)
+    assert list_files(store, stream) == 3
+    assert reasons(store, stream) == {"1.parquet": "it cannot be read (KeyError: 'value')"}
+    assert read_all(store, stream).column("k").to_pylist() == [0, 2]
+
+
+def test_a_machine_without_file_handles_sets_no_file_aside(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.streams.add(files_stream(folder))
+    pq.write_table(rows_from(0, 1), folder / "0.parquet")
+
+    def inspect(*_: object) -> FileFacts:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr("service.inputs.sources.files.inspect_parquet", inspect)
+        with pytest.raises(OSError, match="Too many open files"):
+            list_files(store, stream)
+    assert list_files(store, stream) == 1
+
+
+def test_an_unforeseen_error_in_a_worker_names_the_file_to_set_aside(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.streams.add(files_stream(folder))
+    pq.write_table(rows_from(0, 1), folder / "0.parquet")
+    list_files(store, stream)
+
+    def fails(*_: object, **__: object) -> pa.Table:
+        raise KeyError("value")
+
+    monkeypatch.setitem(read._READ, "parquet", fails)
+    with pytest.raises(CorruptInput, match="KeyError: 'value'") as error:
+        read_all(store, stream)
+    assert find_corrupt_input(str(error.value)) == (stream.id, 0)
+
+
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    deep = tmp_path / "in" / "2024" / "05"
+    deep.mkdir(parents=True)
+    for directory in (tmp_path / "in", deep):
+        (directory / "x.csv").touch()
+    (tmp_path / "in" / ".hidden").mkdir()
+    (tmp_path / "in" / ".hidden" / "x.csv").touch()
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "y.csv").touch()
+    (tmp_path / "in" / "beside").symlink_to(tmp_path / "beside")
+    before = {
+        str(p) for p in (tmp_path / "in" / "x.csv", deep / "x.csv", tmp_path / "in" / "beside" / "y.csv")
+    }
+    for pattern in ("**/*", "**/*.csv", "**", "**/**/*"):
+        assert set(candidates(f"{tmp_path}/in/{pattern}")) == before, pattern
+    assert set(candidates(f"{tmp_path}/in/**/05/*")) == {str(deep / "x.csv")}
+    assert set(candidates(f"{tmp_path}/*/**/0*/x.csv")) == {str(deep / "x.csv")}
+    for place in (deep, tmp_path / "in", tmp_path / "beside"):
+        for number in range(3):
+            (place / f"loop{number}").symlink_to(tmp_path / "in")
+    found = list(candidates(f"{tmp_path}/in/**/*"))
+    assert set(found) == before
+    assert len(found) == len(before)
+
+
+def test_a_directory_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refused(path: str):
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError):
+        list(candidates(f"{tmp_path}/**/*"))

@@ -1,0 +1,126 @@
+"""Faults: work in the background that ended by an error nobody had foreseen, and is done again.
+
+    attempt ── done ──────> works
+       └────── an error ──> log, counter, /health/ready says so ── 1, 2, 4 ... 60 s ──> next attempt
+
+Errors that are foreseen, such as a catalog that is away, are handled where they occur. What one part of a
+thread ends by must not keep the others from their work: each has a name of its own here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from service.config.log import fields
+
+log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+#: Delays before the next attempt: 1, 2, 4 ... seconds.
+FIRST_DELAY_S: Final = 1.0
+MAX_DELAY_S: Final = 60.0
+#: Parts whose counter is exported before it counts anything.
+PARTS: Final = ("listing", "heartbeats", "watcher", "sinks", "compactor", "commits", "lease")
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundFault:
+    """A part that does not work now.
+
+    Attributes:
+        part: Its name.
+        of: What it works on, such as a stream; "" where it is one for all.
+        reason: The error.
+        delay_s: Delay before the next attempt.
+        until_s: Monotonic clock of the next attempt, s.
+    """
+
+    part: str
+    of: str
+    reason: str
+    delay_s: float
+    until_s: float
+
+    def __str__(self) -> str:
+        return f"{self.part} of {self.of}: {self.reason}" if self.of else f"{self.part}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Faults:
+    """Faults of the background work of one process.
+
+    Attributes:
+        clock_s: Monotonic clock.
+    """
+
+    clock_s: Callable[[], float] = time.monotonic
+    _now: dict[tuple[str, str], BackgroundFault] = field(default_factory=dict, init=False)
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def attempt(self, part: str, work: Callable[[], _Result], *, of: str = "") -> _Result | None:
+        """Do work unless it failed a short while ago.
+
+        Args:
+            part: Name of the part.
+            work: What is to be done.
+            of: What it is done for, where the part has several.
+
+        Returns:
+            What the work returns; None if it failed, now or a short while ago.
+        """
+        former = self._now.get((part, of))
+        if former is not None and former.until_s > self.clock_s():
+            return None
+        try:
+            result = work()
+        except Exception as error:
+            self.failed(part, error, of=of)
+            return None
+        self.works(part, of=of)
+        return result
+
+    def failed(self, part: str, error: Exception, *, of: str = "") -> None:
+        """Record that a part failed by an error that was not foreseen."""
+        with self._lock:
+            former = self._now.get((part, of))
+            delay_s = FIRST_DELAY_S if former is None else min(2 * former.delay_s, MAX_DELAY_S)
+            reason = f"{type(error).__name__}: {error}"
+            self._now[part, of] = BackgroundFault(part, of, reason, delay_s, self.clock_s() + delay_s)
+            self._counts[part] += 1
+        told = fields(part=part, of=of, again_in_s=delay_s)
+        log.error("background work failed: %s", reason, extra=told, exc_info=error)
+
+    def works(self, part: str, *, of: str = "") -> None:
+        """Record that a part works."""
+        with self._lock:
+            former = self._now.pop((part, of), None)
+        if former is not None:
+            log.info("background work goes on", extra=fields(part=part, of=of))
+
+    def keep(self, part: str, of: Collection[str]) -> None:
+        """Forget faults of a part whose objects are gone: only some are left."""
+        with self._lock:
+            self._now = {key: f for key, f in self._now.items() if f.part != part or f.of in of}
+
+    def clear(self) -> None:
+        """Forget which parts fail, since their threads have ended; the counters stay."""
+        with self._lock:
+            self._now = {}
+
+    def failing(self) -> tuple[BackgroundFault, ...]:
+        """Return what does not work now."""
+        with self._lock:
+            return tuple(self._now.values())
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how often each part has failed."""
+        with self._lock:
+            return dict.fromkeys(PARTS, 0) | dict(self._counts)

@@ -1,0 +1,59 @@
+"""Files that cannot be read: named in the statistics and metrics, and read once they are corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.inputs.sources.files import list_files
+from tests.api.without_engine import Service, a_stream
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "data")
+    yield service
+    service.close()
+
+
+def metric(service: Service, name: str) -> list[str]:
+    text = service.workspace.metrics("running", ingest=False).decode()
+    return [line for line in text.splitlines() if line.startswith(name)]
+
+
+def test_a_file_set_aside_is_told_until_it_is_corrected_and_retried(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / "1.csv"
+    file.write_text("ts,k\n2024-05-01T08:00:00Z,1\n2024-05-01T08:00:01Z,one\n")
+    service.made("POST", "/streams", a_stream("A", type="files", format="csv", path=str(tmp_path / "in")))
+    list_files(service.store, service.workspace.streams.get("A"))
+    reason = "row 2 (line 3), column \"k\": 'one' is not an integer of 64 bits"
+
+    (stream,) = service.made("GET", "/statistics")["streams"]
+    assert (stream["files_set_aside"], stream["set_aside"]) == (1, [[str(file), reason]])
+    assert metric(service, "sluice_files_set_aside") == ['sluice_files_set_aside{stream="A"} 1.0']
+
+    file.write_text("ts,k\n2024-05-01T08:00:00Z,1\n2024-05-01T08:00:01Z,2\n")
+    asked = service.made("POST", "/streams/A/files:retry")
+    assert asked == {"files": [{"path": str(file), "reason": reason}]}
+    assert list_files(service.store, service.workspace.streams.get("A")) == 1
+
+    (stream,) = service.made("GET", "/statistics")["streams"]
+    assert (stream["files_set_aside"], stream["set_aside"]) == (0, [])
+    assert metric(service, "sluice_files_set_aside") == ['sluice_files_set_aside{stream="A"} 0.0']
+    assert service.made("POST", "/streams/A/files:retry") == {"files": []}
+    assert service.send("POST", "/streams/none/files:retry").status_code == 404
+
+
+def test_background_work_that_fails_is_told_by_the_probe_and_counted(service: Service) -> None:
+    assert service.send("GET", "/health/ready").status_code == 200
+    service.workspace.faults.failed("listing", KeyError("value"), of="A")
+    answer = service.send("GET", "/health/ready")
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("background work fails: listing")
+    assert "listing of A: KeyError: 'value'" in answer.text
+    assert 'sluice_background_faults_total{part="listing"} 1.0' in metric(service, "sluice_background_faults")
+    service.workspace.faults.works("listing", of="A")
+    assert service.send("GET", "/health/ready").status_code == 200
