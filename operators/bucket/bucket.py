@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
-from catalog.values.batch import FilterCounters, KeyCounters
+from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan
+from operators.bucket.closing import BatchClosings
 from operators.bucket.counters import key_counters
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -59,6 +60,8 @@ class BatchOutput:
         late: Late rows per stream id.
         filters: PACK's counters per distinct filter and partition, in the one bucket that they are sent to.
         keys: Keys of this bucket's rows.
+        violating: Rows that broke a promise, per stream id, family id and side, as the family keeps them.
+        received: Punctuations of the partitions that sent their counters to this bucket.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
         began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
     """
@@ -68,6 +71,8 @@ class BatchOutput:
     late: dict[int, pa.RecordBatch] = field(default_factory=dict)
     filters: list[FilterCounters] = field(default_factory=list)
     keys: list[KeyCounters] = field(default_factory=list)
+    violating: dict[tuple[int, str, str], pa.RecordBatch] = field(default_factory=dict)
+    received: list[StreamPunctuations] = field(default_factory=list)
     pack_us: int = 0
     began_us: int | None = None
 
@@ -115,6 +120,7 @@ class Bucket:
         output = BatchOutput(
             late=self._late_rows(ordered, start),
             filters=[counters for p in ordered for counters in p.filters],
+            received=[p.received for p in ordered if p.received is not None],
             pack_us=sum(p.pack_us for p in ordered),
             began_us=min((p.began_us for p in ordered if p.began_us is not None), default=None),
         )
@@ -124,10 +130,17 @@ class Bucket:
         for family_id, joins in self.families.items():
             family = joins.family
             ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
-            males, females = {}, {}
+            males: dict[str, Segment | None] = {}
+            females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
+            # Of families without contracts there is none, and nothing is looked up.
+            closings = BatchClosings.of(joins, ordered, {side: start[ids[side]] for side in SIDES})
             for side in SIDES:
                 came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                if closings is not None and came is not None:
+                    came, violating = closings.without_violating(side, came, place)
+                    if violating is not None:
+                        output.violating[ids[side], family_id, side] = violating
                 males[side] = females[side] = came
                 if family.absence is not None:
                     keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
@@ -135,9 +148,13 @@ class Bucket:
                     placed = family.fragments.place(came.key, came.pos, *place)
                     females[side] = came if placed.female is None else came.filter(placed.female)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
+                if closings is not None and came is not None:
+                    females[side] = closings.resting(side, came, females[side])
             watermarks = {side: end[ids[side]] for side in SIDES}
             before = {side: start[ids[side]] for side in SIDES}
             pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
+            if closings is not None:
+                closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})
             table = pairs.finish(version, batch)
             if table is not None:
                 output.results[family_id] = table
@@ -148,6 +165,9 @@ class Bucket:
     def watermarks(self) -> dict[int, int | None]:
         """Return the watermark of each stream by its id."""
         return {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
+
+    def _newest_us(self, stream_id: int) -> int | None:
+        return self.streams[stream_id].watermark.max_event_time_us
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""

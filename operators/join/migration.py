@@ -71,6 +71,9 @@ def migrated(
     following = FamilyJoins.empty(family)
     if following.absence is not None and former.absence is not None:
         following.absence.take_over(former.absence)
+    for side, closed in following.closed.items():
+        if side in former.closed:
+            closed.take_over(former.closed[side])
     for side in SIDES:
         held = _held(former, family, side, activated, marks.get(side, {}))
         pool: list[Segment] | None = None
