@@ -406,7 +406,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     if not counted:
         return ()
     kind = type(counted[0])
-    key_of = attrgetter(*key)
+    # Of one name attrgetter returns the value itself.
+    key_of = attrgetter(*key) if len(key) > 1 else lambda each: (getattr(each, key[0]),)
     summed: list[str] = [field.name for field in fields(kind) if field.name not in key]
     numbers_of = attrgetter(*summed)
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}

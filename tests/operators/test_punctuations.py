@@ -27,7 +27,7 @@ from operators.segments.segment import COLUMN, Segment
 from planner.build.build_plan import build_plan
 from planner.families.families import family_id
 from tests.examples import examples
-from tests.operators.cases import SETTINGS, Case, cases, check_values, plan_versions
+from tests.operators.cases import SETTINGS, SPREADS, Case, cases, check_values, plan_versions
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, Result, family_of
 from tests.operators.queries import Row, a_query, a_stream, a_table
@@ -81,6 +81,9 @@ def promised_cases(draw: st.DrawFn, *, activations: bool = False, family: int | 
             if stream_id in with_contract and code % every == 0:
                 # Mostly the key of most families.
                 patterns[stream_id, row.pos] = ON[max(0, code // every % 8 - 3)]
+    # Fragments of families with contracts do not grow.
+    spread = draw(st.sampled_from(SPREADS))
+    case = replace(case, steps=tuple(replace(step, spread=spread) for step in case.steps))
     moves = draw(st.sampled_from(((0,), (0,), (0, 1, 0, 3, 2))))
     return Promised(replace(case, streams=streams), patterns, draw(st.booleans()), moves)
 
