@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -17,9 +18,10 @@ from api.errors import (
     UnsupportedMediaType,
 )
 from api.problems import problem_responses
-from api.routes import OnceDep, SluiceRoute
+from api.routes import Once, OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
-from api.streams.schemas import AppendOut, QuarantineOut, StreamIn, StreamOut, StreamPage
+from api.streams.schemas import AppendOut, ContractIn, QuarantineOut, StreamIn, StreamOut, StreamPage
+from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
 from service.inputs.formats.values import exact_number, needs_digits
@@ -42,6 +44,23 @@ _EVENTS_BODY: dict[str, Any] = {
             "application/x-ndjson": {
                 "schema": {"type": "string"},
                 "example": '{"ts": "2026-01-01T00:00:00Z", "user": 1, "price": "9.99"}\n',
+            },
+        },
+    }
+}
+
+_PUNCTUATIONS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Patterns: values by column name, or lists of values.",
+        "content": {
+            "application/json": {
+                "schema": {"type": "array", "items": _EVENT},
+                "example": [{"item_id": 180}, {"item_id": [181, 182]}],
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string"},
+                "example": '{"item_id": 180}\n',
             },
         },
     }
@@ -81,6 +100,22 @@ def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
 def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     """Show one stream."""
     return StreamOut.of(workspace.streams.get(name))
+
+
+@router.patch(
+    "/{name}",
+    summary="Change a stream's contract",
+    responses=problem_responses(
+        MalformedBody, StreamNotFound, RequestUnderWay, UnsupportedMediaType, InvalidRequest, InvalidInput
+    ),
+)
+def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
+    """Change what a stream promises about rows to come: its punctuations and constraints.
+
+    It takes effect with a plan version of its own, at one batch boundary. Promises that are remembered stay
+    so as far as the new contract knows their columns.
+    """
+    return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 
 
 @router.delete(
@@ -153,6 +188,44 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     is 429 (`ingest-full`) with `Retry-After`, and nothing is stored. Where the event log cannot be written it
     is 503. After either the request can be sent again, best under the same `Idempotency-Key`.
     """
+    return await _appended(name, request, once, lambda events: events)
+
+
+@router.post(
+    "/{name}/punctuations",
+    status_code=202,
+    summary="Append punctuations",
+    openapi_extra=_PUNCTUATIONS_BODY,
+    responses=problem_responses(
+        MalformedBody,
+        StreamNotFound,
+        RequestUnderWay,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        InvalidInput,
+        IngestFull,
+        EventLogDown,
+    ),
+)
+async def append_punctuations(name: str, request: Request, once: OnceDep) -> AppendOut:
+    """Promise that no event which is appended later has certain values.
+
+    Each pattern fixes the columns of one set in the stream's `punctuations.on`, to a value or to each of a
+    list. It is appended behind the events that are there, as an event `{"_punctuation": {...}}` would be,
+    and takes one offset for each combination of values. The answer comes once it is durable.
+    """
+    return await _appended(
+        name, request, once, lambda patterns: [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
+    )
+
+
+async def _appended(
+    name: str,
+    request: Request,
+    once: Once | None,
+    events_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+) -> AppendOut:
+    """Append what a body holds, all or nothing."""
     workspace = get_workspace(request)
     body = await request.body()
 
@@ -167,7 +240,8 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
             parse_float=exact_number if needs_digits(stream) else None,
         )
         try:
-            return AppendOut(**dataclasses.asdict(workspace.streams.append(stream, events, sending=sending)))
+            receipt = workspace.streams.append(stream, events_of(events), sending=sending)
+            return AppendOut(**dataclasses.asdict(receipt))
         except EventRejected as error:
             # The event log speaks of "events"; the body is that list itself.
             error.path = error.path[1:]

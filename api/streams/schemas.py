@@ -10,7 +10,22 @@ from pydantic.config import JsonDict
 
 from api.timestamps import timestamp
 from catalog.durations import format_duration
-from catalog.values.stream import Dialect, FilesSource, GeneratorSource, KafkaSource, Source, Stream, TimeUnit
+from catalog.values.stream import (
+    Constraints,
+    Dialect,
+    FilesSource,
+    GeneratorSource,
+    KafkaSource,
+    Source,
+    Stream,
+    TimeUnit,
+)
+from service.documents.contract_document import (
+    ConstraintsDocument,
+    PunctuationsDocument,
+    constraints_document,
+    punctuations_document,
+)
 from service.documents.stream_document import StreamDocument
 
 _FILES_EXAMPLE: JsonDict = {
@@ -94,6 +109,50 @@ class StreamIn(StreamDocument):
         "microseconds, and a file or request whose event times are most likely of another unit is refused; "
         "numbers in CSV and Parquet files are refused.",
     )
+    punctuations: PunctuationsDocument | None = Field(
+        default=None,
+        description="What the stream's punctuations promise: that no later row has the values they name. "
+        "Rows of the other stream that can meet nobody any more leave the state.",
+    )
+    constraints: ConstraintsDocument | None = Field(
+        default=None, description="Constraints on the stream's rows, from which punctuations follow."
+    )
+
+
+class ContractIn(BaseModel):
+    """What changes of a stream's contract; what is left out stays."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"punctuations": {"on": [["item_id"]], "violation": "drop", "remember": "window"}}]
+        },
+    )
+
+    punctuations: PunctuationsDocument | None = Field(
+        default=None, description="The new contract; null ends it, and what was promised is forgotten."
+    )
+    constraints: ConstraintsDocument | None = Field(
+        default=None, description="The new constraints; null for none."
+    )
+
+    def changed(self, stream: Stream) -> Stream:
+        """Return a stream with the new contract.
+
+        Raises:
+            InvalidStream: Something in it does not fit the stream.
+        """
+        if "punctuations" in self.model_fields_set:
+            told = self.punctuations
+            promised = (
+                None if told is None else told.to_value(stream.name, stream.columns, stream.source.type)
+            )
+            stream = dataclasses.replace(stream, punctuations=promised)
+        if "constraints" in self.model_fields_set:
+            rules = self.constraints
+            constraints = Constraints() if rules is None else rules.to_value(stream.name, stream.columns)
+            stream = dataclasses.replace(stream, constraints=constraints)
+        return stream
 
 
 class StreamOut(BaseModel):
@@ -113,6 +172,12 @@ class StreamOut(BaseModel):
         description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
     )
     source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
+    punctuations: dict[str, Any] | None = Field(
+        default=None, description="What its punctuations promise; null for a stream without."
+    )
+    constraints: dict[str, Any] | None = Field(
+        default=None, description="Constraints on its rows; null for none."
+    )
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
@@ -128,6 +193,8 @@ class StreamOut(BaseModel):
             start=stream.start,
             time_unit=stream.time_unit,
             source=_source(stream.source),
+            punctuations=punctuations_document(stream.punctuations),
+            constraints=constraints_document(stream.constraints),
         )
 
 
