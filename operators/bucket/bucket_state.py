@@ -249,7 +249,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         document["absence"] = waiting
     closed = {
         family_id: {
-            side: [keys.floor_us, keys.unpurged, keys.dead, [segment.id for segment in keys.segments]]
+            side: [
+                keys.floor_us,
+                keys.newest_us,
+                keys.unpurged,
+                keys.dead,
+                [segment.id for segment in keys.segments],
+            ]
             for side, keys in joins.closed.items()
         }
         for family_id, joins in bucket.families.items()
@@ -356,7 +362,8 @@ def load_bucket(
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():
-            closed.floor_us, closed.unpurged, closed.dead, ids = document["closed"][family.id][side]
+            facts = document["closed"][family.id][side]
+            closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket

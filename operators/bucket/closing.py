@@ -134,9 +134,9 @@ class BatchClosings:
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
         """
-        newest = max((time for time in newest_us.values() if time is not None), default=_NO_ROWS_US)
+        newest = max((time for time in newest_us.values() if time is not None), default=None)
         for side, closed in self.joins.closed.items():
-            closed.remember(self.arrived[side], newest, self.extended[side])
+            closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
             other = "b" if side == "a" else "a"
             held = sum(state.rows for chain in self.joins.chains.values() for state in chain.slices[other])
             if closed.is_look_due(held):
@@ -157,7 +157,3 @@ class BatchClosings:
         layout = self.joins.family.layouts[side]
         first = np.zeros(1, dtype=np.int64)
         return ", ".join(f"{name} = {layout.read(rows, name, first)[0].as_py()}" for name in layout.key)
-
-
-#: Newest event time of streams without rows: whatever comes is newer.
-_NO_ROWS_US = -(2**62)

@@ -98,7 +98,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     for side, closed in old.closed.items():
         # All buckets of a key know its closings equally; those that two old buckets had become one.
         target_keys = new.closed[side]
-        target_keys.floor_us = closed.floor_us
+        target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
         target_keys.unpurged = max(closed.unpurged, target_keys.unpurged)
         for segment in closed.segments:
             comes_here = old.family.fragments.comes_to(segment.key, number, buckets)

@@ -27,6 +27,7 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 
+from catalog.durations import MIN_TIME_US
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import folded, matching
 from operators.closings.contract import SideContract
@@ -51,6 +52,7 @@ class ClosedKeys:
         window_us: Longest window on the other side.
         segments: The closings, older ones first.
         floor_us: Closings of this time and before are forgotten; None: none is.
+        newest_us: Newest event time of either stream, though its watermark may have been reset since.
         unpurged: Closings since the rows of the other side were last looked through.
         discarded: Rows of the other side that were not stored in this batch.
         purged: Rows of the other side that were taken out of the state in this batch.
@@ -64,6 +66,7 @@ class ClosedKeys:
     window_us: int
     segments: list[Segment] = field(default_factory=list)
     floor_us: int | None = None
+    newest_us: int | None = None
     unpurged: int = 0
     discarded: int = 0
     purged: int = 0
@@ -77,7 +80,7 @@ class ClosedKeys:
 
     def take_over(self, former: ClosedKeys) -> None:
         """Go on with what was remembered under the plan version before."""
-        self.segments, self.floor_us = former.segments, former.floor_us
+        self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
         self.unpurged, self.dead = former.unpurged, former.dead
 
     def closed(self, rows: Segment, layout: SideLayout) -> Bools:
@@ -106,11 +109,19 @@ class ClosedKeys:
         if arrived is not None and arrived.num_rows:
             self.arrived = arrived.num_rows
             self.unpurged += arrived.num_rows
-            times = pa.array(np.full(arrived.num_rows, newest_us, dtype=np.int64))
-            parts.append(arrived.set_column(arrived.schema.names.index(TS), TS, times))
+            parts.append(_at(arrived, newest_us))
         if parts:
             self.segments.append(Segment(folded(parts), 0, ()))
             self._merge()
+
+    def see(self, newest_us: int | None) -> int:
+        """Return the newest event time of either stream ever, given that of now."""
+        if self.newest_us is None and newest_us is not None:
+            # Promises from before the first row count from its time on.
+            self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
+        times = [time for time in (newest_us, self.newest_us) if time is not None]
+        self.newest_us = max(times, default=None)
+        return MIN_TIME_US if self.newest_us is None else self.newest_us
 
     def forget(self, watermark_us: int | None) -> None:
         """Forget what cannot matter any more.
@@ -156,6 +167,12 @@ class ClosedKeys:
                 return
             kept = [part for part in map(self._remembered, (older, newer)) if part.num_rows]
             self.segments[-2:] = [Segment(folded(kept), 0, ())] if kept else []
+
+
+def _at(closings: pa.RecordBatch, time_us: int) -> pa.RecordBatch:
+    """Return closings with one time for all."""
+    times = pa.array(np.full(closings.num_rows, time_us, dtype=np.int64))
+    return closings.set_column(closings.schema.names.index(TS), TS, times)
 
 
 def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -> pa.RecordBatch | None:

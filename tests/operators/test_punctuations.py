@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
-from catalog.values.plan import Plan
+from catalog.values.plan import Heartbeat, Plan
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
 from operators.bucket.rehash import rehashed
@@ -327,6 +327,27 @@ def test_promises_are_kept_as_long_as_the_contract_says() -> None:
         scene.batch(b=[(105, 7)])
     assert long.violating == {3}
     assert forever.violating == {3, 5}
+
+
+def test_a_promise_from_before_the_first_row_counts_from_its_time_on() -> None:
+    scene = Scene(Punctuations((("k",),), remember_us=100))
+    scene.batch(b=[[7]])
+    scene.batch(a=[(500, 1)])
+    scene.batch(b=[(520, 1)])
+    scene.batch(b=[(599, 7), (600, 1)])
+    scene.batch(b=[(600, 7)])
+    assert scene.violating == {2}
+
+
+def test_a_reset_watermark_makes_no_promise_shorter() -> None:
+    scene = Scene(lateness_us=100)
+    scene.batch(a=[(5, 7), (1000, 7)])
+    scene.runner.step({}, heartbeats=[Heartbeat(1, None)])
+    scene.batch(a=[(20, 1)], b=[(20, 7), [7]])
+    # The row of 1000 was let go, and rows of b may still come that would have met it.
+    scene.batch(b=[(1005, 1)])
+    assert scene.batch(b=[(1005, 7)]) == set()
+    assert scene.violating == {3}
 
 
 def test_each_row_of_a_unique_stream_closes_its_key_unless_it_is_late() -> None:
