@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -18,11 +17,20 @@ from api.errors import (
     UnsupportedMediaType,
 )
 from api.problems import problem_responses
-from api.routes import Once, OnceDep, SluiceRoute
+from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
-from api.streams.schemas import AppendOut, ContractIn, QuarantineOut, StreamIn, StreamOut, StreamPage
+from api.streams.schemas import (
+    AppendOut,
+    ContractIn,
+    PunctuationsOut,
+    QuarantineOut,
+    StreamIn,
+    StreamOut,
+    StreamPage,
+)
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
+from catalog.values.stream import HttpSource
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
 from service.inputs.formats.values import exact_number, needs_digits
 from service.inputs.sources.http_log import Sending
@@ -188,7 +196,28 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     is 429 (`ingest-full`) with `Retry-After`, and nothing is stored. Where the event log cannot be written it
     is 503. After either the request can be sent again, best under the same `Idempotency-Key`.
     """
-    return await _appended(name, request, once, lambda events: events)
+    workspace = get_workspace(request)
+    body = await request.body()
+
+    def append() -> AppendOut:
+        # Before the body is looked at, which may be of any kind where there is no stream to take it.
+        stream = workspace.streams.of_posts(name)
+        sending = None if once is None else Sending(once.key, once.fingerprint)
+        workspace.streams.check_room(stream, sending)
+        events = parse_events(
+            body,
+            request.headers.get("content-type", ""),
+            parse_float=exact_number if needs_digits(stream) else None,
+        )
+        try:
+            return AppendOut(**dataclasses.asdict(workspace.streams.append(stream, events, sending=sending)))
+        except EventRejected as error:
+            # The event log speaks of "events"; the body is that list itself.
+            error.path = error.path[1:]
+            raise
+
+    # By one thread: each change of threads waits for Python's lock.
+    return await anyio.to_thread.run_sync(append)
 
 
 @router.post(
@@ -207,45 +236,43 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
         EventLogDown,
     ),
 )
-async def append_punctuations(name: str, request: Request, once: OnceDep) -> AppendOut:
-    """Promise that no event which is appended later has certain values.
+async def append_punctuations(name: str, request: Request, once: OnceDep) -> PunctuationsOut:
+    """Promise that no row which comes later has certain values.
 
     Each pattern fixes the columns of one set in the stream's `punctuations.on`, to a value or to each of a
-    list. It is appended behind the events that are there, as an event `{"_punctuation": {...}}` would be,
-    and takes one offset for each combination of values. The answer comes once it is durable.
+    list. To a stream of source type `http` it is appended behind the events that are there, as an event
+    `{"_punctuation": {...}}` would be, and takes one offset for each combination of values. Of other streams
+    it stands behind the rows of the next batch. The answer comes once it is durable.
     """
-    return await _appended(
-        name, request, once, lambda patterns: [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
-    )
-
-
-async def _appended(
-    name: str,
-    request: Request,
-    once: Once | None,
-    events_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
-) -> AppendOut:
-    """Append what a body holds, all or nothing."""
     workspace = get_workspace(request)
     body = await request.body()
 
-    def append() -> AppendOut:
-        # Before the body is looked at, which may be of any kind where there is no stream to take it.
-        stream = workspace.streams.of_posts(name)
+    def promise() -> PunctuationsOut:
+        stream = workspace.streams.get(name)
+        posted = isinstance(stream.source, HttpSource)
         sending = None if once is None else Sending(once.key, once.fingerprint)
-        workspace.streams.check_room(stream, sending)
-        events = parse_events(
+        if posted:
+            workspace.streams.check_room(stream, sending)
+        patterns = parse_events(
             body,
             request.headers.get("content-type", ""),
             parse_float=exact_number if needs_digits(stream) else None,
         )
         try:
-            receipt = workspace.streams.append(stream, events_of(events), sending=sending)
-            return AppendOut(**dataclasses.asdict(receipt))
+            if not posted:
+                with workspace.transaction():
+                    accepted = workspace.streams.promise(stream, patterns)
+                    answer = PunctuationsOut(accepted=accepted, first_offset=None, last_offset=None)
+                    if once is not None:
+                        once.keep(202, {"content-type": "application/json"}, answer.model_dump_json())
+                return answer
+            events = [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
+            taken = workspace.streams.append(stream, events, sending=sending)
         except EventRejected as error:
-            # The event log speaks of "events"; the body is that list itself.
             error.path = error.path[1:]
             raise
+        return PunctuationsOut(
+            accepted=taken.accepted, first_offset=taken.first_offset, last_offset=taken.last_offset
+        )
 
-    # By one thread: each change of threads waits for Python's lock.
-    return await anyio.to_thread.run_sync(append)
+    return await anyio.to_thread.run_sync(promise)

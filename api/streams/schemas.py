@@ -225,6 +225,21 @@ class AppendOut(BaseModel):
     last_offset: int = Field(description="Offset of the last of them.")
 
 
+class PunctuationsOut(BaseModel):
+    """Punctuations that are durable now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"accepted": 3, "first_offset": 40, "last_offset": 42}]}
+    )
+
+    accepted: int = Field(description="Number of combinations of values that are promised about.")
+    first_offset: int | None = Field(
+        description="Offset of the first of them in the stream; null where rows do not come by posts: they "
+        "act behind the rows of the next batch then."
+    )
+    last_offset: int | None = Field(description="Offset of the last of them; null likewise.")
+
+
 class QuarantineOut(BaseModel):
     """Events that were kept out of a stream since they are far ahead of the clock."""
 

@@ -7,7 +7,7 @@ control records, lateness, joins, watermarks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,8 +15,8 @@ import pyarrow as pa
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
-from catalog.values.plan import FamilyPlan, Plan
-from operators.bucket.closing import BatchClosings
+from catalog.values.plan import FamilyPlan, Plan, Promises
+from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.counters import key_counters
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -111,7 +111,7 @@ class Bucket:
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
         self.plan_changed = False
-        heartbeats = self._apply_control([text for p in ordered for text in p.control])
+        heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self.watermarks()
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
@@ -134,7 +134,8 @@ class Bucket:
             females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
             # Of families without contracts there is none, and nothing is looked up.
-            closings = BatchClosings.of(joins, ordered, {side: start[ids[side]] for side in SIDES})
+            late_limits = {side: start[ids[side]] for side in SIDES}
+            closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
             for side in SIDES:
                 came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
                 if closings is not None and came is not None:
@@ -159,8 +160,24 @@ class Bucket:
             if table is not None:
                 output.results[family_id] = table
                 output.routes[family_id] = pairs.routes()
+        if promises:
+            output.received += self._received(promises, place)
         self.next_batch = batch + 1
         return output
+
+    def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
+        """Count the punctuations of control records in one bucket each, and those that no family uses."""
+        used = {
+            (stream_id, contract.on)
+            for joins in self.families.values()
+            for side, contract in joins.family.contracts.items()
+            for stream_id in [joins.family.plan.stream_a if side == "a" else joins.family.plan.stream_b]
+        }
+        for each in promises:
+            if each.stream_id in self.streams and each.stream_id % place[1] == place[0]:
+                count = decoded_promise(each).num_rows
+                ignored = 0 if (each.stream_id, frozenset(each.on)) in used else count
+                yield StreamPunctuations(each.stream_id, count, ignored)
 
     def watermarks(self) -> dict[int, int | None]:
         """Return the watermark of each stream by its id."""
@@ -174,7 +191,7 @@ class Bucket:
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
         return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
 
-    def _apply_control(self, texts: Sequence[str]) -> list[tuple[int, int]]:
+    def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises]]:
         records = [decode(BucketRecord, text.encode()) for text in texts]
         plan = self.plan
         for record in records:
@@ -192,7 +209,8 @@ class Bucket:
                 stream.watermark = stream.watermark.reset()
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
-        return [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
+        moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
+        return moved, [record.promises for record in records if record.promises is not None]
 
     def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""

@@ -11,6 +11,7 @@ row of the other side may stand before the closing or behind it.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -18,13 +19,16 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from catalog.arrow_types import arrow_type
+from catalog.values.plan import Promises
 from operators.closings.closed_keys import first_closings
-from operators.closings.closing_rows import closings_of, matching
+from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, matching
 from operators.errors import PromiseBroken
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools
 from operators.pack.payload import Payload
 from operators.segments.layout import SIDES
+from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment, timestamps
 
 #: Rows that came in a file are linked where they are; leaving some out writes all others, which pays if one
@@ -48,7 +52,12 @@ class BatchClosings:
 
     @classmethod
     def of(
-        cls, joins: FamilyJoins, payloads: Sequence[Payload], late_limits: Mapping[str, int | None]
+        cls,
+        joins: FamilyJoins,
+        payloads: Sequence[Payload],
+        late_limits: Mapping[str, int | None],
+        promises: Sequence[Promises],
+        place: tuple[int, int],
     ) -> Self | None:
         """Return the closings of a batch, None where neither side can close a key.
 
@@ -56,6 +65,8 @@ class BatchClosings:
             joins: Joins of the family.
             payloads: Payloads of the batch.
             late_limits: Watermark per side at the end of the batch before.
+            promises: Punctuations of control records: behind all rows of the batch.
+            place: Number of the bucket, and of all buckets.
         """
         if not joins.closed:
             return None
@@ -64,6 +75,7 @@ class BatchClosings:
         for side, closed in joins.closed.items():
             closed.begin_batch()
             parts = [p.closings[family_id, side] for p in payloads if (family_id, side) in p.closings]
+            parts += [_closings(joins, side, each, place) for each in promises]
             arrived[side] = first_closings(parts, late_limits[side])
         return cls(joins, arrived)
 
@@ -157,3 +169,24 @@ class BatchClosings:
         layout = self.joins.family.layouts[side]
         first = np.zeros(1, dtype=np.int64)
         return ", ".join(f"{name} = {layout.read(rows, name, first)[0].as_py()}" for name in layout.key)
+
+
+def decoded_promise(promises: Promises) -> pa.Table:
+    """Return the values that punctuations of a control record fix."""
+    with pa.ipc.open_stream(b64decode(promises.rows)) as reader:
+        return reader.read_all()
+
+
+def _closings(joins: FamilyJoins, side: str, promises: Promises, place: tuple[int, int]) -> pa.RecordBatch:
+    """Return the keys of a bucket that a control record closes on one side."""
+    family, layout = joins.family, joins.family.layouts[side]
+    table = decoded_promise(promises)
+    own = promises.stream_id == (family.plan.stream_a if side == "a" else family.plan.stream_b)
+    if not own or frozenset(promises.on) != family.contracts[side].on:
+        # Closings of none: of the same columns as those of some.
+        table = pa.table({name: pa.array([], arrow_type(layout.types[name])) for name in layout.key})
+    found, valid = closing_rows(layout, table, None, np.full(table.num_rows, BEHIND_ALL, dtype=np.int64))
+    key = found.column(KEY).to_numpy()
+    order = np.argsort(key, kind="stable")
+    comes = family.fragments.comes_to(key[order], *place) & valid[order]
+    return found.take(pa.array(order[comes]))

@@ -240,7 +240,7 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
 
 def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:
     """Return one payload per bucket that carries the batch's control records."""
-    return [Payload(order, batch, control=tuple(texts)) for _ in range(buckets)]
+    return [Payload(order, batch, control=tuple(texts), place=(b, buckets)) for b in range(buckets)]
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
@@ -23,7 +24,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
 from service.inputs.sources.files import candidates, judged_files
 from service.inputs.sources.http_log import EventLog, Sending
-from service.inputs.sources.promises import posted_count
+from service.inputs.sources.promises import posted_count, posted_promises
 from service.inputs.validate import check_servers, resolve_source, validate_source
 from service.planning.versions import Versions
 from service.workspace.back_pressure import BackPressure
@@ -213,6 +214,25 @@ class WorkspaceStreams:
         first, last = self._events.append(stream, events, sending)
         accepted = last - first + 1
         return AppendReceipt(accepted, posted_count(stream, events) - accepted, first, last)
+
+    def promise(self, stream: Stream, patterns: Sequence[object]) -> int:
+        """Take punctuations of a stream whose rows come from elsewhere; they act behind their batch's rows.
+
+        Args:
+            stream: The stream.
+            patterns: What they fix, as it comes out of JSON.
+
+        Returns:
+            How many keys they close.
+
+        Raises:
+            EventRejected: A pattern does not fit the stream; none is taken.
+        """
+        events = [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
+        with self._store.transaction():
+            for promises in posted_promises(stream, events):
+                self._store.control_log.append(promises=promises)
+        return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table]:
         """Return how many posted events of a stream were kept apart, and the newest of them.

@@ -101,6 +101,34 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     assert "no contract" in refused.text
 
 
+def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
+    service: RunningService,
+) -> None:
+    for name in ("pu_left", "pu_right"):
+        columns = {"item": {"distribution": "uniform", "low": 0, "high": 5}}
+        source = {"type": "generator", "rate_per_s": 20, "rows": 100, "seed": 3, "start": at(0)}
+        document = {
+            "name": name,
+            "columns": COLUMNS,
+            "event_time": "ts",
+            "source": source | {"columns": columns},
+        }
+        service.ok("POST", "/streams", 201, json=document | {"punctuations": {"on": [["item"]]}})
+    cql = "SELECT a.v FROM pu_left [RANGE 9 SECONDS] a, pu_right [RANGE 9 SECONDS] b WHERE a.item = b.item"
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "pu_g", "cql": cql})
+    headers = {"Idempotency-Key": "pu-right-1"}
+    patterns = [{"item": [1, 2]}, {"item": 3}]
+    for _ in range(2):
+        taken = service.ok("POST", "/streams/pu_right/punctuations", 202, json=patterns, headers=headers)
+        assert taken == {"accepted": 3, "first_offset": None, "last_offset": None}
+    deadline = time.monotonic() + WAIT_S
+    while counters(service, "pu_right")["closed"] < 3 and time.monotonic() < deadline:
+        pass
+    assert counters(service, "pu_right")["closed"] == 3
+    received = service.ok("GET", "/statistics", 200)["received_punctuations"]
+    assert {"stream": "pu_right", "received": 3, "ignored": 0} in received
+
+
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [

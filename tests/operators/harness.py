@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
-from catalog.values.plan import ControlRecord, Heartbeat, Plan
+from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises
 from catalog.values.stream import Stream
 from operators.bucket.bucket import BatchOutput, Bucket
 from operators.bucket.bucket_state import (
@@ -74,6 +74,7 @@ class Runner:
         rows: Mapping[int, pa.Table],
         plans: Sequence[Plan] = (),
         heartbeats: Sequence[Heartbeat] = (),
+        promises: Sequence[Promises] = (),
     ) -> list[BatchOutput]:
         """Process one batch.
 
@@ -81,11 +82,12 @@ class Runner:
             rows: Rows per stream id, with ``_pos``.
             plans: Plan changes, before the rows.
             heartbeats: After the rows.
+            promises: Punctuations of control records.
 
         Returns:
             One output per bucket.
         """
-        payloads = self._packed(rows, plans, heartbeats)
+        payloads = self._packed(rows, plans, heartbeats, promises)
         outputs = self.processed(payloads)
         for output in outputs:
             self._count(output)
@@ -131,12 +133,17 @@ class Runner:
         return tuple(self.state[0].families[family_id].chains)
 
     def _packed(
-        self, rows: Mapping[int, pa.Table], plans: Sequence[Plan], heartbeats: Sequence[Heartbeat]
+        self,
+        rows: Mapping[int, pa.Table],
+        plans: Sequence[Plan],
+        heartbeats: Sequence[Heartbeat],
+        promises: Sequence[Promises],
     ) -> list[list[Payload]]:
         records = [ControlRecord(seq=1, plan=plan) for plan in plans]
         records += [ControlRecord(seq=1, heartbeat=beat) for beat in heartbeats]
         if plans:
             self.plan = plans[-1]
+        records += [ControlRecord(seq=1, promises=each) for each in promises]
         control = [encode(record).decode() for record in records]
         payloads = [[p] for p in control_payloads(control, 0, self.batch, self.buckets)]
         for order, (stream_id, table) in enumerate(rows.items(), 1):

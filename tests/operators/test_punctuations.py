@@ -14,9 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.values.batch import StreamPunctuations
 from catalog.values.plan import Heartbeat, Plan
+from catalog.values.query import Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
+from operators.bucket.counters import punctuation_counters
 from operators.bucket.rehash import rehashed
 from operators.closings import closed_keys
 from operators.closings.closing_rows import matching
@@ -26,6 +29,7 @@ from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 from planner.build.build_plan import build_plan
 from planner.families.families import family_id
+from service.inputs.sources.promises import promises_of
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, SPREADS, Case, cases, check_values, plan_versions
 from tests.operators.harness import Runner
@@ -262,6 +266,10 @@ class Scene:
         self.runner.step(tables, plans)
         return {(pos_a, pos_b) for _, pos_a, pos_b in self.runner.results if pos_a is not None}  # type: ignore[misc]
 
+    def replan(self, *queries: Query) -> None:
+        """Have other queries run from the next batch on."""
+        self._plans = [build_plan(queries, self.streams, self.runner.plan)]
+
     @property
     def violating(self) -> set[int]:
         return {pos for _, side, pos in self.runner.violating if side == "b"}
@@ -348,6 +356,57 @@ def test_a_reset_watermark_makes_no_promise_shorter() -> None:
     scene.batch(b=[(1005, 1)])
     assert scene.batch(b=[(1005, 7)]) == set()
     assert scene.violating == {3}
+
+
+def test_promises_of_control_records_stand_behind_all_rows_of_their_batch() -> None:
+    scene = Scene(buckets=3)
+    scene.batch(a=[(5, 7)], b=[(4, 7)])
+    rows = pa.table({"k": pa.array([7, 8], pa.int64())})
+    promises = promises_of(scene.streams[2], ("k",), rows)
+    table = a_table(scene.streams[2], [Row(9, 6, {"k": 7, "m": "x", "v": 1, "w": 1})])
+    outputs = scene.runner.step({2: table}, promises=[promises, promises_of(scene.streams[1], ("k",), rows)])
+    received = sorted((r for output in outputs for r in output.received), key=lambda r: r.stream_id)
+    assert received == [StreamPunctuations(1, 2, 2), StreamPunctuations(2, 2, 0)]
+    assert scene.violating == set()
+    assert scene.batch(b=[(6, 7), (6, 9)]) == {(0, 0), (0, 9)}
+    assert scene.violating == {1}
+    # A batch of control records alone goes to the buckets of the keys, too.
+    scene.runner.step({}, promises=[promises_of(scene.streams[2], ("k",), pa.table({"k": [9]}))])
+    assert sum(c.closed for b in scene.runner.state for c in punctuation_counters(b.families)) == 1
+    scene.batch(b=[(6, 9)])
+    assert scene.violating == {1, 3}
+
+
+def test_a_closing_is_remembered_by_the_newest_row_of_the_other_stream() -> None:
+    scene = Scene(lateness_us=100)
+    # The row of 50 is let go; b's own rows are far behind it.
+    scene.batch(a=[(50, 7)], b=[(5, 1), [7]])
+    scene.batch(b=[(120, 1)])
+    assert scene.batch(b=[(55, 7)]) == set()
+    assert scene.violating == {3}
+
+
+@pytest.mark.parametrize(("window_b_us", "at_us"), [(1, 14), (90, 15)])
+def test_a_closing_is_remembered_for_the_window_on_the_other_side(window_b_us: int, at_us: int) -> None:
+    scene = Scene(window_b_us=window_b_us)
+    scene.batch(a=[(5, 7)], b=[(5, 7), [7]])
+    scene.batch(b=[(at_us, 1)])
+    scene.batch(b=[(at_us, 7)])
+    assert scene.violating == ({3} if at_us < 15 else set())
+
+
+def test_closed_keys_are_remembered_through_changes_of_plan_and_other_numbers_of_buckets() -> None:
+    scene = Scene()
+    scene.batch(
+        a=[(5, key) for key in range(9)], b=[*((5, key) for key in range(9)), *([n] for n in range(9))]
+    )
+    scene.replan(a_query(1, 10), a_query(2, 20, columns_a=("v",)))
+    scene.batch(b=[(6, 1)])
+    for buckets in (3, 2):
+        scene.runner.state = [rehashed(scene.runner.state, n, buckets) for n in range(buckets)]
+        scene.runner.buckets, scene.runner.segments = buckets, [{} for _ in range(buckets)]
+    scene.batch(b=[(6, key) for key in range(9)])
+    assert scene.violating == set(range(18, 28))
 
 
 def test_each_row_of_a_unique_stream_closes_its_key_unless_it_is_late() -> None:

@@ -7,14 +7,17 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.values.plan import Promises
 from catalog.values.stream import Punctuations, Stream
 from catalog.wording import did_you_mean
 from service.errors import EventRejected
@@ -73,6 +76,31 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
         parts.append(closing.append_column(PUNCTUATION_COLUMN, mark))
     parts.append(table.slice(done))
     return pa.concat_tables(parts).combine_chunks()
+
+
+def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises:
+    """Return punctuations as a control record.
+
+    Args:
+        stream: The stream.
+        on: Columns that they fix.
+        values: Has these columns.
+    """
+    sink = pa.BufferOutputStream()
+    fixed = values.select(list(on))
+    with pa.ipc.new_stream(sink, fixed.schema) as writer:
+        writer.write_table(fixed)
+    return Promises(stream.id, tuple(on), b64encode(sink.getvalue()).decode())
+
+
+def posted_promises(stream: Stream, events: Sequence[object]) -> list[Promises]:
+    """Return posted punctuations as control records, by the columns that they fix; raises as above."""
+    table = posted_table(stream, events)
+    patterns = table.column(PUNCTUATION_COLUMN)
+    return [
+        promises_of(stream, json.loads(text), table.filter(pc.equal(patterns, text)))
+        for text in sorted(set(patterns.to_pylist()))
+    ]
 
 
 def _without_contract(stream: Stream, events: Sequence[object]) -> pa.Table:
