@@ -3,6 +3,7 @@
 InvalidInput
 * ExpressionFailed      an expression takes more time or memory than one may
 Unavailable
+* PromiseBroken         a row has values that its stream promised not to give again
 * StorageDown           the object store cannot be reached, or refuses
 * WriterReplaced        another engine writes the segments now
 InternalError
@@ -38,6 +39,26 @@ class UnknownStateFormat(InternalError):
     """The stored state was written by another version."""
 
     code = "unknown-state-format"
+
+
+class PromiseBroken(Unavailable):
+    """A row has values that its stream promised not to give again, and its contract says to stop.
+
+    Attributes:
+        stream: Name of the stream.
+        position: Position of the row in the stream.
+    """
+
+    code = "promise-broken"
+
+    def __init__(self, stream: str, key: str, position: int):
+        super().__init__(
+            f'a row of stream "{stream}" breaks a promise: {key} was closed before',
+            detail=f"The row has position {position}; the stream's contract says to stop.",
+            hint="Drop the batch by POST /api/v1/engine:skip, or correct what sends the punctuations.",
+        )
+        self.stream = stream
+        self.position = position
 
 
 class StorageDown(Unavailable):

@@ -10,7 +10,7 @@ PREFIX = "/api/v1"
 _PUBLIC = frozenset({"/health/live", "/health/ready"})
 #: Posts that change nothing.
 _QUESTIONS = frozenset({"/queries:validate", "/plan:preview"})
-_INGEST = "/streams/{name}/events"
+_INGEST = frozenset({"/streams/{name}/events", "/streams/{name}/punctuations"})
 _ADMIN = ("/engine:", "/audit")
 
 
@@ -33,4 +33,4 @@ def scope_of(method: str, path: str) -> Scope | None:
         return "admin"
     if method == "GET" or path in _QUESTIONS:
         return "read"
-    return "ingest" if path == _INGEST else "write"
+    return "ingest" if path in _INGEST else "write"

@@ -19,8 +19,20 @@ from api.errors import (
 from api.problems import problem_responses
 from api.routes import OnceDep, SluiceRoute
 from api.streams.event_body import parse_events
-from api.streams.schemas import AppendOut, FileOut, QuarantineOut, RetryOut, StreamIn, StreamOut, StreamPage
+from api.streams.schemas import (
+    AppendOut,
+    ContractIn,
+    FileOut,
+    PunctuationsOut,
+    QuarantineOut,
+    RetryOut,
+    StreamIn,
+    StreamOut,
+    StreamPage,
+)
+from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
+from catalog.values.stream import HttpSource
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
 from service.inputs.formats.values import exact_number, needs_digits
 from service.inputs.sources.http_log import Sending
@@ -42,6 +54,23 @@ _EVENTS_BODY: dict[str, Any] = {
             "application/x-ndjson": {
                 "schema": {"type": "string"},
                 "example": '{"ts": "2026-01-01T00:00:00Z", "user": 1, "price": "9.99"}\n',
+            },
+        },
+    }
+}
+
+_PUNCTUATIONS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Patterns: values by column name, or lists of values.",
+        "content": {
+            "application/json": {
+                "schema": {"type": "array", "items": _EVENT},
+                "example": [{"item_id": 180}, {"item_id": [181, 182]}],
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string"},
+                "example": '{"item_id": 180}\n',
             },
         },
     }
@@ -81,6 +110,22 @@ def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
 def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     """Show one stream."""
     return StreamOut.of(workspace.streams.get(name))
+
+
+@router.patch(
+    "/{name}",
+    summary="Change a stream's contract",
+    responses=problem_responses(
+        MalformedBody, StreamNotFound, RequestUnderWay, UnsupportedMediaType, InvalidRequest, InvalidInput
+    ),
+)
+def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
+    """Change what a stream promises about rows to come: its punctuations and constraints.
+
+    It takes effect with a plan version of its own, at one batch boundary. Promises that are remembered stay
+    so as far as the new contract knows their columns.
+    """
+    return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 
 
 @router.delete(
@@ -192,3 +237,61 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
 
     # By one thread: each change of threads waits for Python's lock.
     return await anyio.to_thread.run_sync(append)
+
+
+@router.post(
+    "/{name}/punctuations",
+    status_code=202,
+    summary="Append punctuations",
+    openapi_extra=_PUNCTUATIONS_BODY,
+    responses=problem_responses(
+        MalformedBody,
+        StreamNotFound,
+        RequestUnderWay,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        InvalidInput,
+        IngestFull,
+        EventLogDown,
+    ),
+)
+async def append_punctuations(name: str, request: Request, once: OnceDep) -> PunctuationsOut:
+    """Promise that no row which comes later has certain values.
+
+    Each pattern fixes the columns of one set in the stream's `punctuations.on`, to a value or to each of a
+    list. To a stream of source type `http` it is appended behind the events that are there, as an event
+    `{"_punctuation": {...}}` would be, and takes one offset for each combination of values. Of other streams
+    it stands behind the rows of the next batch. The answer comes once it is durable.
+    """
+    workspace = get_workspace(request)
+    body = await request.body()
+
+    def promise() -> PunctuationsOut:
+        stream = workspace.streams.get(name)
+        posted = isinstance(stream.source, HttpSource)
+        sending = None if once is None else Sending(once.key, once.fingerprint)
+        if posted:
+            workspace.streams.check_room(stream, sending)
+        patterns = parse_events(
+            body,
+            request.headers.get("content-type", ""),
+            parse_float=exact_number if needs_digits(stream) else None,
+        )
+        try:
+            if not posted:
+                with workspace.transaction():
+                    accepted = workspace.streams.promise(stream, patterns)
+                    answer = PunctuationsOut(accepted=accepted, first_offset=None, last_offset=None)
+                    if once is not None:
+                        once.keep(202, {"content-type": "application/json"}, answer.model_dump_json())
+                return answer
+            events = [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
+            taken = workspace.streams.append(stream, events, sending=sending)
+        except EventRejected as error:
+            error.path = error.path[1:]
+            raise
+        return PunctuationsOut(
+            accepted=taken.accepted, first_offset=taken.first_offset, last_offset=taken.last_offset
+        )
+
+    return await anyio.to_thread.run_sync(promise)

@@ -11,6 +11,7 @@ from pydantic.config import JsonDict
 from api.timestamps import timestamp
 from catalog.durations import format_duration
 from catalog.values.stream import (
+    Constraints,
     Dialect,
     FilesSource,
     GeneratorSource,
@@ -19,6 +20,12 @@ from catalog.values.stream import (
     Source,
     Stream,
     TimeUnit,
+)
+from service.documents.contract_document import (
+    ConstraintsDocument,
+    PunctuationsDocument,
+    constraints_document,
+    punctuations_document,
 )
 from service.documents.stream_document import StreamDocument
 
@@ -110,6 +117,50 @@ class StreamIn(StreamDocument):
         "told apart is set aside even then. `stop`: the engine stops before it commits anything of the "
         "file's batch.",
     )
+    punctuations: PunctuationsDocument | None = Field(
+        default=None,
+        description="What the stream's punctuations promise: that no later row has the values they name. "
+        "Rows of the other stream that can meet nobody any more leave the state.",
+    )
+    constraints: ConstraintsDocument | None = Field(
+        default=None, description="Constraints on the stream's rows, from which punctuations follow."
+    )
+
+
+class ContractIn(BaseModel):
+    """What changes of a stream's contract; what is left out stays."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"punctuations": {"on": [["item_id"]], "violation": "drop", "remember": "window"}}]
+        },
+    )
+
+    punctuations: PunctuationsDocument | None = Field(
+        default=None, description="The new contract; null ends it, and what was promised is forgotten."
+    )
+    constraints: ConstraintsDocument | None = Field(
+        default=None, description="The new constraints; null for none."
+    )
+
+    def changed(self, stream: Stream) -> Stream:
+        """Return a stream with the new contract.
+
+        Raises:
+            InvalidStream: Something in it does not fit the stream.
+        """
+        if "punctuations" in self.model_fields_set:
+            told = self.punctuations
+            promised = (
+                None if told is None else told.to_value(stream.name, stream.columns, stream.source.type)
+            )
+            stream = dataclasses.replace(stream, punctuations=promised)
+        if "constraints" in self.model_fields_set:
+            rules = self.constraints
+            constraints = Constraints() if rules is None else rules.to_value(stream.name, stream.columns)
+            stream = dataclasses.replace(stream, constraints=constraints)
+        return stream
 
 
 class StreamOut(BaseModel):
@@ -130,6 +181,12 @@ class StreamOut(BaseModel):
     )
     on_error: str = Field(description="What becomes of a file that cannot be read as the stream.")
     source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
+    punctuations: dict[str, Any] | None = Field(
+        default=None, description="What its punctuations promise; null for a stream without."
+    )
+    constraints: dict[str, Any] | None = Field(
+        default=None, description="Constraints on its rows; null for none."
+    )
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
@@ -146,6 +203,8 @@ class StreamOut(BaseModel):
             time_unit=stream.time_unit,
             on_error=stream.on_error,
             source=_source(stream.source),
+            punctuations=punctuations_document(stream.punctuations),
+            constraints=constraints_document(stream.constraints),
         )
 
 
@@ -174,6 +233,21 @@ class AppendOut(BaseModel):
     )
     first_offset: int = Field(description="Offset of the first of them in the stream.")
     last_offset: int = Field(description="Offset of the last of them.")
+
+
+class PunctuationsOut(BaseModel):
+    """Punctuations that are durable now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"accepted": 3, "first_offset": 40, "last_offset": 42}]}
+    )
+
+    accepted: int = Field(description="Number of combinations of values that are promised about.")
+    first_offset: int | None = Field(
+        description="Offset of the first of them in the stream; null where rows do not come by posts: they "
+        "act behind the rows of the next batch then."
+    )
+    last_offset: int | None = Field(description="Offset of the last of them; null likewise.")
 
 
 class QuarantineOut(BaseModel):

@@ -23,6 +23,7 @@ from catalog.values.plan import (
     Plan,
     PlannedFilter,
     PlannedQuery,
+    Promises,
     Slice,
 )
 
@@ -103,13 +104,15 @@ class BucketRecord:
         seq: Its number.
         plan: The version that takes effect, whole.
         change: The same as its difference to the version before.
-        heartbeat: The heartbeat. Exactly one of the three is set.
+        heartbeat: The heartbeat.
+        promises: Punctuations. Exactly one of the four is set.
     """
 
     seq: int
     plan: Plan | None = None
     change: PlanDifference | None = None
     heartbeat: Heartbeat | None = None
+    promises: Promises | None = None
 
 
 def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tuple[BucketRecord, ...]:
@@ -122,7 +125,9 @@ def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tup
     given = []
     for record in records:
         if record.plan is None or before is None:
-            given.append(BucketRecord(record.seq, record.plan, heartbeat=record.heartbeat))
+            given.append(
+                BucketRecord(record.seq, record.plan, heartbeat=record.heartbeat, promises=record.promises)
+            )
         else:
             given.append(BucketRecord(record.seq, change=difference(before, record.plan)))
         before = record.plan or before

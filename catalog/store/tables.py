@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0020"
+SCHEMA_REVISION = "0021"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -110,6 +110,8 @@ control_log = Table(
     Column("heartbeat_stream_id", BIG),
     Column("heartbeat_watermark_us", BIG),
     Column("created_at_us", BIG, nullable=False),
+    # Punctuations; their stream is in heartbeat_stream_id.
+    Column("promises", Text),
     CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
 )
 

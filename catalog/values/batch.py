@@ -176,6 +176,50 @@ class AbsenceCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class PunctuationCounters:
+    """What the punctuations of one side of a family did in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose stream promises something.
+        closed: Keys that punctuations of the batch closed, or rows of a unique stream.
+        remembered: Closings remembered at the end of the batch; a key may count more than once.
+        violating: Rows of the side that broke a promise.
+        discarded: Rows of the other side that were not stored, since their key was closed.
+        purged: Rows of the other side that were taken out of the state for that reason.
+        dead: Rows of the other side that the last look found to be of closed keys, and left in the state.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    closed: int = 0
+    remembered: int = 0
+    violating: int = 0
+    discarded: int = 0
+    purged: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPunctuations:
+    """Punctuations of one stream in a batch.
+
+    Attributes:
+        stream_id: The stream.
+        received: How many came.
+        ignored: How many of them no family uses.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("stream_id",)
+
+    stream_id: int
+    received: int
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
 class CpuCounters:
     """CPU time that the job's Python took for a batch, all tasks together, µs.
 
@@ -259,6 +303,8 @@ class BatchManifest:
         filters: Counters per distinct filter, likewise.
         keys: Counters per family side, likewise.
         absence: Counters per family side whose rows are judged for absence, likewise.
+        punctuations: Counters per family side whose stream promises something, likewise.
+        received: Punctuations per stream, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
@@ -283,6 +329,8 @@ class BatchManifest:
     buckets: BucketCounters = BucketCounters()
     input_end: tuple[tuple[str, int], ...] = ()
     digest: str = ""
+    punctuations: tuple[PunctuationCounters, ...] = ()
+    received: tuple[StreamPunctuations, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -292,7 +340,16 @@ class BatchManifest:
     def thinned(self) -> BatchManifest:
         """Return it without files, and without the counters that are asked of the last batches alone."""
         return replace(
-            self, files=(), late_files=(), slices=(), query_rows=(), filters=(), keys=(), absence=()
+            self,
+            files=(),
+            late_files=(),
+            slices=(),
+            query_rows=(),
+            filters=(),
+            keys=(),
+            absence=(),
+            punctuations=(),
+            received=(),
         )
 
     @property
@@ -324,7 +381,15 @@ class Totals(NamedTuple):
     batches: int
 
 
-Counters = TypeVar("Counters", SliceCounters, FilterCounters, KeyCounters, AbsenceCounters)
+Counters = TypeVar(
+    "Counters",
+    SliceCounters,
+    FilterCounters,
+    KeyCounters,
+    AbsenceCounters,
+    PunctuationCounters,
+    StreamPunctuations,
+)
 
 
 def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters, ...]:
@@ -341,7 +406,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     if not counted:
         return ()
     kind = type(counted[0])
-    key_of = attrgetter(*key)
+    # Of one name attrgetter returns the value itself.
+    key_of = attrgetter(*key) if len(key) > 1 else lambda each: (getattr(each, key[0]),)
     summed: list[str] = [field.name for field in fields(kind) if field.name not in key]
     numbers_of = attrgetter(*summed)
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}

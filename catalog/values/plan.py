@@ -350,6 +350,21 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Promises:
+    """Punctuations of a stream whose rows do not come by the event log: behind the rows of their batch.
+
+    Attributes:
+        stream_id: The stream.
+        on: Columns that they fix.
+        rows: Values of these columns, an Arrow IPC stream in base 64.
+    """
+
+    stream_id: int
+    on: tuple[str, ...]
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRecord:
     """One entry of the control log, an input row of every bucket.
 
@@ -357,14 +372,16 @@ class ControlRecord:
         seq: Position in the log: 1, 2, ... without gaps, in commit order.
         at_batch: Scripted entries are not admitted before this batch; None admits at once.
         plan: The version that takes effect, for a plan change.
-        heartbeat: The heartbeat, for a heartbeat. Exactly one of both is set.
+        heartbeat: The heartbeat, for a heartbeat.
+        promises: Punctuations. Exactly one of the three is set.
     """
 
     seq: int
     at_batch: int | None = None
     plan: Plan | None = None
     heartbeat: Heartbeat | None = None
+    promises: Promises | None = None
 
     def __post_init__(self) -> None:
-        if (self.plan is None) == (self.heartbeat is None):
-            raise ValueError("a control record carries either a plan or a heartbeat")
+        if [self.plan, self.heartbeat, self.promises].count(None) != 2:
+            raise ValueError("a control record carries either a plan, a heartbeat or promises")

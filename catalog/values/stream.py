@@ -261,6 +261,36 @@ Source = FilesSource | HttpSource | GeneratorSource | KafkaSource
 
 
 @dataclass(frozen=True, slots=True)
+class Punctuations:
+    """Contract of a stream about its punctuations: promises that no later row has certain values.
+
+    Attributes:
+        on: Sets of columns of which a punctuation fixes one.
+        violation: What becomes of a row that breaks a promise: ``drop`` keeps it apart like a late row,
+            ``stop`` stops the engine before its batch is committed.
+        remember_us: How long a promise is remembered at least, µs of event time; 0: as long as windows ask
+            for it, None: forever.
+        column: Boolean column that is true in rows which are punctuations and nothing else.
+    """
+
+    on: tuple[tuple[str, ...], ...]
+    violation: Literal["drop", "stop"] = "drop"
+    remember_us: int | None = 0
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Constraints on the rows of a stream, from which punctuations follow.
+
+    Attributes:
+        unique: Columns whose values together come once: each row promises that no later one has them.
+    """
+
+    unique: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A registered stream.
 
@@ -280,6 +310,9 @@ class Stream:
             where that is plausible, and refuses those of other formats.
         on_error: What becomes of a bad file: ``set-aside`` reads nothing of it, ``skip-rows`` all but its bad
             rows, as long as its rows can be told apart, ``stop`` ends the job before it.
+        punctuations: Contract about its punctuations; None for a stream without. Like the constraints and ``on_error`` it is
+            not in the ``repr``, by which runs know their workload (``service.workspace.bounded_run``).
+        constraints: Constraints on its rows.
     """
 
     id: int
@@ -293,7 +326,14 @@ class Stream:
     initial_position: int = 0
     max_ahead_us: int | None = None
     time_unit: TimeUnit | None = None
-    on_error: OnError = "set-aside"
+    on_error: OnError = field(default="set-aside", repr=False)
+    punctuations: Punctuations | None = field(default=None, repr=False)
+    constraints: Constraints = field(default=Constraints(), repr=False)
+
+    @property
+    def has_contract(self) -> bool:
+        """Tell whether anything is promised about its rows."""
+        return self.punctuations is not None or self.constraints != Constraints()
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (case-insensitive), or None."""

@@ -7,15 +7,16 @@ control records, lateness, joins, watermarks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
-from catalog.values.batch import FilterCounters, KeyCounters
-from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
+from catalog.values.plan import FamilyPlan, Plan, Promises
+from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.counters import key_counters
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -59,6 +60,8 @@ class BatchOutput:
         late: Late rows per stream id.
         filters: PACK's counters per distinct filter and partition, in the one bucket that they are sent to.
         keys: Keys of this bucket's rows.
+        violating: Rows that broke a promise, per stream id, family id and side, as the family keeps them.
+        received: Punctuations of the partitions that sent their counters to this bucket.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
         began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
     """
@@ -68,6 +71,8 @@ class BatchOutput:
     late: dict[int, pa.RecordBatch] = field(default_factory=dict)
     filters: list[FilterCounters] = field(default_factory=list)
     keys: list[KeyCounters] = field(default_factory=list)
+    violating: dict[tuple[int, str, str], pa.RecordBatch] = field(default_factory=dict)
+    received: list[StreamPunctuations] = field(default_factory=list)
     pack_us: int = 0
     began_us: int | None = None
 
@@ -106,7 +111,7 @@ class Bucket:
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
         self.plan_changed = False
-        heartbeats = self._apply_control([text for p in ordered for text in p.control])
+        heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self.watermarks()
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
@@ -115,6 +120,7 @@ class Bucket:
         output = BatchOutput(
             late=self._late_rows(ordered, start),
             filters=[counters for p in ordered for counters in p.filters],
+            received=[p.received for p in ordered if p.received is not None],
             pack_us=sum(p.pack_us for p in ordered),
             began_us=min((p.began_us for p in ordered if p.began_us is not None), default=None),
         )
@@ -124,10 +130,18 @@ class Bucket:
         for family_id, joins in self.families.items():
             family = joins.family
             ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
-            males, females = {}, {}
+            males: dict[str, Segment | None] = {}
+            females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
+            # Of families without contracts there is none, and nothing is looked up.
+            late_limits = {side: start[ids[side]] for side in SIDES}
+            closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
             for side in SIDES:
                 came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                if closings is not None and came is not None:
+                    came, violating = closings.without_violating(side, came, place)
+                    if violating is not None:
+                        output.violating[ids[side], family_id, side] = violating
                 males[side] = females[side] = came
                 if family.absence is not None:
                     keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
@@ -135,26 +149,49 @@ class Bucket:
                     placed = family.fragments.place(came.key, came.pos, *place)
                     females[side] = came if placed.female is None else came.filter(placed.female)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
+                if closings is not None and came is not None:
+                    females[side] = closings.resting(side, came, females[side])
             watermarks = {side: end[ids[side]] for side in SIDES}
             before = {side: start[ids[side]] for side in SIDES}
             pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
+            if closings is not None:
+                closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})
             table = pairs.finish(version, batch)
             if table is not None:
                 output.results[family_id] = table
                 output.routes[family_id] = pairs.routes()
+        if promises:
+            output.received += self._received(promises, place)
         self.next_batch = batch + 1
         return output
+
+    def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
+        """Count the punctuations of control records in one bucket each, and those that no family uses."""
+        used = {
+            (stream_id, contract.on)
+            for joins in self.families.values()
+            for side, contract in joins.family.contracts.items()
+            for stream_id in [joins.family.plan.stream_a if side == "a" else joins.family.plan.stream_b]
+        }
+        for each in promises:
+            if each.stream_id in self.streams and each.stream_id % place[1] == place[0]:
+                count = decoded_promise(each).num_rows
+                ignored = 0 if (each.stream_id, frozenset(each.on)) in used else count
+                yield StreamPunctuations(each.stream_id, count, ignored)
 
     def watermarks(self) -> dict[int, int | None]:
         """Return the watermark of each stream by its id."""
         return {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
+
+    def _newest_us(self, stream_id: int) -> int | None:
+        return self.streams[stream_id].watermark.max_event_time_us
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
         return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
 
-    def _apply_control(self, texts: Sequence[str]) -> list[tuple[int, int]]:
+    def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises]]:
         records = [decode(BucketRecord, text.encode()) for text in texts]
         plan = self.plan
         for record in records:
@@ -172,7 +209,8 @@ class Bucket:
                 stream.watermark = stream.watermark.reset()
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
-        return [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
+        moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
+        return moved, [record.promises for record in records if record.promises is not None]
 
     def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""

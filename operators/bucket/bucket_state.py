@@ -26,6 +26,7 @@ from typing import Any
 from catalog.store.codec import decode, encode
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket, StreamState
+from operators.closings.closed_keys import ClosedKeys
 from operators.errors import UnknownStateFormat
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
@@ -41,6 +42,8 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 #: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts. Up to 4
 #: values were in the state store, where no later version looks for them.
 FORMAT = 5
+#: The same, with keys that are closed; written only where a stream has a contract.
+FORMAT_WITH_CLOSINGS = 6
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -77,8 +80,8 @@ class SegmentIds:
         return f"{self.prefix}begin"
 
 
-#: Where a segment stands: joins, slice and its number there.
-Place = tuple[FamilyJoins, SliceState, int]
+#: Where a segment stands: joins, slice (or closed keys) and its number there.
+Place = tuple[FamilyJoins, SliceState | ClosedKeys, int]
 
 
 def store_segments(
@@ -244,6 +247,23 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if waiting:
         document["absence"] = waiting
+    closed = {
+        family_id: {
+            side: [
+                keys.floor_us,
+                keys.newest_us,
+                keys.unpurged,
+                keys.dead,
+                [segment.id for segment in keys.segments],
+            ]
+            for side, keys in joins.closed.items()
+        }
+        for family_id, joins in bucket.families.items()
+        if joins.closed
+    }
+    if closed:
+        # Versions that know no closings must not go on with such a state: rows at rest miss partners.
+        document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -274,6 +294,7 @@ def segment_ids(manifest: bytes) -> set[str]:
         ids for joins in document["families"].values() for sides in joins.values() for ids in sides.values()
     ]
     held += document.get("absence", {}).values()
+    held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -340,6 +361,10 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
+        for side, closed in joins.closed.items():
+            facts = document["closed"][family.id][side]
+            closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
+            closed.segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket
 
@@ -347,7 +372,7 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] != FORMAT:
+    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from catalog.values.batch import AbsenceCounters, KeyCounters, SliceCounters
+from catalog.values.batch import AbsenceCounters, KeyCounters, PunctuationCounters, SliceCounters
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SIDES
@@ -76,6 +76,26 @@ def absence_counters(
                 held = (s for _, of, _, state in joins.slices() if of == side for s in state.segments)
                 undecided = absence.undecided(side, held, watermarks[opposite])
                 yield AbsenceCounters(family_id, side, undecided, absence.given[side])
+
+
+def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:
+    """Yield what punctuations did in a bucket in the last batch, and how many closed keys it remembers.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        for side, closed in joins.closed.items():
+            yield PunctuationCounters(
+                family_id,
+                side,
+                closed=closed.arrived,
+                remembered=closed.remembered,
+                violating=closed.violating,
+                discarded=closed.discarded,
+                purged=closed.purged,
+                dead=closed.dead,
+            )
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

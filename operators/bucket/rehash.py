@@ -48,6 +48,8 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
     if new is None:
         raise InvariantBroken("there is no bucket whose rows could be hashed anew")
     for joins in new.families.values():
+        for closed in joins.closed.values():
+            closed.rehash(closed.segments)
         for chain in joins.chains.values():
             for side, slices in chain.slices.items():
                 for state in slices:
@@ -93,6 +95,14 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
                 taken[id(segment)] = segment.take(np.flatnonzero(rest == number))
             if len(taken[id(segment)]):
                 target.segments.append(taken[id(segment)])
+    for side, closed in old.closed.items():
+        # All buckets of a key know its closings equally; those that two old buckets had become one.
+        target_keys = new.closed[side]
+        target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
+        target_keys.unpurged = max(closed.unpurged, target_keys.unpurged)
+        for segment in closed.segments:
+            comes_here = old.family.fragments.comes_to(segment.key, number, buckets)
+            target_keys.segments.append(segment.filter(comes_here))
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:

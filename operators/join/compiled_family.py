@@ -18,6 +18,7 @@ from typing import Literal
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
+from operators.closings.contract import SideContract, side_contract
 from operators.join.absence_classes import CompiledAbsence, compile_absence
 from operators.join.pairs import PairBuilder, residual_sets
 from operators.join.sliced_join import SliceState
@@ -90,6 +91,7 @@ class CompiledFamily:
         terms: Held terms per side and query id.
         fragments: Buckets in which rows rest.
         absence: Its outer, semi and anti joins; None where all are inner.
+        contracts: How keys come to be closed, for each side whose stream promises something.
     """
 
     plan: FamilyPlan
@@ -100,6 +102,7 @@ class CompiledFamily:
     terms: Mapping[str, Terms]
     fragments: Fragments
     absence: CompiledAbsence | None
+    contracts: Mapping[str, SideContract]
 
 
 def compile_family(
@@ -135,6 +138,11 @@ def compile_family(
         terms=terms,
         fragments=Fragments.of(family.replication),
         absence=absence,
+        contracts={
+            side: contract
+            for side in SIDES
+            if (contract := side_contract(family, side, streams[ids[side]])) is not None
+        },
     )
 
 

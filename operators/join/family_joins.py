@@ -13,9 +13,12 @@ comes to one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import numpy as np
+
+from operators.closings.closed_keys import ClosedKeys
 from operators.join.absence import Absence, Due, Waiting
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
@@ -27,6 +30,9 @@ from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+
+#: A segment is written anew once one row of so many of it is of a closed key.
+WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
@@ -41,12 +47,14 @@ class FamilyJoins:
         chains: Chain per join id, in plan order.
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
+        closed: Closed keys per side whose stream promises something; mostly there is none.
     """
 
     family: CompiledFamily
     chains: dict[str, Chain]
     classes: SegmentClasses
     absence: Absence | None = None
+    closed: Mapping[str, ClosedKeys] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -54,7 +62,7 @@ class FamilyJoins:
         classes = SegmentClasses(family)
         chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
         absence = None if family.absence is None else Absence(family, family.absence)
-        return cls(family, chains, classes, absence)
+        return cls(family, chains, classes, absence, _closed_keys(family))
 
     def process(
         self,
@@ -122,12 +130,13 @@ class FamilyJoins:
         for _, _, _, state in self.slices():
             yield from state.segments
 
-    def states(self) -> Iterator[SliceState]:
-        """Yield all that holds segments, in a set order: slices, then what is kept for absence."""
+    def states(self) -> Iterator[SliceState | ClosedKeys]:
+        """Yield all that holds segments, in a set order: slices, what is kept for absence, closed keys."""
         for _, _, _, state in self.slices():
             yield state
         if self.absence is not None:
             yield from self.absence.states()
+        yield from self.closed.values()
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -148,7 +157,35 @@ class FamilyJoins:
             for chain in self.chains.values()
         ]
 
-    def replace(self, state: SliceState, index: int, stored: Segment) -> None:
+    def purge_closed(self, side: str) -> None:
+        """Take the rows out of the state whose key the other side has closed, where that is worth it.
+
+        Args:
+            side: Side of the rows.
+        """
+        closed = self.closed["b" if side == "a" else "a"]
+        layout = self.family.layouts[side]
+        kept: dict[int, Segment] = {}
+        closed.unpurged = closed.dead = 0
+        for chain in self.chains.values():
+            for state in chain.slices[side]:
+                remaining = []
+                for segment in state.segments:
+                    # Joins may have it in common, and go on to.
+                    if id(segment) not in kept:
+                        dead = closed.closed(segment, layout)
+                        count = int(np.count_nonzero(dead))
+                        worth_it = count * WORTH_A_REWRITE >= len(segment)
+                        kept[id(segment)] = segment.filter(~dead) if count and worth_it else segment
+                        if not worth_it:
+                            closed.dead += count
+                    left = kept[id(segment)]
+                    closed.purged += len(segment) - len(left)
+                    if len(left):
+                        remaining.append(left)
+                state.segments = remaining
+
+    def replace(self, state: SliceState | ClosedKeys, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""
         # Looked up, not taken out: another join may hold the same segment, and asks next.
         classes = self.classes.known(state.segments[index])
@@ -163,6 +200,18 @@ class FamilyJoins:
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
         """Take over the row classes that an earlier batch found under the same plan version."""
         self.classes.put(segment, classes)
+
+
+def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
+    """Return a family's closed keys without any."""
+    return {
+        side: ClosedKeys(
+            contract,
+            family.layouts[side],
+            max((q.w_b_us if side == "a" else q.w_a_us for q in family.plan.queries), default=0),
+        )
+        for side, contract in family.contracts.items()
+    }
 
 
 def _some(rows: Segment | None) -> Segment | None:

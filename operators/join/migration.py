@@ -71,6 +71,10 @@ def migrated(
     following = FamilyJoins.empty(family)
     if following.absence is not None and former.absence is not None:
         following.absence.take_over(former.absence)
+    for side, closed in following.closed.items():
+        # Of several versions at one boundary one may end a contract and the last grow and renew it.
+        if side in former.closed and former.family.plan.replication == family.plan.replication:
+            closed.take_over(former.closed[side])
     for side in SIDES:
         held = _held(former, family, side, activated, marks.get(side, {}))
         pool: list[Segment] | None = None

@@ -111,6 +111,17 @@ class Fragments:
         home = bucket_of(key, buckets)
         return Placed(female=_rest(home, counts, pos, buckets) == bucket, home=home == bucket)
 
+    def comes_to(self, key: Int64s, bucket: int, buckets: int) -> Bools:
+        """Tell which keys' rows come to a bucket, whether or not they rest there, bool[n].
+
+        Args:
+            key: int64[n], ascending.
+            bucket: Number of the bucket.
+            buckets: Number of buckets.
+        """
+        found: Bools = (bucket - bucket_of(key, buckets)) % buckets < self.of_rows(key, buckets)
+        return found
+
     def rest(self, key: Int64s, pos: Int64s, buckets: int) -> Int64s:
         """Return the bucket in which each row rests.
 

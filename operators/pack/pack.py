@@ -16,15 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.values.batch import FilterCounters
+from catalog.values.batch import FilterCounters, StreamPunctuations
 from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
+from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
-from operators.kernels.keys import Int64s, bucket_of, join_key
+from operators.kernels.keys import Bools, Int64s, bucket_of, join_key
 from operators.kernels.sort import sort_into_buckets
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
+from operators.pack.punctuations import Promise, closings_of_side, parted
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE
@@ -42,6 +44,7 @@ class PackedSide:
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
         fragments: Buckets that the rows of a key go to.
         keyless: Whether rows without a key go on, to any bucket.
+        contract: How keys of the side come to be closed; None: they do not.
     """
 
     family: str
@@ -51,6 +54,7 @@ class PackedSide:
     takes_all: bool
     fragments: Fragments
     keyless: bool
+    contract: SideContract | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +77,10 @@ class Packer:
         for part in self.sides:
             names |= {name for f in part.filters for name in f.columns}
             names |= {*part.layout.key, *part.layout.stored}
+        promised = self.stream.punctuations
+        if promised is not None:
+            names |= {name for on in promised.on for name in on}
+            names |= set() if promised.column is None else {promised.column}
         return frozenset(names)
 
     def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
@@ -92,8 +100,11 @@ class Packer:
         Returns:
             One payload per bucket, by bucket.
         """
-        rows_read = table.num_rows
         table = table.combine_chunks()
+        promises: list[Promise] = []
+        if self.stream.punctuations is not None:
+            table, promises = parted(self.stream, self.stream.punctuations, table)
+        rows_read = table.num_rows
         times = table.column(self.stream.event_time)
         if times.null_count:
             table = table.filter(pc.is_valid(times)).combine_chunks()
@@ -125,7 +136,42 @@ class Packer:
         counting = self.stream.id % self.buckets
         filters = self._count(len(ts), lineages)
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
+        if self.stream.has_contract:
+            closings = self._closings(table, ts, promises)
+            payloads = [replace(p, closings=c) for p, c in zip(payloads, closings, strict=True)]
+            received = self._received(promises)
+            payloads[counting] = replace(payloads[counting], received=received)
         return payloads
+
+    def _closings(
+        self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
+    ) -> list[dict[tuple[str, str], pa.RecordBatch]]:
+        """Return the closed keys of each bucket: they go where rows of the key go."""
+        closings: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        for part in self.sides:
+            if part.contract is None:
+                continue
+            found, valid = closings_of_side(part.layout, part.contract, table, ts, promises)
+            key = found.column(KEY).to_numpy()
+            order, starts = self._into_buckets(part, key, valid)
+            ordered = found.take(pa.array(order))
+            for bucket, (start, end) in enumerate(pairwise(starts.tolist())):
+                if end > start:
+                    closings[bucket][part.family, part.side] = ordered.slice(start, end - start)
+        return closings
+
+    def _received(self, promises: Sequence[Promise]) -> StreamPunctuations | None:
+        """Count the punctuations, and those that no family uses."""
+        used = {part.contract.on for part in self.sides if part.contract is not None}
+        received = sum(len(promise) for promise in promises)
+        ignored = sum(len(promise) for promise in promises if promise.on not in used)
+        return StreamPunctuations(self.stream.id, received, ignored) if received else None
+
+    def _into_buckets(self, part: PackedSide, key: Int64s, valid: Bools) -> tuple[Int64s, Int64s]:
+        """Order rows by (bucket, key, row), as often as their key has buckets."""
+        if part.fragments.replicates:
+            return part.fragments.sort_into_buckets(key, valid, self.buckets)
+        return sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
 
     def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
         """Count per lineage bit; no rows, nothing to count."""
@@ -159,10 +205,7 @@ class Packer:
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
         # Positions ascend in the table: in the order of (key, row) rows are sorted by (key, position).
-        if part.fragments.replicates:
-            order, starts = part.fragments.sort_into_buckets(key, valid, self.buckets)
-        else:
-            order, starts = sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
+        order, starts = self._into_buckets(part, key, valid)
         ordered = whole.take(pa.array(order))
         with_key = [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
         if null is None:
@@ -183,12 +226,21 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
     family = asked.family
     layout = side_layout(family, asked.side, stream)
     fragments = Fragments.of(family.replication)
-    return PackedSide(family.id, asked.side, layout, asked.filters, asked.takes_all, fragments, asked.keyless)
+    return PackedSide(
+        family.id,
+        asked.side,
+        layout,
+        asked.filters,
+        asked.takes_all,
+        fragments,
+        asked.keyless,
+        asked.contract,
+    )
 
 
 def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:
     """Return one payload per bucket that carries the batch's control records."""
-    return [Payload(order, batch, control=tuple(texts)) for _ in range(buckets)]
+    return [Payload(order, batch, control=tuple(texts), place=(b, buckets)) for b in range(buckets)]
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
 from catalog.values.stream import Stream
+from operators.closings.contract import SideContract, side_contract
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,14 @@ class SidePlan:
         side: ``a`` or ``b``.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
         keyless: Whether rows without a key go on, since they can be results (absence).
+        contract: What the side can use of the stream's contract; None for nothing.
     """
 
     family: FamilyPlan
     side: str
     takes_all: bool
     keyless: bool
+    contract: SideContract | None = None
 
     @property
     def filters(self) -> tuple[PlannedFilter, ...]:
@@ -57,7 +60,8 @@ def pack_plan(plan: Plan, stream: Stream, buckets: int) -> PackPlan:
             if fed_by == stream.id:
                 asked = replace(family, queries=(), joins=())
                 keyless = side in family.keyless_sides
-                sides.append(SidePlan(asked, side, _takes_all(family, side), keyless))
+                contract = side_contract(family, side, stream)
+                sides.append(SidePlan(asked, side, _takes_all(family, side), keyless, contract))
     return PackPlan(stream, tuple(sides), buckets)
 
 

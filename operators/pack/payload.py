@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog.values.batch import FilterCounters
+from catalog.values.batch import FilterCounters, StreamPunctuations
 from operators.errors import CorruptPayload
 from operators.segments.row_codec import decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
@@ -82,6 +82,8 @@ class Payload:
         began_us: Wall clock when its task began, µs UTC, in the same one.
         place: Number of the bucket and of all buckets, where PACK made the payload.
         files: Files that rows came in, by family id and side; the others came with the payload.
+        closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
+        received: Punctuations of the partition, in one of its payloads.
     """
 
     order: int
@@ -96,6 +98,8 @@ class Payload:
     place: tuple[int, int] | None = None
     files: Mapping[tuple[str, str], ArrivedFile] = field(default_factory=dict)
     keyless: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    closings: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    received: StreamPunctuations | None = None
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -120,7 +124,7 @@ class Payload:
         for stream_id, rows in self.suspects.items():
             bodies.append(encode_rows(rows))
             suspects.append([stream_id, len(bodies[-1])])
-        header = {
+        header: dict[str, object] = {
             "order": self.order,
             "batch": self.batch,
             "streams": [[s.stream_id, s.rows, s.rejected_rows, s.max_event_time_us] for s in self.streams],
@@ -134,6 +138,14 @@ class Payload:
             "began_us": self.began_us,
             "place": self.place,
         }
+        if self.closings:
+            closings: list[list[object]] = []
+            for (family, side), rows in self.closings.items():
+                bodies.append(encode_rows(rows))
+                closings.append([family, side, len(bodies[-1])])
+            header["closings"] = closings
+        if self.received is not None:
+            header["received"] = [self.received.stream_id, self.received.received, self.received.ignored]
         text = json.dumps(header, separators=(",", ":")).encode()
         text = text.ljust(-(len(text) + _LENGTH.size) % ALIGNMENT + len(text))
         return b"".join([_LENGTH.pack(len(text)), text, *bodies])
@@ -190,6 +202,7 @@ class Payload:
                 rows[family, side] = taken(size)
         keyless = {(family, side): taken(size) for family, side, size in header["keyless"]}
         suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
+        closings = {(family, side): taken(size) for family, side, size in header.get("closings", ())}
         return cls(
             order=header["order"],
             batch=header["batch"],
@@ -203,6 +216,8 @@ class Payload:
             place=tuple(header["place"]) if header["place"] else None,
             files=files,
             keyless=keyless,
+            closings=closings,
+            received=StreamPunctuations(*header["received"]) if "received" in header else None,
         )
 
 

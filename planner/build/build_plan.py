@@ -115,6 +115,11 @@ def build_plan(
         asked = asked_replication(
             objective.partitioning, family, rates, choose=old is None or family_id not in keep
         )
+        if any(
+            streams[i].has_contract for i in (members[0].a.stream_id, members[0].b.stream_id) if i in streams
+        ):
+            # Buckets that a key grows into would not know that it is closed.
+            asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
         if (
             old is not None

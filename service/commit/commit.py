@@ -24,9 +24,11 @@ from catalog.values.batch import (
     CpuCounters,
     FilterCounters,
     KeyCounters,
+    PunctuationCounters,
     ResultFile,
     SliceCounters,
     StreamCounters,
+    StreamPunctuations,
     add_up,
 )
 from catalog.values.routes.query_sets import Int64s
@@ -152,14 +154,21 @@ class BatchCommitter:
             ),
             buckets=_bucket_counters(reports),
             input_end=tuple(sorted(ends[1].items())),
+            punctuations=add_up((c for r in reports for c in r.punctuations), PunctuationCounters.KEY),
+            received=add_up((c for r in reports for c in r.received), StreamPunctuations.KEY),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 
     def _late_files(self, reports: Sequence[BucketReport]) -> tuple[ResultFile, ...]:
         return tuple(
-            replace(file, family=self.store.streams.by_id(int(file.family)).name)
+            replace(file, family=self._late_of(file.family))
             for file in _by_place(file for report in reports for file in report.late_files)
         )
+
+    def _late_of(self, told: str) -> str:
+        """Return the name under which rows are kept apart: of a stream, or of a stream in one family side."""
+        stream_id, point, rest = told.partition(".")
+        return f"{self.store.streams.by_id(int(stream_id)).name}{point}{rest}"
 
 
 def check_seen(folder: Folder, files: Sequence[ResultFile]) -> None:
@@ -184,6 +193,12 @@ def _digest(manifest: BatchManifest, start: Offset) -> str:
         manifest.input_end,
         sorted((s.stream_id, s.rows, s.late_rows, s.rejected_rows) for s in manifest.streams),
         manifest.query_rows,
+        # Left out where there are none: batches of older versions have none either.
+        *(
+            [[(c.family, c.side, c.closed, c.violating) for c in manifest.punctuations]]
+            if manifest.punctuations
+            else []
+        ),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 

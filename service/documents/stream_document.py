@@ -24,6 +24,7 @@ from catalog.values.stream import (
     NAME_PATTERN,
     SECRET_PATTERN,
     Column,
+    Constraints,
     Dialect,
     EnvSecret,
     FilesSource,
@@ -36,12 +37,14 @@ from catalog.values.stream import (
     KafkaSource,
     KafkaTls,
     OnError,
+    Punctuations,
     Source,
     Stream,
     TimeUnit,
 )
 from catalog.wording import nearest_or_known
 from service.documents.check_dialect import check_dialect
+from service.documents.contract_document import ConstraintsDocument, PunctuationsDocument
 from service.errors import InvalidName, InvalidStream
 
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
@@ -193,6 +196,8 @@ class StreamDocument(_StreamDocument):
     max_ahead: str | int | float | None = None
     time_unit: TimeUnit | None = None
     on_error: OnError = "set-aside"
+    punctuations: PunctuationsDocument | None = None
+    constraints: ConstraintsDocument | None = None
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -217,6 +222,10 @@ class StreamDocument(_StreamDocument):
             max_ahead_us=self._max_ahead(),
             time_unit=self.time_unit,
             on_error=self._on_error(),
+            punctuations=self._punctuations(columns),
+            constraints=Constraints()
+            if self.constraints is None
+            else self.constraints.to_value(self.name, columns),
         )
 
     def _on_error(self) -> OnError:
@@ -227,6 +236,11 @@ class StreamDocument(_StreamDocument):
                 path=("on_error",),
             )
         return self.on_error
+
+    def _punctuations(self, columns: tuple[Column, ...]) -> Punctuations | None:
+        if self.punctuations is None:
+            return None
+        return self.punctuations.to_value(self.name, columns, self.source.type)
 
     def _max_ahead(self) -> int | None:
         """Length of ``max_ahead``; where nothing is said, events have a day, rows of files any."""

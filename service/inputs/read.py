@@ -50,7 +50,11 @@ _READ: Final[dict[str, _ReadRows]] = {"parquet": read_parquet, "jsonl": read_jso
 
 
 def read_partition(
-    stream: Stream, partition: InputPartition, columns: Sequence[str] | None = None
+    stream: Stream,
+    partition: InputPartition,
+    columns: Sequence[str] | None = None,
+    *,
+    punctuations: bool = False,
 ) -> pa.Table:
     """Return the rows of a partition in source order.
 
@@ -58,6 +62,7 @@ def read_partition(
         stream: The partition's stream.
         partition: From ``Inputs.partitions``.
         columns: Columns wanted, None for all; the event time always comes with them.
+        punctuations: Whether posted punctuations are wanted, too, with ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order and canonical Arrow types, then ``_pos`` (int64, ascending).
@@ -72,7 +77,8 @@ def read_partition(
     """
     names = read_columns(stream, columns)
     if isinstance(partition, EventsPartition):
-        return read_events(partition.url, stream, partition.start, partition.end, names)
+        start, end = partition.start, partition.end
+        return read_events(partition.url, stream, start, end, names, punctuations=punctuations)
     if isinstance(partition, FilesPartition):
         return _read_files(stream, partition, names)
     if isinstance(partition, TopicPartition):

@@ -31,7 +31,7 @@ from operators.bucket.bucket_state import (
     store_segments,
     stored_plan_version,
 )
-from operators.bucket.counters import absence_counters, slice_counters
+from operators.bucket.counters import absence_counters, punctuation_counters, slice_counters
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
@@ -142,7 +142,8 @@ class ChainProcessor:
         """Write results and late rows and return their files."""
         writer = self._options.writer
         files = (writer.write_pairs(batch, family, rows) for family, rows in output.results.items())
-        late = (writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items())
+        late = [writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items()]
+        late += [writer.write_violating(batch, place, rows) for place, rows in output.violating.items()]
         return tuple(files), tuple(file for file in late if file is not None)
 
     def _worker(self) -> _Worker:
@@ -262,5 +263,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         keys=tuple(output.keys),
         absence=tuple(absence_counters(bucket.families, bucket.watermarks())),
         cpu=CpuCounters(pack_us=output.pack_us),
+        punctuations=tuple(punctuation_counters(bucket.families)),
+        received=tuple(output.received),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )

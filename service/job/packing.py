@@ -103,9 +103,10 @@ def _writer(partition: PackPartition, bucket: int, row_files: RowFiles) -> Write
 def _pack(partition: PackPartition) -> list[Payload]:
     compiled = _packer(partition.asked)
     bound = partition.late_bound_us
-    table = read_partition(compiled.stream, partition.piece, columns=sorted(compiled.columns()))
+    columns = sorted(compiled.columns())
+    table = read_partition(compiled.stream, partition.piece, columns=columns, punctuations=True)
     if bound is not None and compiled.may_have_late_rows(table, bound):
         # Late rows are kept whole, so read the columns besides those that queries need.
-        table = read_partition(compiled.stream, partition.piece)
+        table = read_partition(compiled.stream, partition.piece, punctuations=True)
     payloads = compiled.pack(table, partition.order, partition.batch, bound)
     return [replace(payload, control=decompressed(partition.records)) for payload in payloads]

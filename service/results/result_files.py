@@ -52,6 +52,23 @@ class ResultWriter:
         of = str(stream_id)
         return ResultFile(name, of, rows.num_rows, *self._write(self.late_dir, name, rows))
 
+    def write_violating(
+        self, batch: int, place: tuple[int, str, str], rows: pa.RecordBatch
+    ) -> ResultFile | None:
+        """Write rows that broke a promise, as ``write_late`` does.
+
+        Args:
+            batch: Batch number.
+            place: Stream id, family id and side.
+            rows: The rows.
+        """
+        if self.late_dir is None:
+            return None
+        stream_id, family, side = place
+        name = self._name(batch, f"{stream_id}.{family}.{side}")
+        of = f"{stream_id}.{family}.{side}"
+        return ResultFile(name, of, rows.num_rows, *self._write(self.late_dir, name, rows))
+
     def _name(self, batch: int, of: str) -> str:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 

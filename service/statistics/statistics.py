@@ -13,8 +13,15 @@ from dataclasses import dataclass
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, SliceCounters
+from catalog.values.batch import (
+    BatchManifest,
+    PunctuationCounters,
+    SliceCounters,
+    StreamPunctuations,
+    add_up,
+)
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
+from planner.families.families import family_streams
 from service.statistics.profile import profile_from, recent_manifests
 
 #: Speed and the families' counts are taken over so many of the last batches.
@@ -128,6 +135,48 @@ class FamilyStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class PunctuationStatistics:
+    """Punctuations of one side of a family over the last batches; only of streams with a contract.
+
+    Attributes:
+        family: Family id.
+        side: `a` or `b`: whose stream promises something.
+        stream: Name of that stream.
+        closed: Keys that punctuations closed, or rows of a stream that is unique in them.
+        remembered: Closings remembered after the last batch; a key may count more than once.
+        violating: Rows of the side that broke a promise and were kept out of the family.
+        discarded: Rows of the other side that were not stored, since their key was closed.
+        purged: Rows of the other side that were taken out of the state for that reason.
+        dead: Rows of the other side that the last look found to be of closed keys, and left in the state.
+    """
+
+    family: str
+    side: str
+    stream: str
+    closed: int
+    remembered: int
+    violating: int
+    discarded: int
+    purged: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPunctuations:
+    """Punctuations of a stream over the last batches.
+
+    Attributes:
+        stream: Name of the stream.
+        received: Punctuations that came.
+        ignored: Those of them that no family uses: no query joins on exactly their columns.
+    """
+
+    stream: str
+    received: int
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """Statistics of the job.
 
@@ -153,6 +202,8 @@ class Statistics:
         filters: Per distinct filter judged in the last batches.
         families: Per family that ran in the last batches.
         queries: Per query, removed ones included.
+        punctuations: Per family side whose stream promises something.
+        received_punctuations: Per stream whose punctuations came in the last batches.
     """
 
     plan_version: int
@@ -175,6 +226,8 @@ class Statistics:
     filters: tuple[FilterStatistics, ...]
     families: tuple[FamilyStatistics, ...]
     queries: tuple[QueryStatistics, ...]
+    punctuations: tuple[PunctuationStatistics, ...]
+    received_punctuations: tuple[ReceivedPunctuations, ...]
 
 
 def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us) -> Statistics:
@@ -217,7 +270,33 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
             QueryStatistics(name, query_id, results.get(query_id, 0))
             for query_id, name in store.queries.names().items()
         ),
+        punctuations=tuple(_punctuations(recent, names)),
+        received_punctuations=tuple(
+            ReceivedPunctuations(names[found.stream_id], found.received, found.ignored)
+            for found in add_up((r for m in recent for r in m.received), StreamPunctuations.KEY)
+            if found.stream_id in names
+        ),
     )
+
+
+def _punctuations(
+    recent: Sequence[BatchManifest], names: Mapping[int, str]
+) -> Iterable[PunctuationStatistics]:
+    last = {(c.family, c.side): c for m in recent[-1:] for c in m.punctuations}
+    for total in add_up((c for m in recent for c in m.punctuations), PunctuationCounters.KEY):
+        now = last.get((total.family, total.side))
+        stream_id = family_streams(total.family)[total.side == "b"]
+        yield PunctuationStatistics(
+            total.family,
+            total.side,
+            names.get(stream_id, ""),
+            total.closed,
+            0 if now is None else now.remembered,
+            total.violating,
+            total.discarded,
+            total.purged,
+            0 if now is None else now.dead,
+        )
 
 
 def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -> Iterable[StreamStatistics]:

@@ -254,6 +254,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 sorted(objective.family_strategies.items()),
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
+                *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
             )
         ).encode()
     ).hexdigest()

@@ -7,12 +7,13 @@ where reading begins and the stream itself are one transaction, so that a crash 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
@@ -24,6 +25,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
 from service.inputs.sources.files import candidates, judged_files, log_left_out
 from service.inputs.sources.http_log import EventLog, Sending
+from service.inputs.sources.promises import posted_count, posted_promises
 from service.inputs.validate import check_servers, resolve_source, validate_source
 from service.planning.versions import Versions
 from service.workspace.back_pressure import BackPressure
@@ -144,6 +146,29 @@ class WorkspaceStreams:
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
                 self._versions.replan(replace(previous, streams=flowing), f"remove stream {name}")
 
+    def change_contract(self, name: str, changed: Callable[[Stream], Stream]) -> Stream:
+        """Change what a stream promises; takes effect with a plan version, at one batch boundary.
+
+        Args:
+            name: Its name.
+            changed: Returns the stream with another contract; raises what refuses it.
+
+        Raises:
+            StreamNotFound: There is none of that name.
+        """
+        self._versions.load()
+        with self._store.transaction():
+            former = self.get(name)
+            stream = changed(former)
+            if stream == former:
+                return former
+            self._store.streams.replace(stream)
+            previous = self._store.control_log.latest_plan()
+            if previous is not None and any(s.id == stream.id for s in previous.streams):
+                flowing = tuple(stream if s.id == stream.id else s for s in previous.streams)
+                self._versions.replan(replace(previous, streams=flowing), f"change contract of {stream.name}")
+        return stream
+
     def reset_watermark(self, name: str) -> Stream:
         """Let the next rows of a stream alone say where its watermark is; takes effect with the next batch.
 
@@ -201,7 +226,26 @@ class WorkspaceStreams:
         """
         first, last = self._events.append(stream, events, sending)
         accepted = last - first + 1
-        return AppendReceipt(accepted, len(events) - accepted, first, last)
+        return AppendReceipt(accepted, posted_count(stream, events) - accepted, first, last)
+
+    def promise(self, stream: Stream, patterns: Sequence[object]) -> int:
+        """Take punctuations of a stream whose rows come from elsewhere; they act behind their batch's rows.
+
+        Args:
+            stream: The stream.
+            patterns: What they fix, as it comes out of JSON.
+
+        Returns:
+            How many keys they close.
+
+        Raises:
+            EventRejected: A pattern does not fit the stream; none is taken.
+        """
+        events = [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
+        with self._store.transaction():
+            for promises in posted_promises(stream, events):
+                self._store.control_log.append(promises=promises)
+        return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table]:
         """Return how many posted events of a stream were kept apart, and the newest of them.

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
+from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
-from catalog.values.plan import ControlRecord, Heartbeat, Plan
+from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises
 from catalog.values.stream import Stream
 from operators.bucket.bucket import BatchOutput, Bucket
 from operators.bucket.bucket_state import (
@@ -46,6 +47,7 @@ class Runner:
         stored: After every batch, buckets are written out and read back as another process would do it.
         done: What every slice did since the plan in force took effect, over all buckets.
         files: Rows of the batch that came in files, by name.
+        violating: Family id, side and position of the rows that broke a promise.
     """
 
     streams: Mapping[int, Stream]
@@ -57,6 +59,7 @@ class Runner:
     seen: dict[int, int] = field(default_factory=dict)
     results: Counter[tuple[int, int | None, int | None]] = field(default_factory=Counter)
     late: dict[int, set[int]] = field(default_factory=dict)
+    violating: set[tuple[str, str, int]] = field(default_factory=set)
     state: list[Bucket] = field(default_factory=list)
     segments: list[dict[str, bytes]] = field(default_factory=list)
     done: dict[SliceName, Counter[str]] = field(default_factory=dict)
@@ -71,6 +74,7 @@ class Runner:
         rows: Mapping[int, pa.Table],
         plans: Sequence[Plan] = (),
         heartbeats: Sequence[Heartbeat] = (),
+        promises: Sequence[Promises] = (),
     ) -> list[BatchOutput]:
         """Process one batch.
 
@@ -78,11 +82,12 @@ class Runner:
             rows: Rows per stream id, with ``_pos``.
             plans: Plan changes, before the rows.
             heartbeats: After the rows.
+            promises: Punctuations of control records.
 
         Returns:
             One output per bucket.
         """
-        payloads = self._packed(rows, plans, heartbeats)
+        payloads = self._packed(rows, plans, heartbeats, promises)
         outputs = self.processed(payloads)
         for output in outputs:
             self._count(output)
@@ -128,12 +133,17 @@ class Runner:
         return tuple(self.state[0].families[family_id].chains)
 
     def _packed(
-        self, rows: Mapping[int, pa.Table], plans: Sequence[Plan], heartbeats: Sequence[Heartbeat]
+        self,
+        rows: Mapping[int, pa.Table],
+        plans: Sequence[Plan],
+        heartbeats: Sequence[Heartbeat],
+        promises: Sequence[Promises],
     ) -> list[list[Payload]]:
         records = [ControlRecord(seq=1, plan=plan) for plan in plans]
         records += [ControlRecord(seq=1, heartbeat=beat) for beat in heartbeats]
         if plans:
             self.plan = plans[-1]
+        records += [ControlRecord(seq=1, promises=each) for each in promises]
         control = [encode(record).decode() for record in records]
         payloads = [[p] for p in control_payloads(control, 0, self.batch, self.buckets)]
         for order, (stream_id, table) in enumerate(rows.items(), 1):
@@ -141,7 +151,8 @@ class Runner:
             compiled = packer(pack_plan(self.plan, self.streams[stream_id], self.buckets))
             bound = self.seen.get(stream_id)
             if bound is None or not compiled.may_have_late_rows(table, bound):
-                table = table.select([*compiled.columns(), "_pos"])
+                marks = [name for name in (PUNCTUATION_COLUMN,) if name in table.column_names]
+                table = table.select([*compiled.columns(), "_pos", *marks])
             for number, payload in enumerate(compiled.pack(table, order, self.batch, bound)):
                 payloads[number].append(payload)
             newest = _newest(table, self.streams[stream_id].event_time)
@@ -189,6 +200,11 @@ class Runner:
             known = self.late.setdefault(stream_id, set())
             assert not known.intersection(positions), "a late row is recorded twice"
             known.update(positions)
+        for (_, family, side), table in output.violating.items():
+            broken = {(family, side, pos) for pos in table.column("_pos").to_pylist()}
+            assert len(broken) == table.num_rows, "a violating row is recorded twice"
+            assert not self.violating & broken, "a violating row is recorded twice"
+            self.violating |= broken
 
     def _reloaded(self, number: int, bucket: Bucket) -> Bucket:
         """Return a bucket that knows nothing but what was written; every other batch it meets warm caches."""

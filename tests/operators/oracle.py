@@ -50,6 +50,7 @@ class NestedLoops:
     matched: set[tuple[int, str, int]] = field(default_factory=set)
     decided: set[tuple[int, str, int]] = field(default_factory=set)
     times: dict[Result, int] = field(default_factory=dict)
+    violating: set[tuple[Family, str, int]] = field(default_factory=set)
 
     def step(
         self,
@@ -142,6 +143,8 @@ class NestedLoops:
                 columns = [pair[0 if side == "a" else 1] for pair in family[2]]
                 kept = self._kept(members, side, columns, self.streams[stream_id].event_time)
                 for row in rows:
+                    if (family, side, row.pos) in self.violating:
+                        continue
                     key = join_key([row.ts if c == "ts" else row.values[c] for c in columns])
                     sides[side].append(Known(row, key, self.batch, kept, {q.id for q in members}))
 

@@ -30,8 +30,7 @@ def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) 
     apart = sum(
         segment.stored_bytes
         for joins in bucket.families.values()
-        if joins.absence is not None
-        for state in joins.absence.states()
+        for state in (*([] if joins.absence is None else joins.absence.states()), *joins.closed.values())
         for segment in state.segments
     )
     assert abs(sum(c.bytes for c in counters) + apart - sum(map(len, values.values()))) <= len(counters)

@@ -26,7 +26,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
-from catalog.values.plan import ControlRecord, Heartbeat, Plan
+from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises
 
 #: Versions from one that is stored whole to the next: so many differences are read at most.
 WHOLE_EVERY = 64
@@ -37,7 +37,14 @@ _l = tables.control_log.c
 _p = tables.plans.c
 _HEAD = select(func.coalesce(func.max(_l.seq), 0))
 _RECORDS = (
-    select(_l.seq, _l.at_batch, _l.plan_version, _l.heartbeat_stream_id, _l.heartbeat_watermark_us)
+    select(
+        _l.seq,
+        _l.at_batch,
+        _l.plan_version,
+        _l.heartbeat_stream_id,
+        _l.heartbeat_watermark_us,
+        _l.promises,
+    )
     .where(_l.seq > bindparam("after_seq"), _l.seq <= bindparam("up_to"))
     .order_by(_l.seq)
     .limit(bindparam("limit"))
@@ -59,13 +66,19 @@ class ControlLogRepository(Repository):
         self._plans_lock = threading.Lock()
 
     def append(
-        self, *, plan: Plan | None = None, heartbeat: Heartbeat | None = None, at_batch: int | None = None
+        self,
+        *,
+        plan: Plan | None = None,
+        heartbeat: Heartbeat | None = None,
+        promises: Promises | None = None,
+        at_batch: int | None = None,
     ) -> ControlRecord:
-        """Append a record; exactly one of plan and heartbeat is given.
+        """Append a record; exactly one of plan, heartbeat and promises is given.
 
         Args:
             plan: A plan version, one above the latest.
             heartbeat: A heartbeat.
+            promises: Punctuations.
             at_batch: First batch that may admit the record; None admits at once.
 
         Returns:
@@ -76,7 +89,8 @@ class ControlLogRepository(Repository):
         """
         with self._database.write() as connection:
             seq = connection.execute(_HEAD).scalar_one() + 1
-            record = ControlRecord(seq=seq, at_batch=at_batch, plan=plan, heartbeat=heartbeat)
+            record = ControlRecord(seq, at_batch, plan, heartbeat, promises)
+            stream_id = None if heartbeat is None else heartbeat.stream_id
             now_us = self._now_us()
             if plan is not None:
                 latest = connection.execute(_LATEST_VERSION).scalar() or 0
@@ -96,9 +110,10 @@ class ControlLogRepository(Repository):
                     seq=seq,
                     at_batch=at_batch,
                     plan_version=plan.version if plan is not None else None,
-                    heartbeat_stream_id=heartbeat.stream_id if heartbeat is not None else None,
+                    heartbeat_stream_id=stream_id if promises is None else promises.stream_id,
                     heartbeat_watermark_us=heartbeat.watermark_us if heartbeat is not None else None,
                     created_at_us=now_us,
+                    promises=None if promises is None else encode(promises).decode(),
                 )
             )
             if plan is not None:
@@ -193,6 +208,8 @@ class ControlLogRepository(Repository):
         """Record of a row of ``_RECORDS``."""
         if row.plan_version is not None:
             return ControlRecord(row.seq, row.at_batch, plan=self._plan(connection, row.plan_version))
+        if row.promises is not None:
+            return ControlRecord(row.seq, row.at_batch, promises=decode(Promises, row.promises))
         heartbeat = Heartbeat(row.heartbeat_stream_id, row.heartbeat_watermark_us)
         return ControlRecord(row.seq, row.at_batch, heartbeat=heartbeat)
 

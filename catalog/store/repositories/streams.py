@@ -78,6 +78,16 @@ class StreamRepository(Repository):
             )
         return moved
 
+    def replace(self, stream: Stream) -> None:
+        """Store a stream anew, whose name and id stay; raises as ``get``."""
+        with self._database.write() as connection:
+            self.get(stream.name)
+            connection.execute(
+                update(tables.streams)
+                .where(tables.streams.c.id == stream.id)
+                .values(document=encode(stream).decode())
+            )
+
     def all(self) -> tuple[Stream, ...]:
         """Return the registered streams, by id."""
         with self._database.read() as connection:

@@ -1,5 +1,5 @@
 """Sources: listed files, posted events and generated rows.
 
-Doors: backlog, distributions, event_reader, files, generator, http_log, opened_file, topic_reader,
-topics.
+Doors: backlog, distributions, event_reader, files, generator, http_log, opened_file, promises,
+topic_reader, topics.
 """

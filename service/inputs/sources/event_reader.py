@@ -10,8 +10,9 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN, arrow_schema
 from catalog.values.stream import Stream
 from service.errors import EventLogDown
 
@@ -31,7 +32,13 @@ _BLOBS: Final = (
 
 
 def read_events(
-    place: str | Path, stream: Stream, start: int, end: int, columns: Sequence[str] | None = None
+    place: str | Path,
+    stream: Stream,
+    start: int,
+    end: int,
+    columns: Sequence[str] | None = None,
+    *,
+    punctuations: bool = False,
 ) -> pa.Table:
     """Return the events of offsets [start, end) of an event log, for readers in other processes.
 
@@ -41,6 +48,7 @@ def read_events(
         start: First offset.
         end: Offset after the last.
         columns: Columns to return, None for all.
+        punctuations: Whether to return punctuations, too, and ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order, and ``_pos`` (int64, the offset).
@@ -53,13 +61,20 @@ def read_events(
     names = schema.names if columns is None else list(columns)
     schema = pa.schema([schema.field(name) for name in names])
     tables = [schema.empty_table()]
+    # Requests have the column of patterns where they hold a punctuation.
+    patterns: list[pa.ChunkedArray | None] = []
     if start < end:
         with _connection(url) as connection:
             prefix, marks = ("", "?1 ?2 ?3") if url.startswith(_SQLITE) else (BESIDE_CATALOG, "$1 $2 $3")
             text = _BLOBS.format(*marks.split(), prefix=prefix)
             for first, rows, data in connection.execute(text, (stream.id, start, end)):
                 begin, stop = max(start - first, 0), min(end - first, rows)
-                tables.append(decode(data).select(names).slice(begin, stop - begin))
+                blob = decode(data)
+                tables.append(blob.select(names).slice(begin, stop - begin))
+                marked = PUNCTUATION_COLUMN in blob.column_names
+                patterns.append(
+                    blob.column(PUNCTUATION_COLUMN).slice(begin, stop - begin) if marked else None
+                )
     table = pa.concat_tables(tables).combine_chunks()
     if table.num_rows != max(end - start, 0):
         raise EventLogDown(
@@ -67,7 +82,17 @@ def read_events(
             detail=f"Offsets {start} to {end} hold {table.num_rows} events.",
             hint="Restore the data directory as a whole: its parts belong together.",
         )
-    return table.append_column(POSITION_COLUMN, pa.array(range(start, max(start, end)), pa.int64()))
+    table = table.append_column(POSITION_COLUMN, pa.array(range(start, max(start, end)), pa.int64()))
+    wanted = punctuations and stream.punctuations is not None
+    if not wanted and all(column is None for column in patterns):
+        return table
+    chunks = [
+        chunk
+        for column, part in zip(patterns, tables[1:], strict=True)
+        for chunk in ([pa.nulls(part.num_rows, pa.string())] if column is None else column.chunks)
+    ]
+    pattern = pa.chunked_array(chunks, pa.string())
+    return table.append_column(PUNCTUATION_COLUMN, pattern) if wanted else table.filter(pc.is_null(pattern))
 
 
 @contextmanager

@@ -19,8 +19,13 @@ from service.inputs.formats.values import TextForm, UnfitValueError, expected, f
 _SHOWN_CHARACTERS = 60
 
 
-def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
+def events_to_table(stream: Stream, events: Sequence[object], *, without_time: bool = False) -> pa.Table:
     """Return the events as a table of the stream's columns; a missing field is NULL.
+
+    Args:
+        stream: The stream.
+        events: Objects as they come out of JSON.
+        without_time: Whether they need no event time, since they are punctuations.
 
     Raises:
         EventRejected: An event is no object, has a field that is no column or a value that does not fit,
@@ -30,7 +35,7 @@ def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
     if len(objects) != len(events):
         index = next(i for i, event in enumerate(events) if not isinstance(event, dict))
         # An earlier event may be wrong as well, and the first one is to be named.
-        events_to_table(stream, events[:index])
+        events_to_table(stream, events[:index], without_time=without_time)
         raise EventRejected(
             f"event {index} is not an object but {json_text(events[index], _SHOWN_CHARACTERS)}",
             index=index,
@@ -42,7 +47,7 @@ def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
     misfits = _unknown_fields(stream, objects)
     for column in stream.columns:
         values = [event.get(column.name) for event in objects]
-        if column.name == stream.event_time and None in values:
+        if column.name == stream.event_time and None in values and not without_time:
             misfits.append(_without_event_time(column, values.index(None)))
         try:
             arrays.append(from_json(values, column.type, form))
@@ -50,7 +55,8 @@ def events_to_table(stream: Stream, events: Sequence[object]) -> pa.Table:
             misfits.append(_unfit(column, error, form))
     if misfits:
         raise min(misfits, key=lambda misfit: misfit.index)
-    _refuse_other_unit(stream, objects)
+    if not without_time:
+        _refuse_other_unit(stream, objects)
     return pa.table(arrays, schema=arrow_schema(stream))
 
 
@@ -59,7 +65,8 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
     if stream.max_ahead_us is None or not table.num_rows:
         return table, None
     limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
-    fits = pc.less_equal(table.column(stream.event_time), limit)
+    # A punctuation has no event time.
+    fits = pc.fill_null(pc.less_equal(table.column(stream.event_time), limit), True)
     if pc.all(fits).as_py():
         return table, None
     return table.filter(fits), table.filter(pc.invert(fits))

@@ -27,8 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from catalog.arrow_types import arrow_schema
+from catalog.arrow_types import PUNCTUATION_COLUMN, arrow_schema
 from catalog.clock import wall_clock_us
+from catalog.durations import MIN_TIME_US
 from catalog.errors import CatalogDown, IdempotencyKeyReused, InvariantBroken
 from catalog.store.database import EVENTS_LOCK, Database, copy_tables
 from catalog.values.stream import Stream
@@ -37,7 +38,8 @@ from service.inputs.partitions import Piece
 from service.inputs.sources.backlog import Backlog, RunningBacklogs
 from service.inputs.sources.event_reader import decode, encode, log_down, read_events, shown, url_of
 from service.inputs.sources.event_tables import EventTables, event_tables
-from service.inputs.sources.events import events_to_table, parted
+from service.inputs.sources.events import parted
+from service.inputs.sources.promises import posted_table
 
 #: Requests whose quarantined rows are kept of a stream; older ones are only counted.
 _QUARANTINE_KEPT: Final = 100
@@ -128,7 +130,7 @@ class EventLog:
 
         Args:
             stream: Stream with an ``http`` source.
-            events: Objects as they come out of JSON.
+            events: Objects as they come out of JSON; punctuations among them, if the stream takes such.
             sending: The request, if it may be sent again: its events are stored once.
 
         Returns:
@@ -140,14 +142,18 @@ class EventLog:
             IdempotencyKeyReused: The key is that of another request; nothing is stored.
             EventLogDown: The log cannot be written; nothing is stored.
         """
-        table, ahead = parted(stream, events_to_table(stream, events), wall_clock_us())
+        table, ahead = parted(stream, posted_table(stream, events), wall_clock_us())
+        if ahead is not None and PUNCTUATION_COLUMN in ahead.column_names:
+            ahead = ahead.drop_columns(PUNCTUATION_COLUMN)
         if not table.num_rows:
             if ahead is not None:
                 with self._write() as connection:
                     self._quarantine(connection, stream, ahead)
             head = self.end(stream.id)
             return head, head - 1
-        extremes = pc.min_max(table.column(stream.event_time))
+        extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
+        # Punctuations alone have no times: any may be taken, and so they wait for no other stream.
+        oldest_us, newest_us = (extremes[of].as_py() for of in ("min", "max"))
         data = encode(table)
         with self._write() as connection:
             if sending is not None and (known := self._receipt(connection, sending)) is not None:
@@ -161,8 +167,8 @@ class EventLog:
                     "stream_id": stream.id,
                     "first_offset": first,
                     "rows": table.num_rows,
-                    "t_min_us": extremes["min"].value,
-                    "t_max_us": extremes["max"].value,
+                    "t_min_us": MIN_TIME_US if oldest_us is None else oldest_us,
+                    "t_max_us": MIN_TIME_US if newest_us is None else newest_us,
                     "data": data,
                 },
             )

@@ -8,6 +8,7 @@ import pytest
 
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Plan, Replication
 from catalog.values.statistics import FamilyProfile, FrequentKey, Measure, Profile, StreamProfile
+from catalog.values.stream import Constraints
 from operators.kernels.keys import bucket_of, mix
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
@@ -135,6 +136,14 @@ def test_fragments_only_grow_while_a_family_lives() -> None:
     assert fragments_of(kept) == fragments_of(plan)
     (grown,) = fragments_of(build_plan(QUERIES, STREAMS, kept, objective=Objective(partitioning="replicate")))
     assert grown == Replication(ALL_BUCKETS)
+
+
+def test_keys_of_a_stream_with_a_contract_spread_no_further() -> None:
+    everywhere = Objective(partitioning="replicate")
+    promising = {i: replace(s, constraints=Constraints(("k",))) for i, s in STREAMS.items()}
+    assert fragments_of(build_plan(QUERIES, promising, objective=everywhere)) == [HASHED]
+    spread = build_plan(QUERIES, STREAMS, objective=everywhere)
+    assert fragments_of(build_plan(QUERIES, promising, spread)) == fragments_of(spread)
 
 
 def test_a_family_that_runs_is_left_alone_until_it_is_planned_anew() -> None:

@@ -72,9 +72,9 @@ def test_plan_versions_follow_each_other(store: Store) -> None:
 
 
 def test_a_record_carries_one_thing(store: Store) -> None:
-    with pytest.raises(ValueError, match="either a plan or a heartbeat"):
+    with pytest.raises(ValueError, match="either a plan, a heartbeat or promises"):
         store.control_log.append()
-    with pytest.raises(ValueError, match="either a plan or a heartbeat"):
+    with pytest.raises(ValueError, match="either a plan, a heartbeat or promises"):
         store.control_log.append(plan=plan(1), heartbeat=Heartbeat(1, 1))
     assert store.control_log.head() == 0
 

@@ -1,0 +1,16 @@
+"""Punctuations of streams whose rows do not come by the event log are control records."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0021"
+down_revision = "0020"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; nothing was promised so far."""
+    op.add_column("control_log", sa.Column("promises", sa.Text()))

@@ -1,0 +1,188 @@
+"""The keys that one side of a family has closed, in one bucket, for as long as that can matter.
+
+Side b has closed key k. No later row of b has k, so rows of a with k meet nobody any more: those that rest
+may leave, and those that come probe and are not stored. A row of b with k breaks the promise.
+
+    b's watermark    ------------------------------------|--------------->
+    rows of a with k, all before T         x   x      x  T
+                                                         |<-- window on a -->|
+                                                                             the closing is forgotten
+
+Once b's watermark has passed T by the window on a, no row of b that is not late can meet a row of a that was
+let go, so a value that returns is new. T is the newest of a's rows that were let go: of those that rested no
+later than a's newest row when k was closed, which all buckets know, and of those that came since, which come
+to all buckets of the key. So all buckets of a key remember it equally long, whatever rests in them, and a row
+is judged alike in each.
+
+Closings rest in segments, as rows do (``closing_rows``). A key may be in several of them: it is closed while
+one of them is remembered. ``floor_us`` says what is forgotten, so that segments need not be cut for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isqrt
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.durations import MIN_TIME_US
+from catalog.values.query import UNBOUNDED_US
+from operators.closings.closing_rows import folded, matching
+from operators.closings.contract import SideContract
+from operators.kernels.keys import Bools
+from operators.segments.layout import SideLayout
+from operators.segments.row_codec import TS
+from operators.segments.segment import Segment
+
+#: Two segments are merged unless the older one has more than so many times the closings of the newer.
+_MERGED_RATIO = 2
+#: Rows at rest are looked through after so many closings at least.
+_LEAST_CLOSINGS = 16
+
+
+@dataclass(slots=True, eq=False)
+class ClosedKeys:
+    """Keys that a side has closed.
+
+    Attributes:
+        contract: How it closes them.
+        layout: Layout of the side.
+        window_us: Longest window on the other side.
+        segments: The closings, older ones first.
+        floor_us: Closings of this time and before are forgotten; None: none is.
+        newest_us: Newest event time of either stream, though its watermark may have been reset since.
+        unpurged: Closings since the rows of the other side were last looked through.
+        discarded: Rows of the other side that were not stored in this batch.
+        purged: Rows of the other side that were taken out of the state in this batch.
+        violating: Rows of the side that broke a promise in this batch.
+        arrived: Closings of this batch.
+        dead: Rows of the other side that the last look left in the state though their key is closed.
+    """
+
+    contract: SideContract
+    layout: SideLayout
+    window_us: int
+    segments: list[Segment] = field(default_factory=list)
+    floor_us: int | None = None
+    newest_us: int | None = None
+    unpurged: int = 0
+    discarded: int = 0
+    purged: int = 0
+    violating: int = 0
+    arrived: int = 0
+    dead: int = 0
+
+    def begin_batch(self) -> None:
+        """Count anew."""
+        self.discarded = self.purged = self.violating = self.arrived = 0
+
+    def take_over(self, former: ClosedKeys) -> None:
+        """Go on with what was remembered under the plan version before."""
+        self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
+        self.unpurged, self.dead = former.unpurged, former.dead
+
+    def closed(self, rows: Segment, layout: SideLayout) -> Bools:
+        """Tell which rows have a key that is closed and remembered, bool[n].
+
+        Args:
+            rows: Rows of either side.
+            layout: Their layout.
+        """
+        found = np.zeros(len(rows), dtype=np.bool_)
+        for segment in self.segments:
+            found |= matching(rows, layout, self._remembered(segment))
+        return found
+
+    def remember(
+        self, arrived: pa.RecordBatch | None, newest_us: int, extended: Sequence[pa.RecordBatch]
+    ) -> None:
+        """Take over the closings of a batch.
+
+        Args:
+            arrived: Those that came.
+            newest_us: Newest event time of either stream so far.
+            extended: Keys that were closed before, with the times of rows that came nevertheless.
+        """
+        parts = [part for part in extended if part.num_rows]
+        if arrived is not None and arrived.num_rows:
+            self.arrived = arrived.num_rows
+            self.unpurged += arrived.num_rows
+            parts.append(_at(arrived, newest_us))
+        if parts:
+            self.segments.append(Segment(folded(parts), 0, ()))
+            self._merge()
+
+    def see(self, newest_us: int | None) -> int:
+        """Return the newest event time of either stream ever, given that of now."""
+        if self.newest_us is None and newest_us is not None:
+            # Promises from before the first row count from its time on.
+            self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
+        times = [time for time in (newest_us, self.newest_us) if time is not None]
+        self.newest_us = max(times, default=None)
+        return MIN_TIME_US if self.newest_us is None else self.newest_us
+
+    def forget(self, watermark_us: int | None) -> None:
+        """Forget what cannot matter any more.
+
+        Args:
+            watermark_us: Watermark of the side.
+        """
+        remember_us = self.contract.remember_us
+        if watermark_us is None or remember_us is None or self.window_us >= UNBOUNDED_US:
+            return
+        floor_us = watermark_us - max(self.window_us, remember_us)
+        self.floor_us = floor_us if self.floor_us is None else max(floor_us, self.floor_us)
+        self.segments = [s for s in self.segments if s.t_max > self.floor_us]
+
+    def is_look_due(self, held: int) -> bool:
+        """Tell whether to look through the rows of the other side, given how many there are.
+
+        A look costs as much as there are rows, what it spares grows with the closings since the last one: the
+        best distance between looks grows with the root of the rows.
+        """
+        return self.unpurged >= max(_LEAST_CLOSINGS, isqrt(held))
+
+    @property
+    def remembered(self) -> int:
+        """Number of closings that are remembered."""
+        return sum(self._remembered(segment).num_rows for segment in self.segments)
+
+    def rehash(self, closings: Sequence[Segment]) -> None:
+        """Take over closings of other buckets, of which several may have the same ones."""
+        kept = [part for part in map(self._remembered, closings) if part.num_rows]
+        self.segments = [Segment(folded(kept), 0, ())] if kept else []
+
+    def _remembered(self, segment: Segment) -> pa.RecordBatch:
+        if self.floor_us is None or segment.t_min > self.floor_us:
+            return segment.rows
+        return segment.rows.filter(pa.array(segment.ts > self.floor_us))
+
+    def _merge(self) -> None:
+        """Merge the newest segments, so that there are few and each closing is written few times."""
+        while len(self.segments) > 1:
+            older, newer = self.segments[-2:]
+            if len(older) > _MERGED_RATIO * len(newer):
+                return
+            kept = [part for part in map(self._remembered, (older, newer)) if part.num_rows]
+            self.segments[-2:] = [Segment(folded(kept), 0, ())] if kept else []
+
+
+def _at(closings: pa.RecordBatch, time_us: int) -> pa.RecordBatch:
+    """Return closings with one time for all."""
+    times = pa.array(np.full(closings.num_rows, time_us, dtype=np.int64))
+    return closings.set_column(closings.schema.names.index(TS), TS, times)
+
+
+def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -> pa.RecordBatch | None:
+    """Return the closings of a batch, sorted by (key, position), each key with its first position.
+
+    Args:
+        parts: What came, of all partitions.
+        late_limit_us: Rows below it were late, and close nothing.
+    """
+    if late_limit_us is not None:
+        parts = [p.filter(pa.array(p.column(TS).to_numpy() >= late_limit_us)) for p in parts]
+    parts = [part for part in parts if part.num_rows]
+    return folded(parts) if parts else None

@@ -1,0 +1,182 @@
+"""Document of a stream's contract: what it promises about rows to come.
+
+punctuations: {on: [[item_id]], violation: drop, remember: window, column: closes}
+constraints: {unique: [item_id]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.durations import format_duration, parse_duration_us
+from catalog.errors import InvalidDuration
+from catalog.values.stream import Column, Constraints, Punctuations
+from catalog.wording import nearest_or_known
+from service.errors import InvalidStream
+
+_WINDOW, _FOREVER = "window", "forever"
+
+
+class _ContractPart(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PunctuationsDocument(_ContractPart):
+    """Punctuations of a stream: promises that no later row has the values that they name."""
+
+    on: list[list[str]] = Field(
+        min_length=1,
+        description="Sets of columns of which each punctuation fixes one. A query uses punctuations that fix "
+        "the columns of its join key.",
+    )
+    violation: Literal["drop", "stop"] = Field(
+        default="drop",
+        description="What becomes of a row that breaks a promise: `drop` keeps it out of the join, apart and "
+        "counted, `stop` stops the engine before its batch is committed.",
+    )
+    remember: str | int | float = Field(
+        default=_WINDOW,
+        description="How long promises are remembered: `window` as long as windows need it, a duration of "
+        "event time at least so long, `forever` without end.",
+    )
+    column: str | None = Field(
+        default=None,
+        description="Boolean column of a `files` stream. A row in which it is true is a punctuation and "
+        "nothing else, and fixes the one set of columns in `on`.",
+    )
+
+    def to_value(self, stream: str, columns: Sequence[Column], source: str) -> Punctuations:
+        """Return the contract.
+
+        Args:
+            stream: Name of the stream, for errors.
+            columns: Its columns.
+            source: Type of its source.
+
+        Raises:
+            InvalidStream: Something in it does not fit the stream; ``path`` says where.
+        """
+        where = ("punctuations",)
+        if any(column.name == PUNCTUATION_COLUMN for column in columns):
+            raise InvalidStream(
+                f'stream "{stream}" has a column "{PUNCTUATION_COLUMN}", by which punctuations are told',
+                hint="Rename the column.",
+                path=where,
+            )
+        sets = []
+        for number, names in enumerate(self.on):
+            sets.append(_columns(stream, columns, names, (*where, "on", number)))
+        for number, fixed in enumerate(sets):
+            if set(fixed) in map(set, sets[:number]):
+                raise InvalidStream(
+                    f"the columns {', '.join(fixed)} are promised about twice",
+                    hint="Name each set of columns once.",
+                    path=(*where, "on", number),
+                )
+        column = None
+        if self.column is not None:
+            column = self._column(stream, columns, source)
+        return Punctuations(tuple(sets), self.violation, self._remember_us(), column)
+
+    def _column(self, stream: str, columns: Sequence[Column], source: str) -> str:
+        assert self.column is not None
+        where = ("punctuations", "column")
+        (name,) = _columns(stream, columns, [self.column], where)
+        kind = next(column.type for column in columns if column.name == name)
+        if kind != "boolean":
+            raise InvalidStream(
+                f'column "{name}" of stream "{stream}" has type {kind}',
+                detail="It is to say which rows are punctuations.",
+                hint="Name a column of type boolean.",
+                path=where,
+            )
+        if source != "files":
+            raise InvalidStream(
+                f"punctuations of {source} streams have no column",
+                hint=f"Leave it out and post punctuations to /api/v1/streams/{stream}/punctuations.",
+                path=where,
+            )
+        if len(self.on) > 1:
+            raise InvalidStream(
+                f'column "{name}" cannot say which of {len(self.on)} sets of columns a row fixes',
+                hint="Name one set in on, or leave the column out.",
+                path=where,
+            )
+        return name
+
+    def _remember_us(self) -> int | None:
+        if self.remember == _WINDOW:
+            return 0
+        if self.remember == _FOREVER:
+            return None
+        try:
+            return parse_duration_us(self.remember)
+        except InvalidDuration as error:
+            raise InvalidStream(
+                f"remember: {error.primary}",
+                detail=error.detail,
+                hint=f"Write {_WINDOW}, {_FOREVER} or a duration such as 1h.",
+                path=("punctuations", "remember"),
+            ) from error
+
+
+class ConstraintsDocument(_ContractPart):
+    """Constraints on the rows of a stream, from which punctuations follow."""
+
+    unique: list[str] = Field(
+        default_factory=list,
+        description="Columns whose values together come once: each row promises that no later one has them.",
+    )
+
+    def to_value(self, stream: str, columns: Sequence[Column]) -> Constraints:
+        """Return the constraints; arguments and errors of ``PunctuationsDocument.to_value``."""
+        if not self.unique:
+            return Constraints()
+        return Constraints(_columns(stream, columns, self.unique, ("constraints", "unique")))
+
+
+def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | None:
+    """Return punctuations as they are written."""
+    if contract is None:
+        return None
+    remember: str = _FOREVER
+    if contract.remember_us is not None:
+        remember = format_duration(contract.remember_us) if contract.remember_us else _WINDOW
+    return {
+        "on": [list(names) for names in contract.on],
+        "violation": contract.violation,
+        "remember": remember,
+        "column": contract.column,
+    }
+
+
+def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
+    """Return constraints as they are written, None for none."""
+    return {"unique": list(constraints.unique)} if constraints.unique else None
+
+
+def _columns(
+    stream: str, columns: Sequence[Column], names: Sequence[str], path: tuple[str | int, ...]
+) -> tuple[str, ...]:
+    """Return names as they are declared."""
+    if not names:
+        raise InvalidStream(
+            "a set of columns is empty", hint="Name the columns that a punctuation fixes.", path=path
+        )
+    declared = {column.name.lower(): column.name for column in columns}
+    found: list[str] = []
+    for name in names:
+        if name.lower() not in declared:
+            raise InvalidStream(
+                f'column "{name}" does not exist in stream "{stream}"',
+                hint=nearest_or_known(name, list(declared.values())),
+                path=path,
+            )
+        if declared[name.lower()] in found:
+            raise InvalidStream(f'column "{name}" is named twice', hint="Name it once.", path=path)
+        found.append(declared[name.lower()])
+    return tuple(found)

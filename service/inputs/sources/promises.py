@@ -1,0 +1,195 @@
+"""Posted punctuations: a pattern against its stream's contract, a row for each combination of values.
+
+{"_punctuation": {"item_id": 180}}          one row: item_id 180
+{"_punctuation": {"item_id": [7, 9]}}       two rows
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.values.plan import Promises
+from catalog.values.stream import Punctuations, Stream
+from catalog.wording import did_you_mean
+from service.errors import EventRejected
+from service.inputs.formats.values import json_text
+from service.inputs.sources.events import events_to_table
+
+#: Keys that one punctuation may close: a longer list is better posted as several.
+MOST_VALUES: Final = 10_000
+_SHOWN_CHARACTERS = 60
+
+
+def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
+    """Return events as ``events_to_table`` does, punctuations among them.
+
+    Args:
+        stream: The stream.
+        events: Objects as they come out of JSON.
+
+    Returns:
+        The columns of the stream, and ``PUNCTUATION_COLUMN`` where an event is a punctuation. A punctuation
+        has the values that it fixes, and NULL elsewhere.
+
+    Raises:
+        EventRejected: An event does not fit; the first one is named.
+    """
+    contract = stream.punctuations
+    if contract is None:
+        return _without_contract(stream, events)
+    numbers = [n for n, event in enumerate(events) if isinstance(event, dict) and PUNCTUATION_COLUMN in event]
+    if not numbers:
+        return events_to_table(stream, events)
+    promised = set(numbers)
+    # Events in one go, up to the first wrong punctuation, so that the first event that is wrong is named.
+    wrong: EventRejected | None = None
+    patterns: dict[int, list[dict[str, object]]] = {}
+    for number in numbers:
+        try:
+            patterns[number] = list(_constants(stream, contract, events[number], number))
+        except EventRejected as error:
+            wrong, events = error, events[:number]
+            break
+    rows = [event for number, event in enumerate(events) if number not in promised]
+    places = [number for number in range(len(events)) if number not in promised]
+    table = _at(places, stream, rows)
+    if wrong is not None:
+        raise wrong
+    marks = pa.nulls(table.num_rows, pa.string())
+    table = table.append_column(PUNCTUATION_COLUMN, marks)
+    parts, done = [], 0
+    for number, constants in patterns.items():
+        before = sum(place < number for place in places[done:])
+        parts.append(table.slice(done, before))
+        done += before
+        closing = _at([number] * len(constants), stream, constants, without_time=True)
+        mark = pa.array([json.dumps(sorted(constants[0]))] * len(constants), pa.string())
+        parts.append(closing.append_column(PUNCTUATION_COLUMN, mark))
+    parts.append(table.slice(done))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises:
+    """Return punctuations as a control record.
+
+    Args:
+        stream: The stream.
+        on: Columns that they fix.
+        values: Has these columns.
+    """
+    sink = pa.BufferOutputStream()
+    fixed = values.select(list(on))
+    with pa.ipc.new_stream(sink, fixed.schema) as writer:
+        writer.write_table(fixed)
+    return Promises(stream.id, tuple(on), b64encode(sink.getvalue()).decode())
+
+
+def posted_promises(stream: Stream, events: Sequence[object]) -> list[Promises]:
+    """Return posted punctuations as control records, by the columns that they fix; raises as above."""
+    table = posted_table(stream, events)
+    patterns = table.column(PUNCTUATION_COLUMN)
+    return [
+        promises_of(stream, json.loads(text), table.filter(pc.equal(patterns, text)))
+        for text in sorted(set(patterns.to_pylist()))
+    ]
+
+
+def _without_contract(stream: Stream, events: Sequence[object]) -> pa.Table:
+    try:
+        return events_to_table(stream, events)
+    except EventRejected as error:
+        if error.field != PUNCTUATION_COLUMN:
+            raise
+        raise EventRejected(
+            f'event {error.index} is a punctuation, and stream "{stream.name}" has no contract about such',
+            index=error.index,
+            field=PUNCTUATION_COLUMN,
+            expected=error.expected,
+            hint=f"Declare it by PATCH /api/v1/streams/{stream.name}: "
+            '{"punctuations": {"on": [["<column>"]]}}.',
+        ) from error
+
+
+def _at(
+    places: Sequence[int], stream: Stream, events: Sequence[object], *, without_time: bool = False
+) -> pa.Table:
+    """Return events as a table; errors name their places among all events."""
+    try:
+        return events_to_table(stream, events, without_time=without_time)
+    except EventRejected as error:
+        place = places[error.index]
+        raise EventRejected(
+            error.primary.replace(f"event {error.index}", f"event {place}", 1),
+            index=place,
+            field=error.field,
+            expected=error.expected,
+            hint=error.hint,
+        ) from error
+
+
+def _constants(
+    stream: Stream, contract: Punctuations, event: object, index: int
+) -> Iterator[dict[str, object]]:
+    """Yield the values that a punctuation fixes, one combination after the other."""
+    assert isinstance(event, dict)
+    pattern = event[PUNCTUATION_COLUMN]
+    sets = " or ".join(f"{{{', '.join(names)}}}" for names in contract.on)
+    expected = f"an object with values for the columns {sets}"
+
+    def refused(told: str, hint: str | None = None) -> EventRejected:
+        return EventRejected(
+            f"event {index}, punctuation: {told}",
+            index=index,
+            field=PUNCTUATION_COLUMN,
+            expected=expected,
+            hint=hint,
+        )
+
+    if len(event) > 1:
+        others = ", ".join(f'"{name}"' for name in event if name != PUNCTUATION_COLUMN)
+        raise refused(f"it has the fields {others} besides", "Send a punctuation as an event of its own.")
+    if not isinstance(pattern, dict):
+        raise refused(f"{json_text(pattern, _SHOWN_CHARACTERS)} is not an object")
+    names = [column.name for column in stream.columns]
+    for name in pattern:
+        if name not in names:
+            raise refused(f'"{name}" is not a column of stream "{stream.name}"', did_you_mean(name, names))
+    if not any(set(pattern) == set(on) for on in contract.on):
+        given = f"{{{', '.join(pattern)}}}"
+        raise refused(f"the contract of the stream does not promise anything about {given}")
+    choices = []
+    for name, value in pattern.items():
+        values = value if isinstance(value, list) else [value]
+        if isinstance(value, dict):
+            raise refused(f'column "{name}" is given a range', "Name its values, as a list.")
+        if not values:
+            raise refused(f'the list of column "{name}" is empty', "Name at least one value.")
+        if any(one is None for one in values):
+            raise refused(f'column "{name}" is NULL', "NULL equals nothing: leave the punctuation out.")
+        choices.append(values)
+    if prod(map(len, choices)) > MOST_VALUES:
+        raise refused(f"it closes more than {MOST_VALUES} keys", "Send several punctuations.")
+    for combination in product(*choices):
+        yield dict(zip(pattern, combination, strict=True))
+
+
+def posted_count(stream: Stream, events: Sequence[object]) -> int:
+    """Return how many offsets events take that fit: one each, a punctuation one for each key it closes."""
+    contract = stream.punctuations
+    if contract is None:
+        return len(events)
+    return sum(
+        len(list(_constants(stream, contract, event, number)))
+        if isinstance(event, dict) and PUNCTUATION_COLUMN in event
+        else 1
+        for number, event in enumerate(events)
+    )

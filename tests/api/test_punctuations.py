@@ -1,0 +1,157 @@
+"""Contracts and punctuations over HTTP: declared, posted, changed, and seen in results and statistics."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.api.running_service import WAIT_S, RunningService
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = {"ts": "timestamp", "item": "bigint", "v": "int"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def at(second: float) -> str:
+    """Event time, in seconds after a fixed start."""
+    return f"2026-01-01T00:00:{second:09.6f}Z"
+
+
+def post(service: RunningService, stream: str, *events: dict[str, Any]) -> dict[str, Any]:
+    body = "\n".join(json.dumps(event) for event in events)
+    answer = service.ok("POST", f"/streams/{stream}/events", 202, content=body, headers=NDJSON)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def results(service: RunningService, query: str, count: int) -> list[tuple[int, int]]:
+    """Wait until a query has so many results and return them."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
+        if len(rows) >= count or time.monotonic() > deadline:
+            return sorted((row["bid"], row["offer"]) for row in rows)
+
+
+def counters(service: RunningService, stream: str) -> dict[str, Any]:
+    found = service.ok("GET", "/statistics", 200)["punctuations"]
+    (own,) = [each for each in found if each["stream"] == stream]
+    return dict(own)
+
+
+def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: RunningService) -> None:
+    for name in ("pu_bids", "pu_items"):
+        document: dict[str, Any] = {"name": name, "columns": COLUMNS, "event_time": "ts"}
+        document |= {"lateness": "60s", "source": {"type": "http"}}
+        if name == "pu_items":
+            document["punctuations"] = {"on": [["item"]]}
+        answer = service.ok("POST", "/streams", 201, json=document)
+    assert answer["punctuations"] == {
+        "on": [["item"]],
+        "violation": "drop",
+        "remember": "window",
+        "column": None,
+    }
+    cql = (
+        "SELECT a.v AS bid, b.v AS offer FROM pu_bids [RANGE 10 SECONDS] a, pu_items [RANGE 10 SECONDS] b "
+        "WHERE a.item = b.item"
+    )
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "pu_q", "cql": cql})
+
+    post(service, "pu_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
+    # In one request: the second item of 180 comes behind the promise that none will.
+    taken = post(
+        service,
+        "pu_items",
+        {"ts": at(2), "item": 180, "v": 10},
+        {"_punctuation": {"item": [180, 199]}},
+        {"ts": at(3), "item": 180, "v": 11},
+        {"ts": at(3), "item": 181, "v": 20},
+    )
+    assert (taken["accepted"], taken["first_offset"], taken["last_offset"]) == (5, 0, 4)
+    assert results(service, "pu_q", 2) == [(1, 10), (2, 20)]
+    found = counters(service, "pu_items")
+    assert (found["closed"], found["violating"]) == (2, 1)
+
+    # A bid on a closed item probes and is not stored.
+    post(service, "pu_bids", {"ts": at(4), "item": 180, "v": 3})
+    assert results(service, "pu_q", 3) == [(1, 10), (2, 20), (3, 10)]
+    assert counters(service, "pu_items")["discarded"] == 1
+
+    closed = service.ok("POST", "/streams/pu_items/punctuations", 202, json=[{"item": 181}])
+    assert closed["accepted"] == 1
+    post(service, "pu_items", {"ts": at(5), "item": 181, "v": 21}, {"ts": at(5), "item": 182, "v": 30})
+    post(service, "pu_bids", {"ts": at(5), "item": 182, "v": 4})
+    assert results(service, "pu_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
+    assert counters(service, "pu_items")["violating"] == 2
+
+    # Without the contract nothing is promised any more, from one plan version on.
+    before = service.ok("GET", "/plan", 200)["version"]
+    changed = service.ok("PATCH", "/streams/pu_items", 200, json={"punctuations": None})
+    assert changed["punctuations"] is None
+    assert service.ok("GET", "/plan", 200)["version"] == before + 1
+    post(service, "pu_items", {"ts": at(6), "item": 182, "v": 31})
+    assert results(service, "pu_q", 5)[-1] == (4, 31)
+    refused = service.http.request("POST", "/streams/pu_items/punctuations", json=[{"item": 181}])
+    assert refused.status_code == 422
+    assert "no contract" in refused.text
+
+
+def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
+    service: RunningService,
+) -> None:
+    for name in ("pu_left", "pu_right"):
+        columns = {"item": {"distribution": "uniform", "low": 0, "high": 5}}
+        source = {"type": "generator", "rate_per_s": 20, "rows": 100, "seed": 3, "start": at(0)}
+        document = {
+            "name": name,
+            "columns": COLUMNS,
+            "event_time": "ts",
+            "source": source | {"columns": columns},
+        }
+        service.ok("POST", "/streams", 201, json=document | {"punctuations": {"on": [["item"]]}})
+    cql = "SELECT a.v FROM pu_left [RANGE 9 SECONDS] a, pu_right [RANGE 9 SECONDS] b WHERE a.item = b.item"
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "pu_g", "cql": cql})
+    headers = {"Idempotency-Key": "pu-right-1"}
+    patterns = [{"item": [1, 2]}, {"item": 3}]
+    for _ in range(2):
+        taken = service.ok("POST", "/streams/pu_right/punctuations", 202, json=patterns, headers=headers)
+        assert taken == {"accepted": 3, "first_offset": None, "last_offset": None}
+    deadline = time.monotonic() + WAIT_S
+    while counters(service, "pu_right")["closed"] < 3 and time.monotonic() < deadline:
+        pass
+    assert counters(service, "pu_right")["closed"] == 3
+    received = service.ok("GET", "/statistics", 200)["received_punctuations"]
+    assert {"stream": "pu_right", "received": 3, "ignored": 0} in received
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        ({"ts": at(1)}, "does not promise anything about {ts}"),
+        ({"itm": 1}, '"itm" is not a column'),
+        ({"item": "x"}, '"x" is no bigint'),
+        ({"item": None}, 'column "item" is NULL'),
+        ({"item": []}, 'the list of column "item" is empty'),
+        ({"item": {"from": 1, "below": 9}}, 'column "item" is given a range'),
+        ({}, "does not promise anything about {}"),
+    ],
+)
+def test_a_punctuation_that_does_not_fit_is_refused_with_its_whole_request(
+    service: RunningService, pattern: dict[str, Any], told: str
+) -> None:
+    document: dict[str, Any] = {"name": "pu_refused", "columns": COLUMNS, "event_time": "ts"}
+    document |= {"source": {"type": "http"}, "punctuations": {"on": [["item"]]}}
+    if service.http.request("GET", "/streams/pu_refused").status_code == 404:
+        service.ok("POST", "/streams", 201, json=document)
+    events = [{"ts": at(1), "item": 1, "v": 1}, {"_punctuation": pattern}]
+    body = "\n".join(map(json.dumps, events))
+    refused = service.http.request("POST", "/streams/pu_refused/events", content=body, headers=NDJSON)
+    assert refused.status_code == 422
+    assert told in refused.json()["title"] or told in refused.json()["detail"], refused.text
+    taken = post(service, "pu_refused", {"ts": at(1), "item": 1, "v": 1})
+    assert taken["accepted"] == 1
