@@ -310,8 +310,9 @@ class Stream:
             where that is plausible, and refuses those of other formats.
         on_error: What becomes of a bad file: ``set-aside`` reads nothing of it, ``skip-rows`` all but its bad
             rows, as long as its rows can be told apart, ``stop`` ends the job before it.
-        punctuations: Contract about its punctuations; None for a stream without. Like the constraints and ``on_error`` it is
-            not in the ``repr``, by which runs know their workload (``service.workspace.bounded_run``).
+        punctuations: Contract about its punctuations; None for a stream without. Like the constraints and
+            ``on_error`` it is not in the ``repr``, by which runs know their workload
+            (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
     """
 
