@@ -20,6 +20,7 @@ from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.errors import QueryNotFound
 from service.errors import InvalidCursor, ResultsExpired
+from service.results.pages.page import ResultPage
 from service.results.result_formats import (
     arrow_stream,
     csv_text,
@@ -30,7 +31,7 @@ from service.results.result_formats import (
     parquet,
 )
 from service.results.result_streams import StreamFormat, streamed
-from service.results.results import MAX_PAGE_ROWS, ResultPage
+from service.results.results import MAX_PAGE_ROWS
 from service.workspace.workspace import Workspace
 
 Answer = TypeVar("Answer")

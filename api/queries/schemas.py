@@ -21,7 +21,7 @@ from catalog.durations import format_duration
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side, join_name
 from catalog.values.sink import SetSink
-from service.results.results import ResultPage
+from service.results.pages.page import ResultPage
 from service.statistics.query_status import Desired, Observed, QueryStatus
 
 _CQL_EXAMPLE = (

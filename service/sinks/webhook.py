@@ -30,8 +30,8 @@ import httpx
 
 from catalog.values.sink import SinkRecord, WebhookSink
 from service.errors import SinkFailed
+from service.results.pages.page import ResultPage
 from service.results.result_formats import ndjson
-from service.results.results import ResultPage
 from service.sinks.signature import signature_headers
 from service.sinks.webhook_headers import sent_headers, without_secrets
 from service.sinks.webhook_targets import WebhookTargets

@@ -14,7 +14,8 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from service.errors import CorruptResults, InvalidCursor
-from service.results.results import ResultReader, parse_cursor
+from service.results.pages.cursors import parse_cursor
+from service.results.results import ResultReader
 from tests.service.pairs import Batches, add_query, open_store
 
 BOTH, ONLY_Q1, ONLY_Q2 = 11, 12, 13

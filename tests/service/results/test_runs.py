@@ -14,7 +14,7 @@ import pytest
 
 from catalog.values.query import Output
 from service.errors import CorruptResults, DiskFailed
-from service.results import results
+from service.results.pages import run_maker, spans
 from service.results.results import SORTED_BYTES, ResultReader
 from service.results.runs import Run, Runs
 from tests.service.compacting import compact, compactor_of
@@ -89,10 +89,10 @@ def test_pages_are_cuts_of_all_results(tmp_path: Path, seed: int, kind: str) -> 
     rng = random.Random(seed)
     with (
         world_of(tmp_path, **KINDS[kind]) as world,
-        patch.object(results, "_ROWS_PER_RUN", rng.choice([5, 40, 1000])),
-        patch.object(results, "_ROWS_AHEAD", rng.choice([0, 30, 1000])),
-        patch.object(results, "_BATCHES_PER_LOOKUP", rng.choice([1, 3, 256])),
-        patch.object(results, "_ROWS_AT_A_TIME", rng.choice([1, 7, 1000])),
+        patch.object(run_maker, "_ROWS_PER_RUN", rng.choice([5, 40, 1000])),
+        patch.object(run_maker, "_ROWS_AHEAD", rng.choice([0, 30, 1000])),
+        patch.object(spans, "_BATCHES_PER_LOOKUP", rng.choice([1, 3, 256])),
+        patch.object(run_maker, "_ROWS_AT_A_TIME", rng.choice([1, 7, 1000])),
     ):
         compactor = compactor_of(tmp_path, world.store)
         readers = [0, 0]
@@ -113,7 +113,7 @@ def test_pages_are_cuts_of_all_results(tmp_path: Path, seed: int, kind: str) -> 
 
 def made(reader: ResultReader) -> Any:
     """Count the runs that a reader makes."""
-    return patch.object(reader, "_made", wraps=reader._made)
+    return patch.object(reader._maker, "_made", wraps=reader._maker._made)
 
 
 def test_a_batch_is_sorted_once_for_all_its_pages_and_readers(world: World) -> None:

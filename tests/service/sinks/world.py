@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from catalog.values.sink import FilesSink, Sink, SinkRecord
+from service.results.pages.cursors import parse_cursor
 from service.results.result_formats import rows_for_json
-from service.results.results import ResultReader, parse_cursor
+from service.results.results import ResultReader
 from service.sinks.deliverer import Deliverer
 from service.sinks.delivery import Delivery, turns
 from service.sinks.webhook_targets import WebhookTargets

@@ -1,0 +1,76 @@
+"""Values of pages and exports: rows of a query in order, with where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.values.query import Output
+from service.results.pages.cursors import format_cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Results of one batch that stand together.
+
+    Attributes:
+        batch: Batch number.
+        query_id: Query of the series whose results they are.
+        first: Results of the query in that batch before the first one here.
+        rows: How many stand here.
+    """
+
+    batch: int
+    query_id: int
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultPage:
+    """Some results of a query, in order.
+
+    Attributes:
+        columns: Result columns as declared; ``table`` has ``_event_time`` besides.
+        table: The rows.
+        spans: Where the rows stand, in order; their ``rows`` add up to the table's.
+        next_cursor: Cursor after the last row; None before the first result of all.
+        has_more: Whether further results are there already.
+        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        kept_since_us: Wall clock from which results are kept where some were dropped, µs UTC.
+    """
+
+    columns: tuple[Output, ...]
+    table: pa.Table
+    spans: tuple[Span, ...]
+    next_cursor: str | None
+    has_more: bool
+    dropped: int = 0
+    kept_since_us: int | None = None
+
+    def cursors(self) -> Iterator[str]:
+        """Yield for every row the cursor after it."""
+        for span in self.spans:
+            for n in range(span.first + 1, span.first + span.rows + 1):
+                yield format_cursor(span.batch, n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultExport:
+    """All results between two cursors.
+
+    Attributes:
+        schema: Schema of the tables.
+        rows: How many results.
+        next_cursor: Cursor after the last one; None before the first result of all.
+        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        tables: The results in order, read as they are asked for.
+    """
+
+    schema: pa.Schema
+    rows: int
+    next_cursor: str | None
+    dropped: int
+    tables: Iterator[pa.Table]

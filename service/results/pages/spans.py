@@ -1,0 +1,113 @@
+"""Spans: what a page of a series holds, found out from the catalog alone.
+
+The catalog knows how many results each batch gave each query, so no file is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from catalog.store.retention import DroppedOfSeries
+from catalog.store.store import Store
+from catalog.values.query import Query
+from service.errors import InvalidCursor, ResultsExpired
+from service.results.pages.cursors import parse_cursor
+from service.results.pages.page import Span
+from service.results.result_expiry import has_lost
+
+#: Batches looked up in the catalog at a time.
+_BATCHES_PER_LOOKUP = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Finds spans of results.
+
+    Attributes:
+        store: The catalog.
+    """
+
+    store: Store
+
+    def of_page(
+        self, series: int, after: str | None, limit: int
+    ) -> tuple[tuple[Span, ...], bool, DroppedOfSeries | None]:
+        """Find out from the catalog alone what a page holds, whether more follows, and what is not kept."""
+        batch, returned = parse_cursor(after) if after is not None else (0, 0)
+        found, has_more = self._kept_spans(series, after, batch, returned, limit)
+        given = 0 if found or after is None else self.given(series, batch)
+        # Looked up last, so that what was dropped since the first look is noticed.
+        dropped = self.store.retention.dropped(series)
+        if after is None:
+            return found, has_more, dropped
+        if dropped is not None and has_lost(dropped, batch, returned):
+            raise ResultsExpired(after, dropped.results, self.store.retention.kept_from()[1] or 0)
+        if dropped is not None and dropped.batch == batch:
+            if returned > dropped.of_batch:
+                raise _beyond(after)
+        elif not found and returned > given:
+            raise _beyond(after)
+        return found, has_more, dropped
+
+    def _kept_spans(
+        self, series: int, after: str | None, batch: int, returned: int, limit: int
+    ) -> tuple[tuple[Span, ...], bool]:
+        """Find the results that a page holds among those that are kept, and whether more follow."""
+        spans: list[Span] = []
+        missing = limit
+        for number, query_id, rows in self.batches_of(self.store.queries.series_ids(series), batch):
+            if spans and not missing:
+                return tuple(spans), True
+            first = returned if number == batch else 0
+            if first > rows:
+                raise _beyond(after)
+            if first == rows:
+                continue
+            taken = min(rows - first, missing)
+            spans.append(Span(number, query_id, first, taken))
+            missing -= taken
+            if first + taken < rows:
+                return tuple(spans), True
+        return tuple(spans), False
+
+    def batches_of(self, query_ids: Collection[int], from_batch: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
+        more = True
+        while more:
+            found = self.store.counts.of_queries(query_ids, from_batch, limit=_BATCHES_PER_LOOKUP)
+            yield from found
+            more = len(found) == _BATCHES_PER_LOOKUP
+            from_batch = found[-1][0] + 1 if found else from_batch
+
+    def given(self, series: int, batch: int) -> int:
+        """Return how many results a batch gave a series, as far as they are kept."""
+        given = next(iter(self.store.counts.of_series(series, batch, 1)), (batch, 0, 0))
+        return given[2] if given[0] == batch else 0
+
+
+def _beyond(after: str | None) -> InvalidCursor:
+    return InvalidCursor(
+        f'cursor "{after}" is beyond the results of this query',
+        hint='Send "next_cursor" of an earlier page of this query, or nothing to start over.',
+    )
+
+
+def spans_until(spans: Sequence[Span], batch: int, returned: int) -> list[Span]:
+    """Return spans up to a cursor."""
+    found = [span for span in spans if span.batch <= batch]
+    if found and found[-1].batch == batch:
+        last = found.pop()
+        if (rows := min(last.rows, returned - last.first)) > 0:
+            found.append(replace(last, rows=rows))
+    return found
+
+
+def of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
+    """Return the spans from the first one on whose queries have the same columns."""
+
+    def columns(span: Span) -> list[tuple[str, str]]:
+        return [(output.name, output.type) for output in queries[span.query_id].outputs]
+
+    return list(takewhile(lambda span: columns(span) == columns(spans[0]), spans))
