@@ -20,7 +20,7 @@ from catalog.values.plan import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder
-from service.errors import NotAnHttpStream
+from service.errors import NotAnHttpStream, SourceNotFound
 from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
 from service.inputs.sources.files import candidates, judged_files, log_left_out
@@ -260,7 +260,14 @@ class WorkspaceStreams:
 def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[SourceFile, ...]:
     if not isinstance(draft.source, FilesSource):
         return ()
-    paths = sorted(set(candidates(draft.source.path)))
+    try:
+        paths = sorted(set(candidates(draft.source.path)))
+    except OSError as error:
+        raise SourceNotFound(
+            f'files of stream "{draft.name}" cannot be listed: {error}',
+            hint="Give the service access.",
+            path=("source", "path"),
+        ) from error
     found = tuple(judged_files(draft, paths, settle_s=settle_s, dead_letters=dead_letters))
     for file in found:
         if file.verdict != "ok" or file.skipped:

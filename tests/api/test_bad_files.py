@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -45,6 +47,19 @@ def test_a_file_set_aside_is_told_until_it_is_corrected_and_retried(service: Ser
     assert metric(service, "sluice_files_set_aside") == ['sluice_files_set_aside{stream="A"} 0.0']
     assert service.made("POST", "/streams/A/files:retry") == {"files": []}
     assert service.send("POST", "/streams/none/files:retry").status_code == 404
+
+
+def test_a_directory_that_cannot_be_listed_is_refused(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: str) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("service.workspace.streams.candidates", refused)
+    (tmp_path / "in").mkdir()
+    answer = service.send("POST", "/streams", a_stream("A", type="files", path=f"{tmp_path}/in/**/*"))
+    assert answer.status_code == 422
+    assert "cannot be listed: [Errno 13] Permission denied" in answer.text
 
 
 def test_background_work_that_fails_is_told_by_the_probe_and_counted(service: Service) -> None:
