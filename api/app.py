@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal
@@ -108,7 +108,10 @@ WHOLE: frozenset[Part] = frozenset({"api", "engine"})
 
 
 def create_app(
-    settings: Settings | None = None, jvm: Jvm | None = None, parts: frozenset[Part] = WHOLE
+    settings: Settings | None = None,
+    jvm: Jvm | None = None,
+    parts: frozenset[Part] = WHOLE,
+    replaced: Callable[[], None] | None = None,
 ) -> FastAPI:
     """Build the application; its workspace, and its engine if it has one, live as long as the server runs it.
 
@@ -117,6 +120,7 @@ def create_app(
         jvm: Spark's JVM, if one was launched with the same settings already.
         parts: Parts of this process. An engine without the API answers probes and tells metrics, and stands
             by while another engine is at work; with the API it is an error that there is another one.
+        replaced: Called when another engine has taken over; None: the engine stands by again.
     """
     chosen = settings if settings is not None else load_settings()
 
@@ -128,7 +132,7 @@ def create_app(
             if "api" in parts:
                 workspace.watch_commits()
             if "engine" in parts:
-                app.state.engine = workspace.new_engine_part(jvm)
+                app.state.engine = workspace.new_engine_part(jvm, replaced)
                 start = partial(app.state.engine.start, stand_by="api" not in parts)
                 await anyio.to_thread.run_sync(start)
             app.state.wait_limiter = anyio.CapacityLimiter(MAX_WAITING_REQUESTS)

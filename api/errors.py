@@ -25,6 +25,7 @@
     Unavailable
     * EngineNotReady          the engine does not process batches now      503
     * TooManyConnections      there are as many as the service serves      503
+    * EngineReplaced          another engine has taken over                (ends sluice engine)
 
 The numbers are given in ``api.problems``, as for every other error.
 """
@@ -192,3 +193,9 @@ class UnusableCertificate(InvalidInput):
     """A certificate or its key cannot be loaded."""
 
     code = "unusable-certificate"
+
+
+class EngineReplaced(Unavailable):
+    """Another engine has taken over, since this one did not renew its lease of the catalog in time."""
+
+    code = "engine-replaced"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from api.errors import AddressInUse, CredentialsMissing
+from api.errors import AddressInUse, CredentialsMissing, EngineReplaced
 from service.config.settings import Settings
 from service.jvm.jvm import Jvm, launched
 
@@ -46,6 +46,7 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
         AddressInUse: The port is taken.
         CredentialsMissing: Other machines could reach it, and nothing could prove who a client is.
         SluiceError: The engine cannot start, for example because another one holds the data directory.
+        EngineReplaced: Another engine has taken over; the API, where it is in this process, goes on.
     """
     _check_access(settings)
     runs = frozenset(parts)
@@ -53,12 +54,25 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
     port = address.port if "api" in runs else address.engine_port
     with _bound_socket(address.host, port) as listener, ExitStack() as ending:
         jvm = ending.enter_context(_launched(settings)) if "engine" in runs else None
-        app = _Startup(_create_app(settings, jvm, runs), on_ready, ends_process=True)
+        replaced = threading.Event()
+
+        def end() -> None:
+            replaced.set()
+            server.should_exit = True
+
+        inner = _create_app(settings, jvm, runs, None if "api" in runs else end)
+        app = _Startup(inner, on_ready, ends_process=True)
         server = uvicorn.Server(_config(app, settings))
         # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
             server.run([listener])
         app.reraise()
+        if replaced.is_set():
+            raise EngineReplaced(
+                "another engine has taken over",
+                detail="This one did not renew its lease of the catalog in time; it writes no more.",
+                hint="Start it again: it stands by then.",
+            )
 
 
 @contextmanager
@@ -85,11 +99,16 @@ def serving(settings: Settings) -> Iterator[Workspace]:
             thread.join()
 
 
-def _create_app(settings: Settings, jvm: Jvm | None, parts: frozenset[Part]) -> FastAPI:
+def _create_app(
+    settings: Settings,
+    jvm: Jvm | None,
+    parts: frozenset[Part],
+    replaced: Callable[[], None] | None = None,
+) -> FastAPI:
     """Build the application; FastAPI and all routes are imported here, while the JVM starts."""
     from api.app import create_app
 
-    return create_app(settings, jvm, parts)
+    return create_app(settings, jvm, parts, replaced)
 
 
 @contextmanager

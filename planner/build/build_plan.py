@@ -36,7 +36,7 @@ from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
-from planner.families.families import Family, families, result_columns
+from planner.families.families import Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
@@ -115,9 +115,8 @@ def build_plan(
         asked = asked_replication(
             objective.partitioning, family, rates, choose=old is None or family_id not in keep
         )
-        if any(
-            streams[i].has_contract for i in (members[0].a.stream_id, members[0].b.stream_id) if i in streams
-        ):
+        sides = (members[0].a.stream_id, members[0].b.stream_id)
+        if not is_theta(family_id) and any(streams[i].has_contract for i in sides if i in streams):
             # Buckets that a key grows into would not know that it is closed.
             asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)

@@ -84,10 +84,13 @@ class EnginePart:
     Attributes:
         parts: Makes what a term works with.
         jvm: The JVM of the first term, if one was launched already.
+        replaced: Called once another engine has taken over; this part has ended then. None: it stands by
+            again.
     """
 
     parts: Callable[[], EngineParts]
     jvm: Jvm | None = None
+    replaced: Callable[[], None] | None = None
     _term: _Term | None = field(default=None, init=False)
     _refused: str | None = field(default=None, init=False)
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
@@ -132,7 +135,8 @@ class EnginePart:
         term: _Term | None = first
         while True:
             try:
-                self._serve(term or self._new_term(), acquired)
+                term = term or self._new_term()
+                self._serve(term, acquired)
             except SluiceError as error:
                 # Another engine's directory, a checkpoint that is lost, a catalog that is away.
                 log.error("engine cannot take over: %s", error)
@@ -141,6 +145,10 @@ class EnginePart:
                 # Without this the thread would end, and nobody would stand by any more.
                 log.exception("engine ended unexpectedly")
                 self._term, self._refused = None, f"{type(error).__name__}: {error}"
+            if self.replaced is not None and term is not None and term.engine.fenced:
+                self._term = None
+                self.replaced()
+                return
             term, acquired = None, False
             if self._stopping.wait(RETRY_S if self._refused else 0):
                 return

@@ -15,7 +15,7 @@ each change is one transaction of the catalog, which has one writer at a time, a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -133,11 +133,14 @@ class Workspace:
         self._watch = CommitWatch(self._store, self.commits, CommitSignal.of((url,)), self.faults)
         self._watch.start()
 
-    def new_engine_part(self, jvm: Jvm | None = None) -> EnginePart:
+    def new_engine_part(
+        self, jvm: Jvm | None = None, replaced: Callable[[], None] | None = None
+    ) -> EnginePart:
         """Return an engine of this data directory, which the caller starts and stops.
 
         Args:
             jvm: Spark's JVM, if one was launched with the same settings already.
+            replaced: Called when another engine has taken over, instead of standing by again.
         """
 
         def parts() -> EngineParts:
@@ -148,7 +151,7 @@ class Workspace:
                 self.settings, self.data_dir, store, self._events, versions, ticks, self.faults
             )
 
-        part = EnginePart(parts, jvm)
+        part = EnginePart(parts, jvm, replaced)
         self.engine.own = part.status
         return part
 

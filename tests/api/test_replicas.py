@@ -6,7 +6,9 @@ for the catalog, which knows no threads.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -153,7 +155,8 @@ def test_the_engine_is_wished_for_by_one_and_seen_by_the_other(replicas: Replica
     one, other = replicas
     assert one.made("GET", "/engine")["state"] == "stopped"
     assert one.made("POST", "/engine:pause")["state"] == "stopped", "no engine runs; it is told when it comes"
-    part = other.workspace.new_engine_part()
+    replaced = threading.Event()
+    part = other.workspace.new_engine_part(replaced=replaced.set)
     part.start(stand_by=True)
     try:
         until_s = time.monotonic() + START_S
@@ -163,6 +166,13 @@ def test_the_engine_is_wished_for_by_one_and_seen_by_the_other(replicas: Replica
             time.sleep(0.1)
         refused = one.send("POST", "/engine:skip", {})
         assert (refused.status_code, refused.json()["code"]) == (409, "nothing-to-skip")
+        # An engine of another machine takes over, as after a time in which this one hung.
+        lease = one.store.lease.current()
+        assert lease is not None
+        taken = one.store.lease.take(dataclasses.replace(lease.holder, boot="elsewhere"), 60_000, lease)
+        assert taken is not None
+        assert replaced.wait(START_S)
+        one.store.lease.release(taken)
     finally:
         part.stop()
         gc.unfreeze()  # else DuckDB's bindings print all that they leave at the end
