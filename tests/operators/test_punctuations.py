@@ -200,7 +200,7 @@ def run(promised: Promised) -> Runner:
         return check_promised(promised)
 
 
-@settings(SETTINGS, max_examples=examples(200))
+@settings(SETTINGS, max_examples=examples(120))
 @given(promised_cases())
 def test_results_are_those_of_nested_loops_over_rows_that_keep_promises(promised: Promised) -> None:
     run(promised)
@@ -218,7 +218,7 @@ def test_families_of_several_keys_use_the_punctuations_that_fix_theirs(promised:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(40))
 @given(promised_cases(), st.sampled_from((1, 2, 3, 8)))
 def test_the_number_of_buckets_changes_no_verdict(promised: Promised, buckets: int) -> None:
     promised = replace(promised, numbers=(0,))

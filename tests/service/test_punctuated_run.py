@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import duckdb
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.store.store import Store
-from tests.sluice_run import sluice
+from tests.sluice_run import finish, sluice, start
 
 SECOND_US = 1_000_000
 FILES = 6
@@ -76,6 +77,39 @@ def test_results_are_those_over_rows_that_keep_their_promises(tmp_path: Path) ->
     write_streams(tmp_path, random.Random(25))
     ended = sluice("run", write_workload(tmp_path), "--out", tmp_path / "out", "--buckets", "3")
     assert ended.returncode == 0, ended.stderr
+    check(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_killed_run_remembers_what_was_promised(tmp_path: Path) -> None:
+    write_streams(tmp_path, random.Random(26))
+    workload = write_workload(tmp_path)
+    first = start(workload, tmp_path / "out", buckets=3)
+    commits = tmp_path / "out" / "_sluice" / "checkpoint" / "commits"
+    while first.poll() is None and not (commits / "2").exists():
+        time.sleep(0.05)
+    first.kill()
+    finish(first)
+    ended = sluice("run", workload, "--out", tmp_path / "out", "--buckets", "3")
+    assert ended.returncode == 0, ended.stderr
+    check(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_contract_can_say_to_stop_before_the_batch_is_committed(tmp_path: Path) -> None:
+    write_streams(tmp_path, random.Random(27))
+    workload = write_workload(tmp_path)
+    workload.write_text(workload.read_text().replace("column: closes", "column: closes, violation: stop"))
+    ended = sluice("run", workload, "--out", tmp_path / "out", "--buckets", "3")
+    assert ended.returncode == 1
+    assert 'a row of stream "B" breaks a promise: k = ' in ended.stderr
+    assert not list((tmp_path / "out" / "_sluice" / "late").glob("*.parquet"))
+
+
+def check(tmp_path: Path) -> None:
+    """Compare results with DuckDB's over the rows that are not recorded, and what was counted."""
     a, b = rows_of(tmp_path, "A"), rows_of(tmp_path, "B")
     late = tmp_path / "out" / "_sluice" / "late"
     broken = f"(SELECT * FROM read_parquet('{late}/*.parquet', union_by_name = true))"
