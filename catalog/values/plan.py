@@ -203,6 +203,38 @@ class Replication:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """Column that a band begins or ends at.
+
+    Attributes:
+        column: Column of the side opposite to the band's.
+        offset: Added to its values.
+    """
+
+    column: str
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Range that every pair of a family without a key satisfies, whichever query it is for.
+
+    Pairs outside it need not be looked at; whether one inside is a result is for the residuals to say.
+
+    Attributes:
+        side: Side of the column that lies in the range, ``a`` or ``b``.
+        column: That column.
+        low: Where the range begins; None: it is open.
+        high: Where it ends; None: it is open.
+    """
+
+    side: Literal["a", "b"]
+    column: str
+    low: Bound | None
+    high: Bound | None
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
 
@@ -225,6 +257,7 @@ class FamilyPlan:
         result_columns_a: Those of ``columns_a`` that joined pairs carry since an output reads them, sorted;
             None, in a plan of a version that did not tell them apart: all of them.
         result_columns_b: The same for b.
+        band: Range by which pairs are found where there is no key; None: all pairs are looked at.
     """
 
     id: str
@@ -243,6 +276,7 @@ class FamilyPlan:
     replication: Replication = Replication()
     result_columns_a: tuple[str, ...] | None = None
     result_columns_b: tuple[str, ...] | None = None
+    band: Band | None = None
 
     @property
     def judges_absence(self) -> bool:

@@ -12,16 +12,19 @@ three queries of the State-Slice paper (§7.2): 102-260 ms a batch segment by se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from catalog.values.plan import Band, Bound
 from operators.kernels.key_filter import key_filter, rows_with_partners
 from operators.kernels.keys import Bools, Codes, Int64s, Words
 from operators.kernels.merge import merge_pairs
+from operators.kernels.overlaps import Doubles, overlapping_pairs
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment
@@ -35,6 +38,8 @@ MAX_PAIRS_AT_ONCE = 2_000_000
 MIN_PAIRS_AT_ONCE = 1 << 15
 #: A gallop of a male past so many rows takes about as long as asking the filter for each of them.
 FILTERED_PER_MALE = 16
+#: Part of the numbers in a sum that rounding may be off by: a few units in the last place of a double.
+_ROUNDED = 2.0**-50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +163,138 @@ class Probing:
     reaching: Int64s | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """Ranges of n rows, of which those of a pair overlap; one side's are points.
+
+    Attributes:
+        low: float64[n], where they begin.
+        high: float64[n], where they end, inclusive; below ``low`` where a row has no range.
+    """
+
+    low: Doubles
+    high: Doubles
+
+    def take(self, rows: Int64s) -> Ranges:
+        """Return those of some rows."""
+        return Ranges(self.low[rows], self.high[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BandProbe:
+    """Finds pairs by the band of a family without a key.
+
+    Attributes:
+        band: The band.
+        layouts: Columns per side.
+    """
+
+    band: Band
+    layouts: Mapping[str, SideLayout]
+
+    def ranges(self, side: str, rows: Segment) -> Ranges:
+        """Return the ranges of rows of a side, never too narrow for what DuckDB compares."""
+        if side == self.band.side:
+            low, high = self._ends(side, rows, Bound(self.band.column))
+            return Ranges(low, high)
+        low, high = np.full(len(rows), -np.inf), np.full(len(rows), np.inf)
+        if self.band.low is not None:
+            low, _ = self._ends(side, rows, self.band.low)
+        if self.band.high is not None:
+            _, high = self._ends(side, rows, self.band.high)
+        return Ranges(low, high)
+
+    def _ends(self, side: str, rows: Segment, bound: Bound) -> tuple[Doubles, Doubles]:
+        """Return the least and the greatest that a column with an offset may be; +inf and -inf for NULL."""
+        layout = self.layouts[side]
+        column, kind = layout.read(rows, bound.column), layout.types[bound.column]
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        if kind in ("date", "timestamp"):
+            column = column.cast(pa.int32() if kind == "date" else pa.int64())
+        value = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+        # NaN is greater than any number, as DuckDB has it. Integers become doubles in their order; sums and
+        # decimals are rounded, here and in DuckDB.
+        value = np.where(np.isnan(value), np.inf, value)
+        exact = bound.offset == 0 and not kind.startswith("decimal")
+        pad = 0.0 if exact else (np.abs(value) + abs(bound.offset)) * _ROUNDED
+        with np.errstate(invalid="ignore"):  # inf - inf
+            low, high = value + bound.offset - pad, value + bound.offset + pad
+        for end, nothing in ((low, np.inf), (high, -np.inf)):
+            end[np.isnan(end)] = np.inf
+            end[null] = nothing
+        return low, high
+
+
+class _Merging:
+    """Pairs of equal key of one segment."""
+
+    def __init__(self, probing: Probing, wanted: Words | None, reach: Reach) -> None:
+        self._probing, self._reach = probing, reach
+        self._keys, self._times, self._some = _with_partners(probing, wanted)
+        self._state = np.zeros(4, dtype=np.int64)
+
+    @property
+    def done(self) -> bool:
+        return int(self._state[1]) >= len(self._probing.keys)
+
+    @property
+    def touched(self) -> int:
+        return int(self._state[3])
+
+    def fill(self, females: Int64s, males: Int64s) -> int:
+        """Write rows of pairs, and return how many."""
+        probing = self._probing
+        found = merge_pairs(
+            self._keys,
+            self._times,
+            probing.keys,
+            probing.times,
+            self._reach.behind_us,
+            self._reach.ahead_us,
+            self._state,
+            females,
+            males,
+        )
+        if self._some is not None:
+            females[:found] = self._some[females[:found]]
+        if probing.reaching is not None:
+            males[:found] = probing.reaching[males[:found]]
+        return found
+
+
+class _Overlapping:
+    """Pairs of one segment whose ranges overlap."""
+
+    def __init__(self, probing: Probing, females: Ranges, males: Ranges, reach: Reach) -> None:
+        rows = np.arange(len(males.low)) if probing.reaching is None else probing.reaching
+        order = np.argsort(males.low[rows], kind="stable")
+        rows = rows[order]
+        own = males.take(rows)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            lengths = own.high - own.low
+        lengths[np.isnan(lengths)] = np.inf
+        longest = np.nextafter(lengths.max(initial=0.0), np.inf)
+        self._arguments = (
+            *(females.low, females.high, probing.rows.ts),
+            *(own.low, own.high, probing.times[order], rows, longest),
+            *(reach.behind_us, reach.ahead_us),
+        )
+        self._females = len(females.low)
+        self._state = np.zeros(4, dtype=np.int64)
+
+    @property
+    def done(self) -> bool:
+        return int(self._state[0]) >= self._females
+
+    @property
+    def touched(self) -> int:
+        return int(self._state[3])
+
+    def fill(self, females: Int64s, males: Int64s) -> int:
+        """Write rows of pairs, and return how many."""
+        return overlapping_pairs(*self._arguments, self._state, females, males)
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Largest distances in time between females and the males that probe them, µs.
@@ -172,7 +309,13 @@ class Reach:
 
 
 def find_candidates(
-    segments: Sequence[Probing], males: Segment, classes: RowClasses, reach: Reach, touched: Int64s
+    segments: Sequence[Probing],
+    males: Segment,
+    classes: RowClasses,
+    reach: Reach,
+    touched: Int64s,
+    side: str = "a",
+    band: BandProbe | None = None,
 ) -> Iterator[Candidates]:
     """Find the candidate pairs between segments and the males that reach them.
 
@@ -181,7 +324,10 @@ def find_candidates(
         males: Probing rows of the opposite stream.
         classes: Classes of the males.
         reach: How far apart candidates may be.
-        touched: int64[slices], counted on by the pairs of equal key in each slice, near or far.
+        touched: int64[slices], counted on by the pairs of equal key, or in the band, in each slice, near or
+            far in time.
+        side: Side of the segments.
+        band: Finds pairs by a band instead of a key.
 
     Yields:
         Candidates of all segments; in several pieces when there are more than fit at once. A piece is to be
@@ -193,29 +339,17 @@ def find_candidates(
     runs: list[SegmentRun] = []
     slices: list[int] = []
     filled = 0
-    wanted = key_filter(males.key) if len(males) else None
+    wanted = key_filter(males.key) if len(males) and band is None else None
+    of_males = band.ranges("b" if side == "a" else "a", males) if band is not None else None
     for probing in segments:
-        keys, times, some = _with_partners(probing, wanted)
-        state = np.zeros(4, dtype=np.int64)
-        while state[1] < len(probing.keys):
-            found = merge_pairs(
-                keys,
-                times,
-                probing.keys,
-                probing.times,
-                reach.behind_us,
-                reach.ahead_us,
-                state,
-                female_rows[filled:],
-                male_rows[filled:],
-            )
+        matching: _Merging | _Overlapping
+        if band is None or of_males is None:
+            matching = _Merging(probing, wanted, reach)
+        else:
+            matching = _Overlapping(probing, band.ranges(side, probing.rows), of_males, reach)
+        while not matching.done:
+            found = matching.fill(female_rows[filled:], male_rows[filled:])
             if found:
-                if some is not None:
-                    part = female_rows[filled : filled + found]
-                    part[:] = some[part]
-                if probing.reaching is not None:
-                    part = male_rows[filled : filled + found]
-                    part[:] = probing.reaching[part]
                 runs.append(SegmentRun(probing.rows, probing.classes, female_rows[filled : filled + found]))
                 slices.append(probing.slice)
                 filled += found
@@ -226,7 +360,7 @@ def find_candidates(
                     tuple(slices),
                 )
                 runs, slices, filled = [], [], 0
-        touched[probing.slice] += state[3]
+        touched[probing.slice] += matching.touched
     if filled:
         probed = CandidateSide((SegmentRun(males, classes, male_rows[:filled]),))
         yield Candidates(CandidateSide(tuple(runs)), probed, tuple(slices))

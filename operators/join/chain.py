@@ -179,7 +179,9 @@ class Chain:
         slices = self.slices[side]
         touched = np.zeros(len(slices), dtype=np.int64)
         reach = self._reach(side)
-        for found in find_candidates(self._probings(side, males, classes), males, classes, reach, touched):
+        probings = self._probings(side, males, classes)
+        band = self.join.band
+        for found in find_candidates(probings, males, classes, reach, touched, side, band):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
             chunk = build(a, b, pairs.matches)
             if chunk is not None:

@@ -20,6 +20,7 @@ from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract
 from operators.join.absence_classes import CompiledAbsence, compile_absence
+from operators.join.candidates import BandProbe
 from operators.join.pairs import PairBuilder, residual_sets
 from operators.join.sliced_join import SliceState
 from operators.kernels.fragments import Fragments
@@ -60,6 +61,7 @@ class CompiledJoin:
         builder: Builds the joined pairs, for the join's queries alone.
         slack_us: Span below which a segment is never split.
         lazy_ends: Per side and slice whether segments are not split at its end.
+        band: Finds pairs by a band where there is no key; None: by the key.
     """
 
     plan: JoinPlan
@@ -68,6 +70,7 @@ class CompiledJoin:
     builder: PairBuilder
     slack_us: int
     lazy_ends: Mapping[str, tuple[bool, ...]]
+    band: BandProbe | None = None
 
     def slices(self, side: str) -> list[SliceState]:
         """Return the empty slices of a side."""
@@ -179,6 +182,7 @@ def _compile_join(
         ),
         slack_us=_slack_us(queries) if slack_us is None else slack_us,
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
+        band=None if family.band is None else BandProbe(family.band, layouts),
     )
 
 

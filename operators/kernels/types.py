@@ -10,8 +10,10 @@ from numba import types
 
 BOOL = types.boolean
 INT64 = types.int64
+FLOAT64 = types.float64
 #: Columns that a function reads.
 INT64S_READ = types.Array(types.int64, 1, "C", readonly=True)
+FLOAT64S_READ = types.Array(types.float64, 1, "C", readonly=True)
 UINT64S_READ = types.Array(types.uint64, 1, "C", readonly=True)
 BOOLS_READ = types.Array(types.boolean, 1, "C", readonly=True)
 #: Columns that it writes or returns.

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
+    Band,
     FamilyPlan,
     JoinPlan,
     Plan,
@@ -36,7 +37,8 @@ from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
-from planner.families.families import Family, families, is_theta, result_columns
+from planner.families.bands import Types, family_band
+from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
@@ -128,8 +130,9 @@ def build_plan(
             planned.append(old if replication == old.replication else replace(old, replication=replication))
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
+        band = family_band(family.queries, _types(members[0], streams)) if is_theta(family_id) else None
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
-        built = _family_plan(family, members[0], strategy, joins, replication, given=joins != chosen)
+        built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         planned.append(built)
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
@@ -217,6 +220,7 @@ def _family_plan(
     strategy: Strategy,
     joins: tuple[JoinPlan, ...],
     replication: Replication,
+    band: Band | None,
     *,
     given: bool,
 ) -> FamilyPlan:
@@ -237,7 +241,15 @@ def _family_plan(
         replication=replication,
         result_columns_a=result_columns(family.queries, "a"),
         result_columns_b=result_columns(family.queries, "b"),
+        band=band,
     )
+
+
+def _types(member: Query, streams: Mapping[int, Stream]) -> Types:
+    return {
+        side: {column.name: column.type for column in streams[of.stream_id].columns}
+        for side, of in zip(SIDES, (member.a, member.b), strict=True)
+    }
 
 
 def _streams(

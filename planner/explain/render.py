@@ -12,6 +12,7 @@ from planner.explain.explain import FamilyReport
 from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, lazy_notes, one_chain, plan_graph
 from planner.families.display import (
     FamilyText,
+    band_text,
     display_interval,
     family_text,
     partition_text,
@@ -80,6 +81,8 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
     strategy = "" if family.strategy == "mem-opt" else family.strategy
     yield "  ".join(filter(None, [f"family {text.title}", strategy, replication_text(family.replication)]))
+    if family.band is not None:
+        yield f"  {band_text(family.band, text.labels)}"
     asked: dict[str, list[str]] = {}
     for query in family.queries if family.judges_absence else ():
         asked.setdefault(join_name(query.kind, query.preserved), []).append(names[query.id])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from catalog.sql_text import quoted
-from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partition, Replication, Slice
+from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.families.families import SIDES, SideName, side_filters, side_stream
 from planner.predicates.conditions import Atom
@@ -78,6 +78,25 @@ def replication_text(replication: Replication) -> str:
         spread = most if least == most else f"{least.removesuffix(' buckets')} to {most}"
         texts.append(f"of {keys} in {spread}")
     return f"rows {', '.join(texts)}" if texts else ""
+
+
+def band_text(band: Band, labels: Mapping[SideName, str]) -> str:
+    """Return the range by which the pairs of a family without a key are found.
+
+    >>> band_text(Band("a", "x", Bound("lo"), Bound("hi", 1.5)), {"a": "A", "b": "B"})
+    'pairs with A.x in [B.lo, B.hi + 1.5]'
+    >>> band_text(Band("b", "x", None, Bound("x", -2.0)), {"a": "A", "b": "B"})
+    'pairs with B.x in (.., A.x - 2]'
+    """
+    other = labels["b" if band.side == "a" else "a"]
+
+    def end(bound: Bound) -> str:
+        sign = "-" if bound.offset < 0 else "+"
+        return f"{other}.{bound.column}{f' {sign} {abs(bound.offset):g}' if bound.offset else ''}"
+
+    low = "(.." if band.low is None else f"[{end(band.low)}"
+    high = "..)" if band.high is None else f"{end(band.high)}]"
+    return f"pairs with {labels[band.side]}.{band.column} in {low}, {high}"
 
 
 def _buckets(fragments: int) -> str:

@@ -1,0 +1,102 @@
+"""The inner loop of a probe without a key: pairs of overlapping ranges, near enough in time, compiled.
+
+One side's ranges are points and the other's are those that a band lets them lie in, whichever of them rests:
+
+    females      [----]        *        a point is a range of no length
+    males         |--*------------|     in the order of their beginnings; the longest is so long
+                  from                  a female looks at those that begin no earlier than that
+                  to                    length before she does, and not behind her end
+
+The males of a batch are few against the females that rest, so it is they who are sorted, batch by batch.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from operators.kernels.keys import Int64s
+from operators.kernels.types import FLOAT64, FLOAT64S_READ, INT64, INT64S, INT64S_READ
+
+Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+@numba.njit(
+    INT64(
+        *(FLOAT64S_READ, FLOAT64S_READ, INT64S_READ),
+        *(FLOAT64S_READ, FLOAT64S_READ, INT64S_READ, INT64S_READ),
+        *(FLOAT64, INT64, INT64, INT64S, INT64S, INT64S),
+    ),
+    nogil=True,
+    cache=True,
+)
+def overlapping_pairs(
+    female_low: Doubles,
+    female_high: Doubles,
+    female_ts: Int64s,
+    male_low: Doubles,
+    male_high: Doubles,
+    male_ts: Int64s,
+    male: Int64s,
+    longest: float,
+    behind_us: int,
+    ahead_us: int,
+    state: Int64s,
+    female_rows: Int64s,
+    male_rows: Int64s,
+) -> int:
+    """Write pairs (i, male[j]) whose ranges overlap and that are near enough, until the buffers are full.
+
+    A pair is near enough if ``-ahead_us < male_ts[j] - female_ts[i] < behind_us``.
+
+    Args:
+        female_low: float64[n], beginnings of the females' ranges.
+        female_high: float64[n], their ends, inclusive.
+        female_ts: int64[n], event times, µs.
+        male_low: float64[m], ascending, beginnings of the males' ranges.
+        male_high: float64[m], their ends, inclusive.
+        male_ts: int64[m], event times, µs.
+        male: int64[m], which row each male is.
+        longest: No range of a male is longer.
+        behind_us: How far a female may lie behind a male.
+        ahead_us: How far she may lie ahead of him.
+        state: int64[4], all 0 at first; updated. Female row to go on with, 1 + male that is next for her if
+            she has begun, nothing, and the overlapping pairs so far, near or far.
+        female_rows: int64[size], filled with i.
+        male_rows: int64[size], filled with ``male[j]``.
+
+    Returns:
+        Number of pairs written; less than ``size`` only when there are no more.
+    """
+    count, size, males = 0, len(female_rows), len(male)
+    i, begun = state[0], state[1]
+    while i < len(female_ts):
+        low, high = female_low[i], female_high[i]
+        j = begun - 1
+        if not begun:
+            # The first male that begins behind this: what begins before it ends before her beginning.
+            start = np.nextafter(low - longest, -np.inf)
+            first, end = -1, males
+            while end - first > 1:
+                middle = (first + end) >> 1
+                if male_low[middle] < start:
+                    first = middle
+                else:
+                    end = middle
+            j = end
+        while j < males and male_low[j] <= high:
+            if male_high[j] >= low:
+                distance = male_ts[j] - female_ts[i]
+                if -ahead_us < distance and distance < behind_us:
+                    if count == size:
+                        state[0], state[1] = i, j + 1
+                        return count
+                    female_rows[count] = i
+                    male_rows[count] = male[j]
+                    count += 1
+                state[3] += 1
+            j += 1
+        begun = 0
+        i += 1
+    state[0], state[1] = i, 0
+    return count
