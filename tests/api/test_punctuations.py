@@ -44,10 +44,10 @@ def counters(service: RunningService, stream: str) -> dict[str, Any]:
 
 
 def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: RunningService) -> None:
-    for name in ("pu_bids", "pu_items"):
+    for name in ("punc_bids", "punc_items"):
         document: dict[str, Any] = {"name": name, "columns": COLUMNS, "event_time": "ts"}
         document |= {"lateness": "60s", "source": {"type": "http"}}
-        if name == "pu_items":
+        if name == "punc_items":
             document["punctuations"] = {"on": [["item"]]}
         answer = service.ok("POST", "/streams", 201, json=document)
     assert answer["punctuations"] == {
@@ -57,46 +57,46 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
         "column": None,
     }
     cql = (
-        "SELECT a.v AS bid, b.v AS offer FROM pu_bids [RANGE 10 SECONDS] a, pu_items [RANGE 10 SECONDS] b "
+        "SELECT a.v AS bid, b.v AS offer FROM punc_bids [RANGE 10 SECONDS] a, punc_items [RANGE 10 SECONDS] b "
         "WHERE a.item = b.item"
     )
-    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "pu_q", "cql": cql})
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "punc_q", "cql": cql})
 
-    post(service, "pu_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
+    post(service, "punc_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
     # In one request: the second item of 180 comes behind the promise that none will.
     taken = post(
         service,
-        "pu_items",
+        "punc_items",
         {"ts": at(2), "item": 180, "v": 10},
         {"_punctuation": {"item": [180, 199]}},
         {"ts": at(3), "item": 180, "v": 11},
         {"ts": at(3), "item": 181, "v": 20},
     )
     assert (taken["accepted"], taken["first_offset"], taken["last_offset"]) == (5, 0, 4)
-    assert results(service, "pu_q", 2) == [(1, 10), (2, 20)]
-    found = counters(service, "pu_items")
+    assert results(service, "punc_q", 2) == [(1, 10), (2, 20)]
+    found = counters(service, "punc_items")
     assert (found["closed"], found["violating"]) == (2, 1)
 
     # A bid on a closed item probes and is not stored.
-    post(service, "pu_bids", {"ts": at(4), "item": 180, "v": 3})
-    assert results(service, "pu_q", 3) == [(1, 10), (2, 20), (3, 10)]
-    assert counters(service, "pu_items")["discarded"] == 1
+    post(service, "punc_bids", {"ts": at(4), "item": 180, "v": 3})
+    assert results(service, "punc_q", 3) == [(1, 10), (2, 20), (3, 10)]
+    assert counters(service, "punc_items")["discarded"] == 1
 
-    closed = service.ok("POST", "/streams/pu_items/punctuations", 202, json=[{"item": 181}])
+    closed = service.ok("POST", "/streams/punc_items/punctuations", 202, json=[{"item": 181}])
     assert closed["accepted"] == 1
-    post(service, "pu_items", {"ts": at(5), "item": 181, "v": 21}, {"ts": at(5), "item": 182, "v": 30})
-    post(service, "pu_bids", {"ts": at(5), "item": 182, "v": 4})
-    assert results(service, "pu_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
-    assert counters(service, "pu_items")["violating"] == 2
+    post(service, "punc_items", {"ts": at(5), "item": 181, "v": 21}, {"ts": at(5), "item": 182, "v": 30})
+    post(service, "punc_bids", {"ts": at(5), "item": 182, "v": 4})
+    assert results(service, "punc_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
+    assert counters(service, "punc_items")["violating"] == 2
 
     # Without the contract nothing is promised any more, from one plan version on.
     before = service.ok("GET", "/plan", 200)["version"]
-    changed = service.ok("PATCH", "/streams/pu_items", 200, json={"punctuations": None})
+    changed = service.ok("PATCH", "/streams/punc_items", 200, json={"punctuations": None})
     assert changed["punctuations"] is None
     assert service.ok("GET", "/plan", 200)["version"] == before + 1
-    post(service, "pu_items", {"ts": at(6), "item": 182, "v": 31})
-    assert results(service, "pu_q", 5)[-1] == (4, 31)
-    refused = service.http.request("POST", "/streams/pu_items/punctuations", json=[{"item": 181}])
+    post(service, "punc_items", {"ts": at(6), "item": 182, "v": 31})
+    assert results(service, "punc_q", 5)[-1] == (4, 31)
+    refused = service.http.request("POST", "/streams/punc_items/punctuations", json=[{"item": 181}])
     assert refused.status_code == 422
     assert "no contract" in refused.text
 
@@ -104,7 +104,7 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
 def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
     service: RunningService,
 ) -> None:
-    for name in ("pu_left", "pu_right"):
+    for name in ("punc_left", "punc_right"):
         columns = {"item": {"distribution": "uniform", "low": 0, "high": 5}}
         source = {"type": "generator", "rate_per_s": 20, "rows": 100, "seed": 3, "start": at(0)}
         document = {
@@ -114,19 +114,19 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
             "source": source | {"columns": columns},
         }
         service.ok("POST", "/streams", 201, json=document | {"punctuations": {"on": [["item"]]}})
-    cql = "SELECT a.v FROM pu_left [RANGE 9 SECONDS] a, pu_right [RANGE 9 SECONDS] b WHERE a.item = b.item"
-    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "pu_g", "cql": cql})
+    cql = "SELECT a.v FROM punc_left [RANGE 9 SECONDS] a, punc_right [RANGE 9 SECONDS] b WHERE a.item = b.item"
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "punc_g", "cql": cql})
     headers = {"Idempotency-Key": "pu-right-1"}
     patterns = [{"item": [1, 2]}, {"item": 3}]
     for _ in range(2):
-        taken = service.ok("POST", "/streams/pu_right/punctuations", 202, json=patterns, headers=headers)
+        taken = service.ok("POST", "/streams/punc_right/punctuations", 202, json=patterns, headers=headers)
         assert taken == {"accepted": 3, "first_offset": None, "last_offset": None}
     deadline = time.monotonic() + WAIT_S
-    while counters(service, "pu_right")["closed"] < 3 and time.monotonic() < deadline:
+    while counters(service, "punc_right")["closed"] < 3 and time.monotonic() < deadline:
         pass
-    assert counters(service, "pu_right")["closed"] == 3
+    assert counters(service, "punc_right")["closed"] == 3
     received = service.ok("GET", "/statistics", 200)["received_punctuations"]
-    assert {"stream": "pu_right", "received": 3, "ignored": 0} in received
+    assert {"stream": "punc_right", "received": 3, "ignored": 0} in received
 
 
 @pytest.mark.parametrize(
@@ -144,14 +144,14 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
 def test_a_punctuation_that_does_not_fit_is_refused_with_its_whole_request(
     service: RunningService, pattern: dict[str, Any], told: str
 ) -> None:
-    document: dict[str, Any] = {"name": "pu_refused", "columns": COLUMNS, "event_time": "ts"}
+    document: dict[str, Any] = {"name": "punc_refused", "columns": COLUMNS, "event_time": "ts"}
     document |= {"source": {"type": "http"}, "punctuations": {"on": [["item"]]}}
-    if service.http.request("GET", "/streams/pu_refused").status_code == 404:
+    if service.http.request("GET", "/streams/punc_refused").status_code == 404:
         service.ok("POST", "/streams", 201, json=document)
     events = [{"ts": at(1), "item": 1, "v": 1}, {"_punctuation": pattern}]
     body = "\n".join(map(json.dumps, events))
-    refused = service.http.request("POST", "/streams/pu_refused/events", content=body, headers=NDJSON)
+    refused = service.http.request("POST", "/streams/punc_refused/events", content=body, headers=NDJSON)
     assert refused.status_code == 422
     assert told in refused.json()["title"] or told in refused.json()["detail"], refused.text
-    taken = post(service, "pu_refused", {"ts": at(1), "item": 1, "v": 1})
+    taken = post(service, "punc_refused", {"ts": at(1), "item": 1, "v": 1})
     assert taken["accepted"] == 1
