@@ -74,7 +74,7 @@ class Deliverer:
             keeps them until it has them.
         clock_s: Monotonic clock.
         now_us: Wall clock, µs UTC.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
     """
 
     store: Store

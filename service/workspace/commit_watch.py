@@ -33,7 +33,7 @@ class CommitWatch:
         store: Catalog.
         commits: Who is told.
         signal: Tells that the catalog's file was written; None: it is no file.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
     """
 
     store: Store

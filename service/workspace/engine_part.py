@@ -65,7 +65,7 @@ class EngineParts:
         events: Event log.
         versions: Plans of this engine.
         ticks: Further work now and then, given the wall clock.
-        faults: Takes errors of background work that nobody has foreseen.
+        faults: Records unexpected errors of background work.
     """
 
     settings: Settings

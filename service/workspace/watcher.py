@@ -39,7 +39,7 @@ class Watcher:
         inputs: What sources hold; a stream of which input waits is not idle.
         known: Paths of listed files by stream id; not looked up at each look, since there may be millions.
         dead_letters: Folder for rows of files that are skipped; None keeps none.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
     """
 
     store: Store

@@ -63,10 +63,10 @@ def test_a_contract_is_written_as_it_is_read() -> None:
         (None, {"on": [["itm"]]}, 'column "itm" does not exist', ("punctuations", "on", 0)),
         (None, {"on": [["Item"], []]}, "a set of columns is empty", ("punctuations", "on", 1)),
         (None, {"on": [["Item", "item"]]}, 'column "item" is named twice', ("punctuations", "on", 0)),
-        (None, {"on": [["Item"], ["item"]]}, "promised about twice", ("punctuations", "on", 1)),
+        (None, {"on": [["Item"], ["item"]]}, "is given twice", ("punctuations", "on", 1)),
         (None, {"on": [["Item"]], "remember": "always"}, "remember: ", ("punctuations", "remember")),
         (FILES, {"on": [["Item"]], "column": "shop"}, "has type string", ("punctuations", "column")),
-        (None, {"on": [["Item"]], "column": "closes"}, "of http streams", ("punctuations", "column")),
+        (None, {"on": [["Item"]], "column": "closes"}, "of source type http", ("punctuations", "column")),
         (FILES, {"on": [["Item"], ["shop"]], "column": "closes"}, "of 2 sets", ("punctuations", "column")),
     ],
 )
