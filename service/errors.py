@@ -143,7 +143,7 @@ class EventRejected(InvalidInput):
 
 
 class FileRefused(InvalidInput):
-    """A file is bad, and its stream has ``on_error: stop``: the batch with the file is not committed."""
+    """A file is bad, and its stream says to stop: the batch with the file is not committed."""
 
     code = "file-refused"
 

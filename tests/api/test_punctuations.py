@@ -132,13 +132,13 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ({"ts": at(1)}, "does not promise anything about {ts}"),
+        ({"ts": at(1)}, "does not declare the set of columns {ts}"),
         ({"itm": 1}, '"itm" is not a column'),
         ({"item": "x"}, '"x" is no bigint'),
         ({"item": None}, 'column "item" is NULL'),
         ({"item": []}, 'the list of column "item" is empty'),
         ({"item": {"from": 1, "below": 9}}, 'column "item" is given a range'),
-        ({}, "does not promise anything about {}"),
+        ({}, "does not declare the set of columns {}"),
     ],
 )
 def test_a_punctuation_that_does_not_fit_is_refused_with_its_whole_request(

@@ -1,4 +1,4 @@
-"""Values of pages and exports: rows of a query in order, with where they stand."""
+"""Values of pages and exports: rows of a query in order, with their positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorted runs, made when a page needs them: of its batches alone, or more ahead for a reader that goes on."""
+"""Sorted runs, made when a page needs them: of its batches, or of later ones too for a steady reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from service.results.runs import Run, Runs
 #: Rows of a run at most, unless one batch has more.
 _ROWS_PER_RUN = 1 << 20
 
-#: Of a reader that goes on, each run is so many times as long as the one before, up to so many rows.
+#: For a reader that continues, each run is _AHEAD_TIMES as long as the one before, at most _ROWS_AHEAD rows.
 _AHEAD_TIMES = 4
 _ROWS_AHEAD = 1 << 18
 
@@ -39,7 +39,7 @@ _LOCKS = 64
 
 
 class RunMaker:
-    """Cuts spans out of runs, and makes those that are not there; safe to use from many threads.
+    """Cutter of spans out of runs, which makes missing runs; safe to use from many threads.
 
     Args:
         store: The catalog.
@@ -83,7 +83,7 @@ class RunMaker:
             reached = here[-1].batch
 
     def _run(self, query: Query, spans: Sequence[Span], reached: int | None) -> Run:
-        """Return a run that has the first of some spans; if there is none, make one of as many as may be."""
+        """Return a run that has the first span; if there is none, make one with as many spans as allowed."""
         first = spans[0].batch
         if (run := self._runs.find(query.id, first)) is not None:
             return run

@@ -1,6 +1,6 @@
-"""Spans: what a page of a series holds, found out from the catalog alone.
+"""Spans: the results on a page of a series, found from the catalog alone.
 
-The catalog knows how many results each batch gave each query, so no file is looked at.
+The catalog knows how many results each batch gave each query, so no file is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCHES_PER_LOOKUP = 256
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Finds spans of results.
+    """Finder of spans of results.
 
     Attributes:
         store: The catalog.
@@ -34,7 +34,7 @@ class Spans:
     def of_page(
         self, series: int, after: str | None, limit: int
     ) -> tuple[tuple[Span, ...], bool, DroppedOfSeries | None]:
-        """Find out from the catalog alone what a page holds, whether more follows, and what is not kept."""
+        """Return the spans of a page, whether more follow, and what was dropped; reads only the catalog."""
         batch, returned = parse_cursor(after) if after is not None else (0, 0)
         found, has_more = self._kept_spans(series, after, batch, returned, limit)
         given = 0 if found or after is None else self.given(series, batch)
@@ -54,7 +54,7 @@ class Spans:
     def _kept_spans(
         self, series: int, after: str | None, batch: int, returned: int, limit: int
     ) -> tuple[tuple[Span, ...], bool]:
-        """Find the results that a page holds among those that are kept, and whether more follow."""
+        """Return the spans of a page among the kept results, and whether more follow."""
         spans: list[Span] = []
         missing = limit
         for number, query_id, rows in self.batches_of(self.store.queries.series_ids(series), batch):
