@@ -29,7 +29,7 @@ def post(service: RunningService, stream: str, *events: dict[str, Any]) -> dict[
 
 
 def results(service: RunningService, query: str, count: int) -> list[tuple[int, int]]:
-    """Wait until a query has so many results and return them."""
+    """Wait until a query has the given number of results, and return them."""
     deadline = time.monotonic() + WAIT_S
     while True:
         rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
@@ -63,7 +63,7 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "pu_q", "cql": cql})
 
     post(service, "pu_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
-    # In one request: the second item of 180 comes behind the promise that none will.
+    # In one request: the second item of 180 stands behind the promise that there is none.
     taken = post(
         service,
         "pu_items",
@@ -89,7 +89,7 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     assert results(service, "pu_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
     assert counters(service, "pu_items")["violating"] == 2
 
-    # Without the contract nothing is promised any more, from one plan version on.
+    # From the plan version without the contract on, nothing is promised.
     before = service.ok("GET", "/plan", 200)["version"]
     changed = service.ok("PATCH", "/streams/pu_items", 200, json={"punctuations": None})
     assert changed["punctuations"] is None

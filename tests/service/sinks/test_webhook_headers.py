@@ -1,4 +1,4 @@
-"""Headers of webhooks: which are taken, where a secret goes, and that nobody is told one."""
+"""Headers of webhooks: valid ones, the allowed receivers of a secret, and that no message shows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def post(world: World, url: str, *headers: tuple[str, str | EnvSecret]) -> None:
-    """Post one batch with these headers, as the catalog gives them back."""
+    """Post one batch with these headers, as read back from the catalog."""
     sink = WebhookSink(url, headers=headers)
     check_sink(sink, HERE)
     world.set_sink(sink)

@@ -1,4 +1,4 @@
-"""Posted punctuations in the event log: in order among events, and left out where nobody asks for them."""
+"""Posted punctuations in the event log: in order among events, and returned only on request."""
 
 from __future__ import annotations
 
