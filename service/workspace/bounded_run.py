@@ -385,7 +385,7 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
 
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
-            if stream.on_error == "stop":  # what stopped an earlier start may be corrected
+            if stream.on_error == "stop":  # the file that stopped an earlier start may be corrected
                 store.source_files.retry(stream.id)
             try:
                 list_files(

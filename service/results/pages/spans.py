@@ -38,7 +38,7 @@ class Spans:
         batch, returned = parse_cursor(after) if after is not None else (0, 0)
         found, has_more = self._kept_spans(series, after, batch, returned, limit)
         given = 0 if found or after is None else self.given(series, batch)
-        # Looked up last, so that what was dropped since the first look is noticed.
+        # Looked up last, to notice results dropped since the first lookup.
         dropped = self.store.retention.dropped(series)
         if after is None:
             return found, has_more, dropped
@@ -82,7 +82,7 @@ class Spans:
             from_batch = found[-1][0] + 1 if found else from_batch
 
     def given(self, series: int, batch: int) -> int:
-        """Return how many results a batch gave a series, as far as they are kept."""
+        """Return the number of kept results that a batch gave a series."""
         given = next(iter(self.store.counts.of_series(series, batch, 1)), (batch, 0, 0))
         return given[2] if given[0] == batch else 0
 
@@ -105,7 +105,7 @@ def spans_until(spans: Sequence[Span], batch: int, returned: int) -> list[Span]:
 
 
 def of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
-    """Return the spans from the first one on whose queries have the same columns."""
+    """Return the leading spans whose queries have the same columns as the first."""
 
     def columns(span: Span) -> list[tuple[str, str]]:
         return [(output.name, output.type) for output in queries[span.query_id].outputs]
