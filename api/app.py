@@ -120,7 +120,7 @@ def create_app(
         jvm: Spark's JVM, if one was launched with the same settings already.
         parts: Parts of this process. An engine without the API answers probes and tells metrics, and stands
             by while another engine is at work; with the API it is an error that there is another one.
-        replaced: Called when another engine has taken over; None: the engine stands by again.
+        replaced: Called when another engine has taken over; if None, the engine stands by again.
     """
     chosen = settings if settings is not None else load_settings()
 

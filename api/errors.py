@@ -196,6 +196,6 @@ class UnusableCertificate(InvalidInput):
 
 
 class EngineReplaced(Unavailable):
-    """Another engine has taken over, since this one did not renew its lease of the catalog in time."""
+    """Another engine has taken over because this one did not renew its lease of the catalog in time."""
 
     code = "engine-replaced"

@@ -46,7 +46,7 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
         AddressInUse: The port is taken.
         CredentialsMissing: Other machines could reach it, and nothing could prove who a client is.
         SluiceError: The engine cannot start, for example because another one holds the data directory.
-        EngineReplaced: Another engine has taken over; the API, where it is in this process, goes on.
+        EngineReplaced: Another engine has taken over; only in a process without the API.
     """
     _check_access(settings)
     runs = frozenset(parts)
@@ -70,8 +70,8 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
         if replaced.is_set():
             raise EngineReplaced(
                 "another engine has taken over",
-                detail="This one did not renew its lease of the catalog in time; it writes no more.",
-                hint="Start it again: it stands by then.",
+                detail="This engine did not renew its lease of the catalog in time and writes nothing more.",
+                hint="Start it again; it will stand by.",
             )
 
 

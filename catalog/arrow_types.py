@@ -15,8 +15,8 @@ from catalog.wording import did_you_mean
 
 #: Column that ``service.inputs`` adds to rows: their source position, int64, unique in the stream.
 POSITION_COLUMN = "_pos"
-#: Column that readers add to rows of streams with punctuations: the names of the columns that a punctuation
-#: fixes, a JSON array; NULL in rows.
+#: Column that readers add to streams with punctuations. In a punctuation it is a JSON array of the names of
+#: the fixed columns; in an ordinary row it is NULL.
 PUNCTUATION_COLUMN = "_punctuation"
 
 #: decimal128 holds no more digits.

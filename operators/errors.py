@@ -3,7 +3,7 @@
 InvalidInput
 * ExpressionFailed      an expression takes more time or memory than one may
 Unavailable
-* PromiseBroken         a row has values that its stream promised not to give again
+* PromiseBroken         a row has values that its stream had promised not to repeat
 * StorageDown           the object store cannot be reached, or refuses
 * WriterReplaced        another engine writes the segments now
 InternalError
@@ -42,7 +42,7 @@ class UnknownStateFormat(InternalError):
 
 
 class PromiseBroken(Unavailable):
-    """A row has values that its stream promised not to give again, and its contract says to stop.
+    """A row has values that its stream had promised not to repeat, and the contract says to stop.
 
     Attributes:
         stream: Name of the stream.
@@ -55,7 +55,8 @@ class PromiseBroken(Unavailable):
         super().__init__(
             f'a row of stream "{stream}" breaks a promise: {key} was closed before',
             detail=f"The row has position {position}; the stream's contract says to stop.",
-            hint="Drop the batch by POST /api/v1/engine:skip, or correct what sends the punctuations.",
+            hint="Drop the batch with POST /api/v1/engine:skip, and correct the program that sends the "
+            "punctuations.",
         )
         self.stream = stream
         self.position = position

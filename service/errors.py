@@ -17,7 +17,7 @@ InvalidInput
 * InvalidStream         the parts of a stream's document do not fit together
 * InvalidWorkload       a workload file says something invalid
 * InvalidYaml           a file cannot be read as YAML
-* FileRefused           a file is bad, and its stream stops for such
+* FileRefused           a file is bad, and its stream has on_error: stop
 * MoveRefused           a data directory cannot be moved as it stands, or not to the place that was named
 * KafkaUnsupported      a stream or sink is on Kafka, and its client is not installed
 * NoDataDir             a directory is no data directory
@@ -143,18 +143,18 @@ class EventRejected(InvalidInput):
 
 
 class FileRefused(InvalidInput):
-    """A file is bad, and its stream stops for such: nothing of the batch that it is in is committed."""
+    """A file is bad, and its stream says to stop: the batch with the file is not committed."""
 
     code = "file-refused"
 
     def __init__(self, stream: str, file: str, reason: str):
         named = f'file "{file}" of stream "{stream}"'
         super().__init__(
-            # What a batch found out names the file already.
+            # A reason found while reading a batch names the file already.
             reason if reason.startswith(named) else f"{named} is bad: {reason}",
-            detail="The stream stops for such files (on_error: stop).",
-            hint="Correct the file, then start the run again; of a service POST /streams/{name}/files:retry, "
-            "then /engine:restart.",
+            detail="The stream says to stop at bad files (on_error: stop).",
+            hint="Correct the file, then start the run again. For a service, POST "
+            "/streams/{name}/files:retry, then /engine:restart.",
         )
 
 

@@ -1,10 +1,10 @@
-"""Faults: work in the background that ended by an error nobody had foreseen, and is done again.
+"""Faults: background work that failed with an unexpected error and is retried.
 
     attempt ── done ──────> works
        └────── an error ──> log, counter, /health/ready says so ── 1, 2, 4 ... 60 s ──> next attempt
 
-Errors that are foreseen, such as a catalog that is away, are handled where they occur. What one part of a
-thread ends by must not keep the others from their work: each has a name of its own here.
+Expected errors, such as an unreachable catalog, are handled where they occur. A failure of one part of a
+thread must not stop its other parts, so each part has its own name here.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _Result = TypeVar("_Result")
 #: Delays before the next attempt: 1, 2, 4 ... seconds.
 FIRST_DELAY_S: Final = 1.0
 MAX_DELAY_S: Final = 60.0
-#: Parts whose counter is exported before it counts anything.
+#: Parts whose counter is exported from the start, as 0.
 PARTS: Final = ("listing", "heartbeats", "watcher", "sinks", "compactor", "commits", "lease")
 
 
 @dataclass(frozen=True, slots=True)
 class BackgroundFault:
-    """A part that does not work now.
+    """A part that fails at present.
 
     Attributes:
         part: Its name.
-        of: What it works on, such as a stream; "" where it is one for all.
+        of: Object that it works on, such as a stream; "" if the part has only one.
         reason: The error.
         delay_s: Delay before the next attempt.
-        until_s: Monotonic clock of the next attempt, s.
+        until_s: Time of the next attempt on the monotonic clock, s.
     """
 
     part: str
@@ -57,7 +57,7 @@ class Faults:
     """Faults of the background work of one process.
 
     Attributes:
-        clock_s: Monotonic clock.
+        clock_s: Returns the monotonic time, s.
     """
 
     clock_s: Callable[[], float] = time.monotonic
@@ -66,15 +66,15 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def attempt(self, part: str, work: Callable[[], _Result], *, of: str = "") -> _Result | None:
-        """Do work unless it failed a short while ago.
+        """Do work, unless its delay after a failure is not over.
 
         Args:
             part: Name of the part.
-            work: What is to be done.
-            of: What it is done for, where the part has several.
+            work: Function that does it.
+            of: Object that it works on, if the part has several.
 
         Returns:
-            What the work returns; None if it failed, now or a short while ago.
+            Result of the work; None if it failed or was not tried.
         """
         former = self._now.get((part, of))
         if former is not None and former.until_s > self.clock_s():
@@ -88,7 +88,7 @@ class Faults:
         return result
 
     def failed(self, part: str, error: Exception, *, of: str = "") -> None:
-        """Record that a part failed by an error that was not foreseen."""
+        """Record that a part failed with an unexpected error."""
         with self._lock:
             former = self._now.get((part, of))
             delay_s = FIRST_DELAY_S if former is None else min(2 * former.delay_s, MAX_DELAY_S)
@@ -103,10 +103,10 @@ class Faults:
         with self._lock:
             former = self._now.pop((part, of), None)
         if former is not None:
-            log.info("background work goes on", extra=fields(part=part, of=of))
+            log.info("background work recovered", extra=fields(part=part, of=of))
 
     def keep(self, part: str, of: Collection[str]) -> None:
-        """Forget faults of a part whose objects are gone: only some are left."""
+        """Forget faults of a part for all objects but those given, since the others are gone."""
         with self._lock:
             self._now = {key: f for key, f in self._now.items() if f.part != part or f.of in of}
 
@@ -116,7 +116,7 @@ class Faults:
             self._now = {}
 
     def failing(self) -> tuple[BackgroundFault, ...]:
-        """Return what does not work now."""
+        """Return the parts that fail at present."""
         with self._lock:
             return tuple(self._now.values())
 

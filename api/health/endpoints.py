@@ -37,8 +37,8 @@ def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
     """Answer 200 when every part of this process does its work; else 503.
 
     The API does as long as the catalog answers. An engine does when it processes batches, is paused on
-    request, or stands by; one that takes no input because the disk is nearly full does not. Background work
-    that failed by an error nobody had foreseen does not until it is done again.
+    request, or stands by; one that takes no input because the disk is nearly full does not. A process
+    whose background work failed with an unexpected error is not ready until that work succeeds again.
     """
     workspace.batches.last()
     failing = workspace.faults.failing()
@@ -46,7 +46,7 @@ def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
         raise EngineNotReady(
             f"background work fails: {', '.join(sorted({fault.part for fault in failing}))}",
             detail="; ".join(map(str, failing)),
-            hint="It is tried again by itself, at the latest after a minute; the log has the whole error.",
+            hint="It is retried automatically within 60 s; the log has the whole error.",
         )
     if engine is None:
         return HealthOut()

@@ -98,7 +98,7 @@ class FilesSinkDocument(BaseModel):
 def _header_value(
     value: object, check: ValidatorFunctionWrapHandler
 ) -> Any:  # Any: a value of the union, which pydantic checks
-    """Say in one line what a header's value may be: pydantic has one for each part of the union."""
+    """Check a header's value; report one error, where pydantic reports one per member of the union."""
     try:
         return check(value)
     except ValidationError as error:
@@ -132,9 +132,10 @@ class WebhookSinkDocument(BaseModel):
     headers: dict[str, Annotated[str | SecretDocument, WrapValidator(_header_value)]] = Field(
         default_factory=dict,
         exclude_if=lambda value: not value,
-        description="Further headers of each request, at most 20. A secret is given by the name of a "
-        'variable of the service, `{"Authorization": {"env": "SLUICE_SECRET_HOOK"}}`, which holds the whole '
-        "value; the operator names the hosts that it may be sent to in `SLUICE_SECRET_HOOK_HOSTS`.",
+        description="Additional headers of each request, at most 20. A secret is given as the name of an "
+        'environment variable of the service, `{"Authorization": {"env": "SLUICE_SECRET_HOOK"}}`, which '
+        "holds the whole value. The operator lists the hosts that may receive it in "
+        "`SLUICE_SECRET_HOOK_HOSTS`.",
     )
 
 

@@ -62,7 +62,7 @@ _EVENTS_BODY: dict[str, Any] = {
 _PUNCTUATIONS_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Patterns: values by column name, or lists of values.",
+        "description": "Patterns: objects that give each column a value or a list of values.",
         "content": {
             "application/json": {
                 "schema": {"type": "array", "items": _EVENT},
@@ -120,10 +120,10 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     ),
 )
 def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
-    """Change what a stream promises about rows to come: its punctuations and constraints.
+    """Change what a stream promises about later rows: its punctuations and constraints.
 
-    It takes effect with a plan version of its own, at one batch boundary. Promises that are remembered stay
-    so as far as the new contract knows their columns.
+    The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
+    the new contract still has their set of columns.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 
@@ -179,11 +179,11 @@ def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
     responses=problem_responses(StreamNotFound, RequestUnderWay, InvalidRequest),
 )
 def retry_files(name: str, workspace: WorkspaceDep) -> RetryOut:
-    """Have all files of a stream that were set aside looked at again, under the names they have.
+    """Retry all files of a stream that were set aside, under the same names.
 
-    One that was corrected is read once, behind the files that are listed by then, so the watermark may have
-    passed its rows. One that is still bad is set aside again, and `GET /statistics` says why. One that is
-    gone is looked for until it is there.
+    A corrected file is read once, behind the files listed by then, so the watermark may have passed its rows.
+    A file that is still bad is set aside again, and `GET /statistics` says why. A missing file is looked for
+    until it exists.
     """
     files = workspace.streams.retry_files(name)
     return RetryOut(files=[FileOut(path=file.path, reason=file.reason) for file in files])
@@ -256,12 +256,13 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     ),
 )
 async def append_punctuations(name: str, request: Request, once: OnceDep) -> PunctuationsOut:
-    """Promise that no row which comes later has certain values.
+    """Promise that no later row has certain values.
 
-    Each pattern fixes the columns of one set in the stream's `punctuations.on`, to a value or to each of a
-    list. To a stream of source type `http` it is appended behind the events that are there, as an event
-    `{"_punctuation": {...}}` would be, and takes one offset for each combination of values. Of other streams
-    it stands behind the rows of the next batch. The answer comes once it is durable.
+    Each pattern fixes the columns of one set in the stream's `punctuations.on`: each column to one value or
+    to each value of a list. For a stream of source type `http` the pattern is appended behind the existing
+    events, like an event `{"_punctuation": {...}}`, and takes one offset for each combination of values. For
+    other streams it takes effect behind the rows of the next batch. The request is answered once the patterns
+    are durable.
     """
     workspace = get_workspace(request)
     body = await request.body()

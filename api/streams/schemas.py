@@ -112,23 +112,22 @@ class StreamIn(StreamDocument):
     )
     on_error: OnError = Field(
         default="set-aside",
-        description="What becomes of a file that cannot be read as the stream. `set-aside`: nothing of it is "
-        "read. `skip-rows`: its bad rows are skipped and kept as dead letters; a file whose rows cannot be "
-        "told apart is set aside even then. `stop`: the engine stops before it commits anything of the "
-        "file's batch.",
+        description="How to treat a file that cannot be read as the stream. `set-aside`: no row of it is "
+        "read. `skip-rows`: only its bad rows are skipped, and kept as dead letters; a file that is bad as a "
+        "whole is still set aside. `stop`: the engine stops before it commits the batch with the file.",
     )
     punctuations: PunctuationsDocument | None = Field(
         default=None,
-        description="What the stream's punctuations promise: that no later row has the values they name. "
-        "Rows of the other stream that can meet nobody any more leave the state.",
+        description="Contract about punctuations: each promises that no later row has the values it names. "
+        "Rows of the other stream that have no future partners then leave the state.",
     )
     constraints: ConstraintsDocument | None = Field(
-        default=None, description="Constraints on the stream's rows, from which punctuations follow."
+        default=None, description="Constraints on the stream's rows that imply punctuations."
     )
 
 
 class ContractIn(BaseModel):
-    """What changes of a stream's contract; what is left out stays."""
+    """Changes of a stream's contract; fields left out keep their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -138,17 +137,17 @@ class ContractIn(BaseModel):
     )
 
     punctuations: PunctuationsDocument | None = Field(
-        default=None, description="The new contract; null ends it, and what was promised is forgotten."
+        default=None, description="The new contract; null ends it, and its promises are forgotten."
     )
     constraints: ConstraintsDocument | None = Field(
-        default=None, description="The new constraints; null for none."
+        default=None, description="The new constraints; null removes them."
     )
 
     def changed(self, stream: Stream) -> Stream:
-        """Return a stream with the new contract.
+        """Return the stream with the new contract.
 
         Raises:
-            InvalidStream: Something in it does not fit the stream.
+            InvalidStream: The contract does not fit the stream.
         """
         if "punctuations" in self.model_fields_set:
             told = self.punctuations
@@ -179,10 +178,10 @@ class StreamOut(BaseModel):
     time_unit: str | None = Field(
         description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
     )
-    on_error: str = Field(description="What becomes of a file that cannot be read as the stream.")
+    on_error: str = Field(description="How a file that cannot be read as the stream is treated.")
     source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
     punctuations: dict[str, Any] | None = Field(
-        default=None, description="What its punctuations promise; null for a stream without."
+        default=None, description="Contract about its punctuations; null for a stream without one."
     )
     constraints: dict[str, Any] | None = Field(
         default=None, description="Constraints on its rows; null for none."
@@ -236,18 +235,18 @@ class AppendOut(BaseModel):
 
 
 class PunctuationsOut(BaseModel):
-    """Punctuations that are durable now."""
+    """Receipt for durable punctuations."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"accepted": 3, "first_offset": 40, "last_offset": 42}]}
     )
 
-    accepted: int = Field(description="Number of combinations of values that are promised about.")
+    accepted: int = Field(description="Number of combinations of values that the punctuations close.")
     first_offset: int | None = Field(
-        description="Offset of the first of them in the stream; null where rows do not come by posts: they "
-        "act behind the rows of the next batch then."
+        description="Offset of the first of them in the stream; null if the stream's source is not `http`: "
+        "they then take effect behind the rows of the next batch."
     )
-    last_offset: int | None = Field(description="Offset of the last of them; null likewise.")
+    last_offset: int | None = Field(description="Offset of the last of them; null in the same case.")
 
 
 class QuarantineOut(BaseModel):
@@ -265,7 +264,7 @@ class FileOut(BaseModel):
 
 
 class RetryOut(BaseModel):
-    """Files that are looked at again."""
+    """Files that are retried."""
 
     files: list[FileOut] = Field(description="The files, in the order in which they were listed.")
 

@@ -304,7 +304,7 @@ class Database:
                 connection.begin(),
             ):
                 if self.file is None:
-                    # Advisory locks are the database's: each schema has its own.
+                    # Advisory locks are shared by the whole database: give each schema its own.
                     lock = func.hashtextextended(func.current_schema(), self._lock)
                     connection.execute(select(func.pg_advisory_xact_lock(lock)))
                 if self._guard is not None:

@@ -110,7 +110,7 @@ control_log = Table(
     Column("heartbeat_stream_id", BIG),
     Column("heartbeat_watermark_us", BIG),
     Column("created_at_us", BIG, nullable=False),
-    # Punctuations; their stream is in heartbeat_stream_id.
+    # Punctuations; heartbeat_stream_id has their stream.
     Column("promises", Text),
     CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
 )
@@ -152,11 +152,11 @@ inputs = Table(
     Column("listed_at_us", BIG, nullable=False),
     Column("skipped", BIG, nullable=False, server_default="0"),
     Column("retry", Boolean, nullable=False, server_default=false()),
-    # 0 for what counts of a path; else position + 1 of a listing that a later one has replaced.
+    # 0 for the current listing of a path; position + 1 for one that a later listing has replaced.
     Column("replaced", BIG, nullable=False, server_default="0"),
     UniqueConstraint("stream_id", "path", "replaced"),
 )
-#: Files of which something was left out, as queries write it: the condition of their index.
+#: Files that were set aside or have skipped rows; queries must use this text to match the partial index.
 LEFT_OUT = text("(verdict <> 'ok' OR skipped > 0)")
 Index(
     "ix_inputs_left_out",

@@ -177,17 +177,17 @@ class AbsenceCounters:
 
 @dataclass(frozen=True, slots=True)
 class PunctuationCounters:
-    """What the punctuations of one side of a family did in a batch, summed over buckets.
+    """Counters of the punctuations of one side of a family in a batch, summed over buckets.
 
     Attributes:
         family: Family id.
-        side: ``a`` or ``b``: whose stream promises something.
-        closed: Keys that punctuations of the batch closed, or rows of a unique stream.
+        side: ``a`` or ``b``, the side whose stream has the contract.
+        closed: Keys that the batch closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered at the end of the batch; a key may count more than once.
         violating: Rows of the side that broke a promise.
-        discarded: Rows of the other side that were not stored, since their key was closed.
-        purged: Rows of the other side that were taken out of the state for that reason.
-        dead: Rows of the other side that the last look found to be of closed keys, and left in the state.
+        discarded: Rows of the other side that were not stored because their key was closed.
+        purged: Rows of the other side that were removed from the state for that reason.
+        dead: Rows of the other side with closed keys that the last purge left in the state.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -208,8 +208,8 @@ class StreamPunctuations:
 
     Attributes:
         stream_id: The stream.
-        received: How many came.
-        ignored: How many of them no family uses.
+        received: Number of punctuations.
+        ignored: Number of those that no family uses.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("stream_id",)
@@ -303,7 +303,7 @@ class BatchManifest:
         filters: Counters per distinct filter, likewise.
         keys: Counters per family side, likewise.
         absence: Counters per family side whose rows are judged for absence, likewise.
-        punctuations: Counters per family side whose stream promises something, likewise.
+        punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
@@ -406,7 +406,7 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     if not counted:
         return ()
     kind = type(counted[0])
-    # Of one name attrgetter returns the value itself.
+    # For a single name attrgetter returns the value itself, not a tuple.
     key_of = attrgetter(*key) if len(key) > 1 else lambda each: (getattr(each, key[0]),)
     summed: list[str] = [field.name for field in fields(kind) if field.name not in key]
     numbers_of = attrgetter(*summed)

@@ -385,12 +385,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Punctuations of a stream whose rows do not come by the event log: behind the rows of their batch.
+    """Punctuations of a stream outside the event log; they take effect behind the rows of their batch.
 
     Attributes:
         stream_id: The stream.
         on: Columns that they fix.
-        rows: Values of these columns, an Arrow IPC stream in base 64.
+        rows: Values of these columns, as an Arrow IPC stream in base 64.
     """
 
     stream_id: int

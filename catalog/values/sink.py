@@ -50,7 +50,7 @@ class WebhookSink:
     Attributes:
         url: Where they are posted.
         secret: Secret that requests are signed with (``whsec_`` and base64), never shown; None: not signed.
-        headers: Further headers of each request, by name; the value of a secret one is in the environment.
+        headers: Additional headers of each request, by name; secret values are in the environment.
     """
 
     url: str

@@ -17,11 +17,11 @@ class SourceFile:
         path: Absolute path.
         size: Bytes when it was listed.
         mtime_ns: Modification time when it was listed, ns since 1970.
-        rows: Rows in it, without those skipped; 0 when it was set aside unread.
+        rows: Rows in it, without the skipped ones; 0 when it was set aside.
         t_min_us: Oldest event time in it, µs UTC, or None.
         t_max_us: Newest event time in it, µs UTC, or None.
-        verdict: ``set-aside`` files are counted and named, never read; no batch goes beyond one that
-            ``stops``.
+        verdict: ``set-aside`` files are counted and named, never read; a file that ``stops`` is not
+            read, and no batch passes it.
         reason: Why it was set aside, or None.
         skipped: Rows that were skipped.
     """
@@ -40,12 +40,12 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Counts of what was left out of the files of a stream.
+    """Numbers of files and rows of a stream that were left out.
 
     Attributes:
         stream_id: The stream.
         files: Files that were set aside.
-        rows: Rows that were skipped in others.
+        rows: Rows that were skipped in other files.
     """
 
     stream_id: int

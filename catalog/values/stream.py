@@ -20,7 +20,7 @@ KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 #: Units that numbers in timestamp columns may count since 1970 UTC.
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
-#: What becomes of a file that cannot be read as its stream.
+#: How a file that cannot be read as its stream is treated.
 OnError = Literal["set-aside", "skip-rows", "stop"]
 
 #: Canonical column types, ``decimal(p,s)`` with 1 <= p <= 38 besides.
@@ -265,12 +265,12 @@ class Punctuations:
     """Contract of a stream about its punctuations: promises that no later row has certain values.
 
     Attributes:
-        on: Sets of columns of which a punctuation fixes one.
-        violation: What becomes of a row that breaks a promise: ``drop`` keeps it apart like a late row,
-            ``stop`` stops the engine before its batch is committed.
-        remember_us: How long a promise is remembered at least, µs of event time; 0: as long as windows ask
-            for it, None: forever.
-        column: Boolean column that is true in rows which are punctuations and nothing else.
+        on: Sets of columns; each punctuation fixes the values of one set.
+        violation: Treatment of a row that breaks a promise: ``drop`` drops it like a late row, ``stop``
+            stops the engine before the batch is committed.
+        remember_us: Least time for which a promise is remembered, µs of event time; 0: as long as windows
+            require, None: forever.
+        column: Boolean column; a row in which it is true is only a punctuation.
     """
 
     on: tuple[tuple[str, ...], ...]
@@ -281,10 +281,10 @@ class Punctuations:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Constraints on the rows of a stream, from which punctuations follow.
+    """Constraints on the rows of a stream that imply punctuations.
 
     Attributes:
-        unique: Columns whose values together come once: each row promises that no later one has them.
+        unique: Columns whose combined values occur once: each row promises that no later row has them.
     """
 
     unique: tuple[str, ...] = ()
@@ -308,10 +308,10 @@ class Stream:
         max_ahead_us: How far ahead of the wall clock a row may be when it comes, µs; None for any.
         time_unit: What numbers in timestamp columns count since 1970 UTC; None takes those of JSON for µs,
             where that is plausible, and refuses those of other formats.
-        on_error: What becomes of a bad file: ``set-aside`` reads nothing of it, ``skip-rows`` all but its bad
-            rows, as long as its rows can be told apart, ``stop`` ends the job before it.
-        punctuations: Contract about its punctuations; None for a stream without. Like the constraints and
-            ``on_error`` it is not in the ``repr``, by which runs know their workload
+        on_error: Treatment of a bad file: ``set-aside`` reads no row of it, ``skip-rows`` all but its bad
+            rows unless the file is bad as a whole, ``stop`` ends the job before it.
+        punctuations: Contract about its punctuations; None for a stream without one. Like ``constraints``
+            and ``on_error`` it is left out of the ``repr``, by which a run recognizes its workload
             (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
     """
@@ -333,7 +333,7 @@ class Stream:
 
     @property
     def has_contract(self) -> bool:
-        """Tell whether anything is promised about its rows."""
+        """Return whether anything is promised about its rows."""
         return self.punctuations is not None or self.constraints != Constraints()
 
     def column(self, name: str) -> Column | None:

@@ -60,8 +60,8 @@ class BatchOutput:
         late: Late rows per stream id.
         filters: PACK's counters per distinct filter and partition, in the one bucket that they are sent to.
         keys: Keys of this bucket's rows.
-        violating: Rows that broke a promise, per stream id, family id and side, as the family keeps them.
-        received: Punctuations of the partitions that sent their counters to this bucket.
+        violating: Rows that broke a promise, per stream id, family id and side: their kept columns.
+        received: Counts of punctuations from the partitions that report to this bucket.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
         began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
     """
@@ -133,7 +133,7 @@ class Bucket:
             males: dict[str, Segment | None] = {}
             females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
-            # Of families without contracts there is none, and nothing is looked up.
+            # None for a family without contracts, so that nothing is looked up.
             late_limits = {side: start[ids[side]] for side in SIDES}
             closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
             for side in SIDES:
@@ -166,7 +166,7 @@ class Bucket:
         return output
 
     def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
-        """Count the punctuations of control records in one bucket each, and those that no family uses."""
+        """Count the punctuations of control records, each in one bucket, and those that no family uses."""
         used = {
             (stream_id, contract.on)
             for joins in self.families.values()

@@ -42,7 +42,7 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 #: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts. Up to 4
 #: values were in the state store, where no later version looks for them.
 FORMAT = 5
-#: The same, with keys that are closed; written only where a stream has a contract.
+#: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
@@ -262,7 +262,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.closed
     }
     if closed:
-        # Versions that know no closings must not go on with such a state: rows at rest miss partners.
+        # Versions without closings must refuse such a state: rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
     return json.dumps(document, separators=(",", ":")).encode()
 

@@ -1,12 +1,12 @@
 """Closings of one batch in one family of a bucket, around its joins.
 
-    before the joins   rows behind a closing that they match break a promise: they are taken out
-                       rows of a key that the other side closed in an earlier batch probe, and do not rest
-    after the joins    the batch's own closings are remembered, old ones forgotten, and rows at rest that they
-                       kill are purged now and then
+    before the joins   a row behind a closing of its key breaks a promise and is removed from the batch
+                       a row whose key the other side closed in an earlier batch probes, but is not stored
+    after the joins    the batch's own closings are remembered, old ones forgotten, and stored rows of closed
+                       keys are purged from time to time
 
-A batch's own closings wait until it has joined: rows of the two streams have no order among each other, so a
-row of the other side may stand before the closing or behind it.
+A batch's own closings take effect after its joins, because rows of the two streams have no order relative to
+each other: a row of the other side may stand before or behind the closing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment, timestamps
 
-#: Rows that came in a file are linked where they are; leaving some out writes all others, which pays if one
-#: of so many stays away. The others are purged later.
+#: Rows that arrive in a file are stored by a link to it; dropping some means writing all others. That pays
+#: if at least one row in this many is dropped. Otherwise the rows are purged later.
 WORTH_A_WRITE = 8
 
 
@@ -43,7 +43,7 @@ class BatchClosings:
     Attributes:
         joins: Joins of the family.
         arrived: Closings per side that came with the batch, or None.
-        extended: Closings per side that must be remembered longer, for rows of the other side that came.
+        extended: Closings per side that must be remembered longer because rows of the other side arrived.
     """
 
     joins: FamilyJoins
@@ -59,13 +59,13 @@ class BatchClosings:
         promises: Sequence[Promises],
         place: tuple[int, int],
     ) -> Self | None:
-        """Return the closings of a batch, None where neither side can close a key.
+        """Return the closings of a batch; None if neither side can close a key.
 
         Args:
             joins: Joins of the family.
             payloads: Payloads of the batch.
             late_limits: Watermark per side at the end of the batch before.
-            promises: Punctuations of control records: behind all rows of the batch.
+            promises: Punctuations of control records; they stand behind all rows of the batch.
             place: Number of the bucket, and of all buckets.
         """
         if not joins.closed:
@@ -82,7 +82,7 @@ class BatchClosings:
     def without_violating(
         self, side: str, came: Segment, place: tuple[int, int]
     ) -> tuple[Segment | None, pa.RecordBatch | None]:
-        """Return the rows of a side that break no promise, and what is kept of the others.
+        """Return the rows of a side that break no promise, and the kept columns of the others.
 
         Args:
             side: ``a`` or ``b``.
@@ -104,7 +104,7 @@ class BatchClosings:
         rows = came.filter(broken)
         if closed.contract.stops:
             raise PromiseBroken(closed.contract.stream, self._shown_key(side, rows), int(rows.pos[0]))
-        # A row comes to all buckets of its key, and is counted in one.
+        # A row comes to all buckets of its key, but is counted in one.
         own = self.joins.family.fragments.place(rows.key, rows.pos, *place).female
         if own is not None:
             rows = rows.filter(own)
@@ -113,12 +113,12 @@ class BatchClosings:
         return (remaining if len(remaining) else None), (self._kept(side, rows) if len(rows) else None)
 
     def resting(self, side: str, came: Segment, females: Segment | None) -> Segment | None:
-        """Return those of a side's new rows that rest, given those that would rest in this bucket.
+        """Return the new rows of a side that are to be stored in this bucket.
 
         Args:
             side: ``a`` or ``b``.
             came: New rows that take part.
-            females: Those of them that would rest here.
+            females: Those of them that belong in this bucket.
         """
         other = "b" if side == "a" else "a"
         closed = self.joins.closed.get(other)
@@ -128,7 +128,8 @@ class BatchClosings:
         meets_nobody = closed.closed(came, layout)
         if not meets_nobody.any():
             return females
-        # Of all that came, wherever they would rest: all buckets of a key forget its closing at once.
+        # Use all new rows, whichever bucket stores them, so that all buckets of a key forget its closing at
+        # the same time.
         self.extended[other].append(closings_of(came, layout, meets_nobody))
         if females is None or not len(females):
             return females
@@ -140,7 +141,7 @@ class BatchClosings:
         return females.filter(~dead)
 
     def close(self, watermarks: Mapping[str, int | None], newest_us: Mapping[str, int | None]) -> None:
-        """Let the batch's closings act; after its joins.
+        """Apply the batch's closings, after its joins.
 
         Args:
             watermarks: Watermark per side at the end of the batch.
@@ -156,7 +157,7 @@ class BatchClosings:
             closed.forget(watermarks[side])
 
     def _kept(self, side: str, rows: Segment) -> pa.RecordBatch:
-        """Return what the family keeps of rows: all columns that its queries or its key read."""
+        """Return the columns of rows that the family's queries or key read."""
         layout = self.joins.family.layouts[side]
         names = [name for name in layout.types if name in layout.kept(rows) or name in layout.key]
         columns = [layout.read(rows, name) for name in names]
@@ -183,7 +184,7 @@ def _closings(joins: FamilyJoins, side: str, promises: Promises, place: tuple[in
     table = decoded_promise(promises)
     own = promises.stream_id == (family.plan.stream_a if side == "a" else family.plan.stream_b)
     if not own or frozenset(promises.on) != family.contracts[side].on:
-        # Closings of none: of the same columns as those of some.
+        # No closings, but with the same columns.
         table = pa.table({name: pa.array([], arrow_type(layout.types[name])) for name in layout.key})
     found, valid = closing_rows(layout, table, None, np.full(table.num_rows, BEHIND_ALL, dtype=np.int64))
     key = found.column(KEY).to_numpy()

@@ -79,7 +79,7 @@ def absence_counters(
 
 
 def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:
-    """Yield what punctuations did in a bucket in the last batch, and how many closed keys it remembers.
+    """Yield the counters of punctuations of a bucket: of the last batch, and its remembered closings.
 
     Args:
         families: Joins per family id, as a bucket has them.

@@ -96,7 +96,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
             if len(taken[id(segment)]):
                 target.segments.append(taken[id(segment)])
     for side, closed in old.closed.items():
-        # All buckets of a key know its closings equally; those that two old buckets had become one.
+        # All buckets of a key have the same closings of it; duplicates from two old buckets are merged.
         target_keys = new.closed[side]
         target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
         target_keys.unpurged = max(closed.unpurged, target_keys.unpurged)

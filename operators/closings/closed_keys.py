@@ -1,21 +1,21 @@
-"""The keys that one side of a family has closed, in one bucket, for as long as that can matter.
+"""Keys that one side of a family has closed, in one bucket, until they can no longer affect a result.
 
-Side b has closed key k. No later row of b has k, so rows of a with k meet nobody any more: those that rest
-may leave, and those that come probe and are not stored. A row of b with k breaks the promise.
+Suppose side b has closed key k. No later row of b has k, so rows of a with k have no future partners: stored
+ones may be removed, and new ones probe and are not stored. A later row of b with k breaks the promise.
 
     b's watermark    ------------------------------------|--------------->
     rows of a with k, all before T         x   x      x  T
                                                          |<-- window on a -->|
                                                                              the closing is forgotten
 
-Once b's watermark has passed T by the window on a, no row of b that is not late can meet a row of a that was
-let go, so a value that returns is new. T is the newest of a's rows that were let go: of those that rested no
-later than a's newest row when k was closed, which all buckets know, and of those that came since, which come
-to all buckets of the key. So all buckets of a key remember it equally long, whatever rests in them, and a row
-is judged alike in each.
+Once b's watermark has passed T by the window on a, no row of b that is not late can match a row of a that was
+dropped, so a value that returns is new. T bounds the event times of the dropped rows of a. For rows stored
+before k was closed it is a's newest event time at that moment, which all buckets know; rows that arrive later
+come to all buckets of the key. So all buckets of a key remember the closing equally long, whichever rows they
+store, and treat a row alike.
 
-Closings rest in segments, as rows do (``closing_rows``). A key may be in several of them: it is closed while
-one of them is remembered. ``floor_us`` says what is forgotten, so that segments need not be cut for it.
+Closings are stored in segments, as rows are (``closing_rows``). A key may be in several of them: it is closed
+while one of them is remembered. ``floor_us`` marks what is forgotten, so that segments need not be rewritten.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from operators.segments.layout import SideLayout
 from operators.segments.row_codec import TS
 from operators.segments.segment import Segment
 
-#: Two segments are merged unless the older one has more than so many times the closings of the newer.
+#: Two segments are merged unless the older one has more than this many times the closings of the newer one.
 _MERGED_RATIO = 2
-#: Rows at rest are looked through after so many closings at least.
+#: Stored rows are searched for dead ones after at least this many closings.
 _LEAST_CLOSINGS = 16
 
 
@@ -47,18 +47,18 @@ class ClosedKeys:
     """Keys that a side has closed.
 
     Attributes:
-        contract: How it closes them.
+        contract: Contract of the side.
         layout: Layout of the side.
         window_us: Longest window on the other side.
         segments: The closings, older ones first.
-        floor_us: Closings of this time and before are forgotten; None: none is.
-        newest_us: Newest event time of either stream, though its watermark may have been reset since.
-        unpurged: Closings since the rows of the other side were last looked through.
+        floor_us: Closings up to this time are forgotten; None: no closing is.
+        newest_us: Newest event time of either stream ever, even if a watermark has been reset since.
+        unpurged: Closings since the rows of the other side were last searched.
         discarded: Rows of the other side that were not stored in this batch.
-        purged: Rows of the other side that were taken out of the state in this batch.
+        purged: Rows of the other side that were removed from the state in this batch.
         violating: Rows of the side that broke a promise in this batch.
         arrived: Closings of this batch.
-        dead: Rows of the other side that the last look left in the state though their key is closed.
+        dead: Rows of the other side with closed keys that the last search left in the state.
     """
 
     contract: SideContract
@@ -75,16 +75,16 @@ class ClosedKeys:
     dead: int = 0
 
     def begin_batch(self) -> None:
-        """Count anew."""
+        """Reset the counters of the batch."""
         self.discarded = self.purged = self.violating = self.arrived = 0
 
     def take_over(self, former: ClosedKeys) -> None:
-        """Go on with what was remembered under the plan version before."""
+        """Take over what was remembered under the previous plan version."""
         self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
         self.unpurged, self.dead = former.unpurged, former.dead
 
     def closed(self, rows: Segment, layout: SideLayout) -> Bools:
-        """Tell which rows have a key that is closed and remembered, bool[n].
+        """Return which rows have a key that is closed and remembered, bool[n].
 
         Args:
             rows: Rows of either side.
@@ -101,9 +101,9 @@ class ClosedKeys:
         """Take over the closings of a batch.
 
         Args:
-            arrived: Those that came.
+            arrived: New closings.
             newest_us: Newest event time of either stream so far.
-            extended: Keys that were closed before, with the times of rows that came nevertheless.
+            extended: Keys closed before, with the times of rows of the other side that arrived since.
         """
         parts = [part for part in extended if part.num_rows]
         if arrived is not None and arrived.num_rows:
@@ -115,16 +115,16 @@ class ClosedKeys:
             self._merge()
 
     def see(self, newest_us: int | None) -> int:
-        """Return the newest event time of either stream ever, given that of now."""
+        """Return the newest event time of either stream ever, given the current one."""
         if self.newest_us is None and newest_us is not None:
-            # Promises from before the first row count from its time on.
+            # Promises made before the first row get the time of that row.
             self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
         times = [time for time in (newest_us, self.newest_us) if time is not None]
         self.newest_us = max(times, default=None)
         return MIN_TIME_US if self.newest_us is None else self.newest_us
 
     def forget(self, watermark_us: int | None) -> None:
-        """Forget what cannot matter any more.
+        """Forget closings that can no longer affect a result.
 
         Args:
             watermark_us: Watermark of the side.
@@ -137,10 +137,10 @@ class ClosedKeys:
         self.segments = [s for s in self.segments if s.t_max > self.floor_us]
 
     def is_look_due(self, held: int) -> bool:
-        """Tell whether to look through the rows of the other side, given how many there are.
+        """Return whether to search the rows of the other side, given their number.
 
-        A look costs as much as there are rows, what it spares grows with the closings since the last one: the
-        best distance between looks grows with the root of the rows.
+        The cost of a search grows with the number of rows, its gain with the number of closings since the
+        last search. So the best number of closings between searches grows with the square root of the rows.
         """
         return self.unpurged >= max(_LEAST_CLOSINGS, isqrt(held))
 
@@ -150,7 +150,7 @@ class ClosedKeys:
         return sum(self._remembered(segment).num_rows for segment in self.segments)
 
     def rehash(self, closings: Sequence[Segment]) -> None:
-        """Take over closings of other buckets, of which several may have the same ones."""
+        """Take over closings of other buckets, with duplicates merged."""
         kept = [part for part in map(self._remembered, closings) if part.num_rows]
         self.segments = [Segment(folded(kept), 0, ())] if kept else []
 
@@ -160,7 +160,7 @@ class ClosedKeys:
         return segment.rows.filter(pa.array(segment.ts > self.floor_us))
 
     def _merge(self) -> None:
-        """Merge the newest segments, so that there are few and each closing is written few times."""
+        """Merge the newest segments, so that there are few and each closing is rewritten rarely."""
         while len(self.segments) > 1:
             older, newer = self.segments[-2:]
             if len(older) > _MERGED_RATIO * len(newer):
@@ -170,7 +170,7 @@ class ClosedKeys:
 
 
 def _at(closings: pa.RecordBatch, time_us: int) -> pa.RecordBatch:
-    """Return closings with one time for all."""
+    """Return closings with their times set to one time."""
     times = pa.array(np.full(closings.num_rows, time_us, dtype=np.int64))
     return closings.set_column(closings.schema.names.index(TS), TS, times)
 
@@ -179,8 +179,8 @@ def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -
     """Return the closings of a batch, sorted by (key, position), each key with its first position.
 
     Args:
-        parts: What came, of all partitions.
-        late_limit_us: Rows below it were late, and close nothing.
+        parts: Closings from all partitions.
+        late_limit_us: Rows with an earlier event time were late and close nothing.
     """
     if late_limit_us is not None:
         parts = [p.filter(pa.array(p.column(TS).to_numpy() >= late_limit_us)) for p in parts]

@@ -1,13 +1,13 @@
-"""Closings as rows: the form in which they travel to a bucket and rest in it.
+"""Closings as rows: the form in which they are sent to a bucket and stored in it.
 
     _key  _ts  _pos  c.0
-      17    +   40   "x"    on the way, by a punctuation: never late
-      17  900   41   "x"    on the way, by a row of a unique stream with this event time: nothing if late
-      17  950   40   "x"    at rest: to be remembered until no later row can be in a window of that time
+      17    +   40   "x"    sent, for a punctuation: never late
+      17  900   41   "x"    sent, for a row of a unique stream with this event time: closes nothing if late
+      17  950   40   "x"    stored: remembered until no row can match one of that time
 
-Columns of the key stand beside it where it is a hash: equal hashes are not taken for equal keys. They have
-the types in which both sides are compared, so that either side's rows give them. Rows are sorted by
-(key, position), and ``_pos`` is the position of the punctuation in its stream.
+If ``_key`` is a hash, the key columns follow it, because equal hashes do not mean equal keys. These columns
+have the types in which both sides are compared, so the rows of either side can supply them. Rows are sorted
+by (key, position); ``_pos`` is the position of the punctuation in its stream.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from operators.segments.layout import SideLayout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 
-#: Event time of what is never late.
+#: Event time of closings that are never late.
 NEVER_LATE_US: Final = 2**63 - 1
-#: Position of what comes behind all rows of its batch.
+#: Position of closings behind all rows of their batch.
 BEHIND_ALL: Final = 2**63 - 1
 
 
 def closing_rows(
     layout: SideLayout, table: pa.Table, ts: Int64s | None, pos: Int64s
 ) -> tuple[pa.RecordBatch, Bools]:
-    """Return the closings of key values, not sorted yet, and which of them close a key: NULL is none.
+    """Return the closings of key values, unsorted, and which of them close a key: NULL closes none.
 
     Args:
         layout: Layout of the side that closes them.
-        table: Has its key columns.
+        table: Table with the key columns of the side.
         ts: int64[n], event times of rows that close their own keys; None for punctuations.
         pos: int64[n], positions.
     """
@@ -50,10 +50,10 @@ def closing_rows(
 
 
 def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch:
-    """Return closings that must be remembered beyond the times of rows.
+    """Return closings for rows, to be remembered beyond the times of these rows.
 
     Args:
-        rows: Rows of the one side, whose keys the other side has closed.
+        rows: Rows of one side whose keys the other side has closed.
         own: Their layout.
         chosen: bool[n], which of the rows.
     """
@@ -63,7 +63,7 @@ def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch
 
 
 def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return closings with each key once, its first position and latest time, sorted by (key, position)."""
+    """Return closings merged by key, with first position and latest time, sorted by (key, position)."""
     batch = pa.concat_batches(list(parts))
     names = [name for name in batch.schema.names if name not in (TS, POS)]
     grouped = pa.Table.from_batches([batch]).group_by(names, use_threads=False)
@@ -73,13 +73,13 @@ def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind: bool = False) -> Bools:
-    """Tell which rows have a key that is closed, bool[n].
+    """Return which rows have a closed key, bool[n].
 
     Args:
         rows: Rows of either side of a family.
         own: Their layout.
         closings: Sorted by (key, position).
-        behind: Whether only rows positioned behind the closing count.
+        behind: Count only rows whose position is behind the closing.
     """
     keys = closings.column(KEY).to_numpy()
     first = np.searchsorted(keys, rows.key)

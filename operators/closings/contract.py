@@ -1,9 +1,9 @@
 """The part of a stream's contract that a side of a family can use.
 
-A punctuation closes a key if it fixes all key columns of the side and nothing else. A stream whose rows are
-unique in some of the key columns closes the key of each row that comes.
+A punctuation closes a key if it fixes all key columns of the side and no others. A stream whose rows are
+unique in some of the key columns closes the key of each new row.
 
-Families of outer, semi and anti joins use none: which of their rows are absent is decided by times alone.
+Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from catalog.values.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class SideContract:
-    """How the keys of a side come to be closed, and what follows.
+    """Rules by which the keys of a side are closed.
 
     Attributes:
         stream: Name of the stream.
-        on: Columns that a punctuation must fix, no more and no fewer; None: punctuations close no key.
-        unique: Whether each row closes its own key.
-        stops: Whether a row that breaks a promise stops the engine; else it is dropped.
-        remember_us: How long closings are remembered at least, µs of event time; None: forever.
+        on: Columns that a punctuation must fix exactly; None: punctuations close no key.
+        unique: True if each row closes its own key.
+        stops: True if a row that breaks a promise stops the engine; otherwise it is dropped.
+        remember_us: Least time for which closings are remembered, µs of event time; None: forever.
     """
 
     stream: str
@@ -35,7 +35,7 @@ class SideContract:
 
 
 def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract | None:
-    """Return what a side can use of its stream's contract; None where that is nothing.
+    """Return the part of its stream's contract that a side can use; None if there is none.
 
     Args:
         family: The family, with its queries.

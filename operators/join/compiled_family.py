@@ -94,7 +94,7 @@ class CompiledFamily:
         terms: Held terms per side and query id.
         fragments: Buckets in which rows rest.
         absence: Its outer, semi and anti joins; None where all are inner.
-        contracts: How keys come to be closed, for each side whose stream promises something.
+        contracts: Rules by which keys are closed, for each side whose stream has a contract.
     """
 
     plan: FamilyPlan

@@ -31,7 +31,7 @@ from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
-#: A segment is written anew once one row of so many of it is of a closed key.
+#: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
@@ -47,7 +47,7 @@ class FamilyJoins:
         chains: Chain per join id, in plan order.
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
-        closed: Closed keys per side whose stream promises something; mostly there is none.
+        closed: Closed keys per side whose stream has a contract; usually empty.
     """
 
     family: CompiledFamily
@@ -131,7 +131,7 @@ class FamilyJoins:
             yield from state.segments
 
     def states(self) -> Iterator[SliceState | ClosedKeys]:
-        """Yield all that holds segments, in a set order: slices, what is kept for absence, closed keys."""
+        """Yield everything that holds segments, in a fixed order: slices, state for absence, closed keys."""
         for _, _, _, state in self.slices():
             yield state
         if self.absence is not None:
@@ -158,7 +158,7 @@ class FamilyJoins:
         ]
 
     def purge_closed(self, side: str) -> None:
-        """Take the rows out of the state whose key the other side has closed, where that is worth it.
+        """Remove stored rows whose key the other side has closed, from segments where a rewrite pays.
 
         Args:
             side: Side of the rows.
@@ -171,7 +171,7 @@ class FamilyJoins:
             for state in chain.slices[side]:
                 remaining = []
                 for segment in state.segments:
-                    # Joins may have it in common, and go on to.
+                    # Joins that share a segment must go on sharing it.
                     if id(segment) not in kept:
                         dead = closed.closed(segment, layout)
                         count = int(np.count_nonzero(dead))
@@ -203,7 +203,7 @@ class FamilyJoins:
 
 
 def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
-    """Return a family's closed keys without any."""
+    """Return empty closed keys for the sides of a family."""
     return {
         side: ClosedKeys(
             contract,

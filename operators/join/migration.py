@@ -72,7 +72,8 @@ def migrated(
     if following.absence is not None and former.absence is not None:
         following.absence.take_over(former.absence)
     for side, closed in following.closed.items():
-        # Of several versions at one boundary one may end a contract and the last grow and renew it.
+        # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
+        # and the last may renew the contract.
         if side in former.closed and former.family.plan.replication == family.plan.replication:
             closed.take_over(former.closed[side])
     for side in SIDES:

@@ -112,7 +112,7 @@ class Fragments:
         return Placed(female=_rest(home, counts, pos, buckets) == bucket, home=home == bucket)
 
     def comes_to(self, key: Int64s, bucket: int, buckets: int) -> Bools:
-        """Tell which keys' rows come to a bucket, whether or not they rest there, bool[n].
+        """Return which keys have rows that come to a bucket, stored there or not, bool[n].
 
         Args:
             key: int64[n], ascending.

@@ -54,7 +54,7 @@ def join_key(table: pa.Table, columns: Sequence[str], key_types: Sequence[str]) 
         key_types: Common type of each key pair; columns are cast to it first.
 
     Returns:
-        key: int64[n], any value where the row is not valid; all 0 without key columns, as of one key.
+        key: int64[n], any value where the row is not valid; without key columns all 0, like one key.
         valid: bool[n], False where a key column is NULL.
     """
     valid = np.ones(table.num_rows, dtype=np.bool_)

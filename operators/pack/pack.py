@@ -44,7 +44,7 @@ class PackedSide:
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
         fragments: Buckets that the rows of a key go to.
         keyless: Whether rows without a key go on, to any bucket.
-        contract: How keys of the side come to be closed; None: they do not.
+        contract: Rules by which keys of the side are closed; None: they are never closed.
     """
 
     family: str
@@ -146,7 +146,7 @@ class Packer:
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
     ) -> list[dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the closed keys of each bucket: they go where rows of the key go."""
+        """Return the closings for each bucket; they go to the same buckets as rows of the key."""
         closings: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part in self.sides:
             if part.contract is None:
@@ -168,7 +168,7 @@ class Packer:
         return StreamPunctuations(self.stream.id, received, ignored) if received else None
 
     def _into_buckets(self, part: PackedSide, key: Int64s, valid: Bools) -> tuple[Int64s, Int64s]:
-        """Order rows by (bucket, key, row), as often as their key has buckets."""
+        """Order rows by (bucket, key, row), with a copy for each bucket of their key."""
         if part.fragments.replicates:
             return part.fragments.sort_into_buckets(key, valid, self.buckets)
         return sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)

@@ -22,7 +22,7 @@ class SidePlan:
         side: ``a`` or ``b``.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
         keyless: Whether rows without a key go on, since they can be results (absence).
-        contract: What the side can use of the stream's contract; None for nothing.
+        contract: Part of the stream's contract that the side can use; None if there is none.
     """
 
     family: FamilyPlan

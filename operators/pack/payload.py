@@ -83,7 +83,7 @@ class Payload:
         place: Number of the bucket and of all buckets, where PACK made the payload.
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
-        received: Punctuations of the partition, in one of its payloads.
+        received: Counts of the partition's punctuations, in one of its payloads.
     """
 
     order: int

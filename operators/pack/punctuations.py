@@ -1,8 +1,8 @@
 """Punctuations among the rows of a partition, and the keys that they close.
 
 Rows in which the contract's column is true, and events that carry a pattern (``PUNCTUATION_COLUMN``), are
-punctuations and nothing else: they are taken out before rows are looked at, so they need no event time, move
-no watermark and join nothing.
+punctuations only. They are separated before rows are processed, so they need no event time, advance no
+watermark and join nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Promise:
 
 
 def parted(stream: Stream, contract: Punctuations, table: pa.Table) -> tuple[pa.Table, list[Promise]]:
-    """Part the rows of a partition from its punctuations.
+    """Separate the rows of a partition from its punctuations.
 
     Args:
         stream: The stream.
@@ -77,7 +77,7 @@ def closings_of_side(
 
     Args:
         layout: Layout of the side.
-        contract: How its keys come to be closed.
+        contract: Rules by which its keys are closed.
         rows: Rows of the partition.
         ts: int64[n], their event times.
         promises: Its punctuations.

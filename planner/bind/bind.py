@@ -7,7 +7,7 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
-A query without a key is a theta join: every pair that is near enough in time is a candidate.
+A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
 fails it has no partner, but stays. Which join it is ``bind.absence`` says.
@@ -248,7 +248,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the key in canonical order, if there is one; equal event times are one if there is no other."""
+    """Return the key in canonical order, empty if there is none; equal event times are the last resort."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)
@@ -256,7 +256,7 @@ def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPa
 
 
 def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> None:
-    """Refuse a query without a key that pairs every row with every other, unless it says so.
+    """Refuse a query that would pair every row with every other, unless it is a CROSS JOIN.
 
     Raises:
         NoEquiKey: No condition compares the streams.

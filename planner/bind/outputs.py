@@ -1,7 +1,7 @@
 """The select list: result columns, their names and types.
 
-A plain column goes by its own name, by ``alias_column`` where both streams have it or results have a column
-of that name anyway; an expression without AS is ``col<position>``.
+A plain column keeps its name; it is named ``alias_column`` if both streams have it or if results have a
+reserved column of that name. An expression without AS is named ``col<position>``.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _typed(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _named(items: list[_Item]) -> list[_Item]:
-    """Put the alias before plain columns of the same name, and before those of streams of results."""
+    """Put the alias before plain columns whose name occurs twice or is reserved for results."""
     count = Counter(item.name.lower() for item in items)
     return [
         _Item(f"{item.alias}_{item.name}", item.value, item.location, item.alias)

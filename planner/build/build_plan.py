@@ -119,7 +119,7 @@ def build_plan(
         )
         sides = (members[0].a.stream_id, members[0].b.stream_id)
         if not is_theta(family_id) and any(streams[i].has_contract for i in sides if i in streams):
-            # Buckets that a key grows into would not know that it is closed.
+            # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
         if (

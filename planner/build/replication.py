@@ -63,7 +63,7 @@ def asked_replication(
     if any(q.kind != "inner" for q in family.queries):
         return HASHED  # a row's partners come to one bucket, or nobody could tell that there are none
     if partitioning == "replicate" or is_theta(family.id):
-        return Replication(ALL_BUCKETS)  # without a key any row may meet any other
+        return Replication(ALL_BUCKETS)  # without a key any row may join any other
     return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED
 
 

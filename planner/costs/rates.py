@@ -32,7 +32,7 @@ ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
 ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 #: A thousand keys, evenly used.
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
-#: Without a key every pair of rows near enough in time is a candidate.
+#: Without a key every pair of rows inside the windows is a candidate.
 EVERY_PAIR = Measure(1.0, "given")
 ASSUMED_BATCH_S = Measure(1.0, "assumed")
 #: Event time for which an unbounded window is costed: the rows of a day.
@@ -188,7 +188,7 @@ def family_rates(
 
 
 def _join_selectivity(family: str, known: FamilyProfile | None) -> Measure:
-    """Return the part of all pairs of rows that are candidates."""
+    """Return the fraction of all pairs of rows that are candidates."""
     if known is not None:
         return known.join_selectivity
     return EVERY_PAIR if is_theta(family) else ASSUMED_JOIN_SELECTIVITY

@@ -155,7 +155,7 @@ def family_title(
     Args:
         stream_a: Stream name of side a.
         stream_b: Stream name of side b.
-        key: Key columns as (of a, of b); none of a theta join, which the labels of its sides name.
+        key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)

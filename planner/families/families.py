@@ -1,4 +1,4 @@
-"""Families: queries over the same two streams with the same join key, or without one, planned together.
+"""Families: queries over the same two streams and the same join key (or none), planned together.
 
 A family is what a strategy gets to see: its queries with their windows and lineage bits, but no join yet.
 Everything in it is ordered by content (ids, bits), never by arrival: same queries, same family.
@@ -21,7 +21,7 @@ SideName = Literal["a", "b"]
 #: Both sides, in the order in which everything is done.
 SIDES: tuple[SideName, SideName] = ("a", "b")
 
-#: What stands for the key of a family that has none.
+#: Placeholder for the key in the id of a family without one.
 _THETA = "theta"
 
 
@@ -75,11 +75,11 @@ def family_id(
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
-        key: Key columns as (of a, of b), in canonical order; none for joins on other conditions.
+        key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
 
     Returns:
-        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, ``theta`` without one.
+        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key.
 
     >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
@@ -89,7 +89,7 @@ def family_id(
 
 
 def is_theta(family: str) -> bool:
-    """Tell whether the joins of a family have no key; its id says so.
+    """Return whether the joins of a family have no key, given its id.
 
     >>> is_theta("s1s2-theta"), is_theta("s1s2-theta-absence"), is_theta("s1s2-52383a8d")
     (True, True, False)

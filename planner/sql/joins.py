@@ -54,7 +54,7 @@ class JoinForm:
         kind: What is asked for.
         preserved: Positions of the streams (0 or 1, as written) whose rows are judged for absence.
         asked_by: ``JOIN``, ``EXISTS`` or ``IN``.
-        cross: Whether it is a CROSS JOIN, which pairs all rows.
+        cross: True for a CROSS JOIN, which pairs all rows.
     """
 
     kind: JoinKind = "inner"

@@ -3,7 +3,7 @@
 ``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has others.
 
 Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out, 3 a run is done
-but without files that were set aside or rows that were skipped. Errors go to
+but set files aside or skipped rows. Errors go to
 stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
 when they run, so that ``sluice --help`` stays quick.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: Exit status after SIGTERM, as shells have it.
 _TERMINATED = 128 + signal.SIGTERM
-#: Exit status of a run that left some of its input out.
+#: Exit status of a run that left out some of its input.
 _INCOMPLETE = 3
 #: Files and directories are their owner's alone.
 PRIVATE_UMASK = 0o077
@@ -144,11 +144,11 @@ def run(
         bool, typer.Option("--final", help="End all streams for good: rows without a partner are decided.")
     ] = False,
 ) -> None:
-    """Run a workload over everything available, write its results, and exit; a terminal shows a bar.
+    """Run a workload over all available input, write results, and exit; a terminal shows a progress bar.
 
-    The last line on stdout is one JSON object with counts and rates. The exit status is 3 when files were
-    set aside or rows skipped, which the object and stderr name, and nothing else was wrong. Killed and
-    started again with the same --out, it continues where it was.
+    The last line on stdout is one JSON object with counts and rates. The exit status is 3 if files were set
+    aside or rows skipped and nothing else was wrong; the object and stderr name the files. A killed run that
+    is started again with the same --out continues where it was.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
     setup_logging(settings.log.level, settings.log.format)
@@ -177,7 +177,7 @@ def run(
 
 
 def _warning_once() -> Callable[[str], None]:
-    """Return what prints a warning on stderr, but none twice."""
+    """Return a function that prints each different warning once on stderr."""
     told: set[str] = set()
 
     def tell(text: str) -> None:

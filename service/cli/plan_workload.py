@@ -58,7 +58,7 @@ def plan_text(
         c_sys: C_sys of the paper's model.
         statistics: File of statistics that rule over those sampled from the inputs.
         chain: Boundaries to be costed beside the strategies.
-        tell: Called with what is wrong with inputs: the plan is made without them.
+        tell: Called with a warning for each input that is left out of the plan.
 
     Raises:
         InvalidInput: A file, a query in it, or an option is invalid.

@@ -1,8 +1,8 @@
-"""Progress bar of ``sluice run``, on a terminal alone: rows of committed batches, of those that there are.
+"""Progress bar of ``sluice run``, only on a terminal: rows of committed batches out of all input rows.
 
     1,234,567 of 8,000,000 rows ━━━━━━━╸               15%  310,000 rows/s  0:00:22
 
-It is on stderr and gone when the run ends, so what is printed is the same with and without it.
+It is on stderr and disappears when the run ends, so the output is the same with and without it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from service.workspace.bounded_run import RunProgress
 
-#: Seconds between two looks; a batch takes about one.
+#: Seconds between two updates; a batch takes about one second.
 _LOOK_S = 0.5
 
 
 def watch_run(look: Callable[[], RunProgress]) -> AbstractContextManager[object]:
-    """Show how far a run is as long as the block lasts, if stderr is a terminal.
+    """Show the progress of a run while the block lasts, if stderr is a terminal.
 
     Args:
-        look: Returns how far it is; called by another thread.
+        look: Returns the progress; called from another thread.
     """
     return _bar(look) if sys.stderr.isatty() else nullcontext()
 
@@ -65,12 +65,12 @@ def _follow(
         try:
             found = look()
         except Unavailable:
-            continue  # the run itself tells, if it lasts
+            continue  # if the catalog stays away, the run itself reports it
         progress.update(task, description=described(found), completed=found.rows, total=found.total_rows)
 
 
 def described(found: RunProgress) -> str:
-    """Return how far a run is in words."""
+    """Return the progress of a run in words."""
     if not found.batches:
         return "starting"
     of_all = "" if found.total_rows is None else f" of {found.total_rows:,}"

@@ -42,8 +42,8 @@ class BucketReport:
         plan_version: Plan version in force (0: none).
         began_us: When the first reader of the batch began, wall clock, µs UTC; None if nothing was read.
         files: Result files written.
-        late_files: Files of late rows written; ``family`` is the stream's id. Of rows that broke a promise
-            it is the stream's id, a point, and family and side.
+        late_files: Files of late rows written; ``family`` is the stream's id. For rows that broke a promise
+            it is ``<stream id>.<family>.<side>``.
         streams: Counters of all streams. Every bucket sees all headers, so rows and watermarks are the same
             in all of them; late rows are counted in one bucket each.
         slices: Counters of the bucket's slices.
@@ -52,8 +52,8 @@ class BucketReport:
         absence: Counters of the families that judge rows for absence.
         cpu: CPU time of packing what came, and of the chain.
         query_rows: Pairs by query id, in no order; queries may come more than once.
-        punctuations: Counters of the family sides whose stream promises something.
-        received: Punctuations that came; each partition of the input tells one bucket.
+        punctuations: Counters of the family sides whose stream has a contract.
+        received: Counts of received punctuations; each input partition reports to one bucket.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 

@@ -166,7 +166,7 @@ class BatchCommitter:
         )
 
     def _late_of(self, told: str) -> str:
-        """Return the name under which rows are kept apart: of a stream, or of a stream in one family side."""
+        """Return the name of a file of late rows: of a stream, or of a stream, family and side."""
         stream_id, point, rest = told.partition(".")
         return f"{self.store.streams.by_id(int(stream_id)).name}{point}{rest}"
 
@@ -193,7 +193,7 @@ def _digest(manifest: BatchManifest, start: Offset) -> str:
         manifest.input_end,
         sorted((s.stream_id, s.rows, s.late_rows, s.rejected_rows) for s in manifest.streams),
         manifest.query_rows,
-        # Left out where there are none: batches of older versions have none either.
+        # Left out if there are none, so that digests of batches of older versions stay valid.
         *(
             [[(c.family, c.side, c.closed, c.violating) for c in manifest.punctuations]]
             if manifest.punctuations

@@ -79,7 +79,7 @@ class Compactor:
         interval_s: Seconds between two looks.
         unlink_after_s: How long files stay that were merged into others.
         now_us: Wall clock, µs UTC.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
     """
 
     store: Store
@@ -131,7 +131,7 @@ class Compactor:
             rest_s = self.faults.attempt("compactor", self._look) or self.interval_s
 
     def _look(self) -> float:
-        """Merge what there is, and return how long to rest."""
+        """Merge the files that are due, and return how long to rest, in seconds."""
         began_s = time.monotonic()
         try:
             more = self.run_once()

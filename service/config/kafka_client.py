@@ -34,7 +34,7 @@ _COMMON: Final[Mapping[str, str | int | bool]] = {
 
 
 def secret_value(secret: EnvSecret) -> str:
-    """Return a secret: the value of its variable, or the text of the file that ``<variable>_FILE`` names.
+    """Return a secret: the value of its variable, or the contents of the file named by ``<variable>_FILE``.
 
     Raises:
         SecretMissing: Neither variable is set in this process, or the file cannot be read.

@@ -17,7 +17,7 @@ from typing import TextIO
 #: Loggers that say more than their worth at INFO.
 QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped, and
-#: each command that a dead JVM does not take; the engine tells a failure of the job itself.
+#: each command that a dead JVM does not answer; the engine reports a failure of the job itself.
 SILENT = ("py4j",)
 
 
@@ -53,20 +53,20 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
-    """Writes to what stderr is when a line comes: a progress bar puts lines above itself."""
+    """Handler that looks up ``sys.stderr`` for each line, since a progress bar replaces it."""
 
     @property
     def stream(self) -> TextIO:
-        """Where lines go."""
+        """Stream that lines are written to."""
         return sys.stderr
 
     @stream.setter
     def stream(self, _: TextIO) -> None:
-        """Ignore what the base sets."""
+        """Ignore the stream that the base class sets."""
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Tell whether a line is none of those that py4j writes to the root logger instead of its own."""
+    """Return False for lines that py4j writes to the root logger instead of its own."""
     return not (record.name == "root" and Path(record.pathname).parent.name == "py4j")
 
 

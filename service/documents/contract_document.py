@@ -1,4 +1,4 @@
-"""Document of a stream's contract: what it promises about rows to come.
+"""Document of a stream's contract: its promises about later rows.
 
 punctuations: {on: [[item_id]], violation: drop, remember: window, column: closes}
 constraints: {unique: [item_id]}
@@ -26,27 +26,27 @@ class _ContractPart(BaseModel):
 
 
 class PunctuationsDocument(_ContractPart):
-    """Punctuations of a stream: promises that no later row has the values that they name."""
+    """Contract about punctuations: promises that no later row has the values that they name."""
 
     on: list[list[str]] = Field(
         min_length=1,
-        description="Sets of columns of which each punctuation fixes one. A query uses punctuations that fix "
-        "the columns of its join key.",
+        description="Sets of columns; each punctuation fixes the values of one set. A query uses "
+        "punctuations that fix exactly the columns of its join key.",
     )
     violation: Literal["drop", "stop"] = Field(
         default="drop",
-        description="What becomes of a row that breaks a promise: `drop` keeps it out of the join, apart and "
-        "counted, `stop` stops the engine before its batch is committed.",
+        description="How to treat a row that breaks a promise. `drop`: it takes no part in the join, is "
+        "counted and kept beside the late rows. `stop`: the engine stops before the batch is committed.",
     )
     remember: str | int | float = Field(
         default=_WINDOW,
-        description="How long promises are remembered: `window` as long as windows need it, a duration of "
-        "event time at least so long, `forever` without end.",
+        description="How long promises are remembered. `window`: as long as windows require. A duration of "
+        "event time: at least that long. `forever`: without limit.",
     )
     column: str | None = Field(
         default=None,
-        description="Boolean column of a `files` stream. A row in which it is true is a punctuation and "
-        "nothing else, and fixes the one set of columns in `on`.",
+        description="Boolean column of a `files` stream. A row in which it is true is only a punctuation, "
+        "and fixes the one set of columns in `on`.",
     )
 
     def to_value(self, stream: str, columns: Sequence[Column], source: str) -> Punctuations:
@@ -58,12 +58,12 @@ class PunctuationsDocument(_ContractPart):
             source: Type of its source.
 
         Raises:
-            InvalidStream: Something in it does not fit the stream; ``path`` says where.
+            InvalidStream: The contract does not fit the stream; ``path`` says where.
         """
         where = ("punctuations",)
         if any(column.name == PUNCTUATION_COLUMN for column in columns):
             raise InvalidStream(
-                f'stream "{stream}" has a column "{PUNCTUATION_COLUMN}", by which punctuations are told',
+                f'stream "{stream}" has a column "{PUNCTUATION_COLUMN}", a name reserved for punctuations',
                 hint="Rename the column.",
                 path=where,
             )
@@ -73,7 +73,7 @@ class PunctuationsDocument(_ContractPart):
         for number, fixed in enumerate(sets):
             if set(fixed) in map(set, sets[:number]):
                 raise InvalidStream(
-                    f"the columns {', '.join(fixed)} are promised about twice",
+                    f"the set of columns {', '.join(fixed)} is given twice",
                     hint="Name each set of columns once.",
                     path=(*where, "on", number),
                 )
@@ -90,13 +90,13 @@ class PunctuationsDocument(_ContractPart):
         if kind != "boolean":
             raise InvalidStream(
                 f'column "{name}" of stream "{stream}" has type {kind}',
-                detail="It is to say which rows are punctuations.",
+                detail="The column must say which rows are punctuations.",
                 hint="Name a column of type boolean.",
                 path=where,
             )
         if source != "files":
             raise InvalidStream(
-                f"punctuations of {source} streams have no column",
+                f"streams of source type {source} cannot mark punctuations by a column",
                 hint=f"Leave it out and post punctuations to /api/v1/streams/{stream}/punctuations.",
                 path=where,
             )
@@ -125,11 +125,11 @@ class PunctuationsDocument(_ContractPart):
 
 
 class ConstraintsDocument(_ContractPart):
-    """Constraints on the rows of a stream, from which punctuations follow."""
+    """Constraints on the rows of a stream that imply punctuations."""
 
     unique: list[str] = Field(
         default_factory=list,
-        description="Columns whose values together come once: each row promises that no later one has them.",
+        description="Columns whose combined values occur once: each row promises that no later row has them.",
     )
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Constraints:
@@ -140,7 +140,7 @@ class ConstraintsDocument(_ContractPart):
 
 
 def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | None:
-    """Return punctuations as they are written."""
+    """Return a contract about punctuations as a document."""
     if contract is None:
         return None
     remember: str = _FOREVER
@@ -155,14 +155,14 @@ def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | Non
 
 
 def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
-    """Return constraints as they are written, None for none."""
+    """Return constraints as a document; None if there are none."""
     return {"unique": list(constraints.unique)} if constraints.unique else None
 
 
 def _columns(
     stream: str, columns: Sequence[Column], names: Sequence[str], path: tuple[str | int, ...]
 ) -> tuple[str, ...]:
-    """Return names as they are declared."""
+    """Return column names as declared, whatever the case they are given in."""
     if not names:
         raise InvalidStream(
             "a set of columns is empty", hint="Name the columns that a punctuation fixes.", path=path

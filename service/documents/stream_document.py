@@ -49,7 +49,7 @@ from service.errors import InvalidName, InvalidStream
 
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
 _MAX_AHEAD_US = 86_400 * 1_000_000
-#: Names that Sluice adds to rows itself. Not ``_event_time``: a stream may be Sluice's own output.
+#: Columns that Sluice adds to rows. ``_event_time`` is not one: a stream may read results of Sluice.
 RESERVED_COLUMNS = ("_pos",)
 
 
@@ -231,8 +231,8 @@ class StreamDocument(_StreamDocument):
     def _on_error(self) -> OnError:
         if "on_error" in self.model_fields_set and not isinstance(self.source, FilesDocument):
             raise InvalidStream(
-                f'on_error is for files, and stream "{self.name}" has a source of type {self.source.type}',
-                hint="Leave it out; for topics of Kafka the source has on_bad.",
+                f'on_error is for files, but stream "{self.name}" has a source of type {self.source.type}',
+                hint="Leave it out; for Kafka topics use on_bad of the source.",
                 path=("on_error",),
             )
         return self.on_error

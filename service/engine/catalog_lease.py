@@ -72,7 +72,7 @@ class CatalogLease:
         expiry_s: See ``EXPIRY_S``.
         renew_s: See ``RENEW_S``.
         give_up_s: See ``GIVE_UP_S``.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
         unsynced: Whether the holder before went with its machine: what it had not synced may be gone.
         former: The holder before, where it did not give the lease back.
         fenced: Set once another engine has the lease.

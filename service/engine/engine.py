@@ -75,7 +75,7 @@ class Engine:
         pause_failing: Pauses the queries with an expression, given its digest and the reason, and returns
             their names; None: such a query ends the job.
         changed: Called when the status has changed.
-        faults: Takes errors of background work that nobody has foreseen.
+        faults: Records unexpected errors of background work.
     """
 
     settings: Settings
@@ -337,10 +337,10 @@ class Engine:
             return
 
     def _refuse_file(self, trace: str) -> None:
-        """Stop where a file is bad and its stream stops for such.
+        """Stop the engine if a file is bad and its stream says to stop.
 
         Raises:
-            FileRefused: So it is; a retry would fail the same way.
+            FileRefused: A file is bad; a retry would fail the same way.
         """
         if FileRefused.__name__ not in trace and find_corrupt_input(trace) is None:
             return
@@ -378,7 +378,7 @@ class Engine:
         self.store.source_files.set_verdict(stream_id, position, "stops" if stops else "set-aside", reason)
         if stops:
             return False
-        # A run tells at its end, on the terminal.
+        # A bounded run reports it at its end, on the terminal.
         level = logging.DEBUG if self.bounded else logging.WARNING
         log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True

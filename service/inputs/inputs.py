@@ -163,7 +163,7 @@ class Inputs:
         """Return up to ``limit`` pieces from a position on, in order; of a topic those that `lanes` saw.
 
         Raises:
-            FileRefused: A file among them is bad, and the stream stops for such.
+            FileRefused: A file among them is bad, and the stream says to stop.
         """
         stream = lane.stream
         if isinstance(stream.source, KafkaSource):
@@ -265,7 +265,7 @@ class Inputs:
         """Return listed files from a position on, which is there or the end.
 
         Raises:
-            FileRefused: One of them is bad, and the stream stops for such.
+            FileRefused: One of them is bad, and the stream says to stop.
         """
         listed = self._store.source_files.page(stream.id, position, limit)
         if listed and listed[0].position != position:

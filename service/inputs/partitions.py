@@ -102,7 +102,7 @@ class FileRows:
         mtime_ns: Modification time as listed.
         first_row: First row to read.
         rows: Rows to read.
-        skipped: Bad rows of the file, which are passed over and do not count.
+        skipped: Number of bad rows of the file, which are skipped and not counted.
     """
 
     position: int

@@ -62,7 +62,7 @@ def read_partition(
         stream: The partition's stream.
         partition: From ``Inputs.partitions``.
         columns: Columns wanted, None for all; the event time always comes with them.
-        punctuations: Whether posted punctuations are wanted, too, with ``PUNCTUATION_COLUMN``.
+        punctuations: Return posted punctuations too, with ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order and canonical Arrow types, then ``_pos`` (int64, ascending).
@@ -110,7 +110,7 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
         raise CorruptInput(stream.name, stream.id, file.position, file.path, error.primary) from error
     except (SluiceError, OSError, MemoryError):
         raise
-    except Exception as error:  # whatever it is, it concerns this file alone
+    except Exception as error:  # any other error concerns only this file
         _check_unchanged(stream, file)
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise CorruptInput(stream.name, stream.id, file.position, file.path, reason) from error

@@ -131,7 +131,7 @@ class WorkloadRows:
     """Samples the streams of a workload whose files are not listed.
 
     Attributes:
-        tell: Called with what whoever runs the command should know of files, maybe more than once.
+        tell: Called with warnings about files for the user of the command, perhaps repeatedly.
         clock_us: Wall clock that endless generators keep in step with, µs UTC.
     """
 
@@ -158,7 +158,7 @@ class WorkloadRows:
         try:
             edges = _unlisted_edges(stream, source)
             absence = None if any(edges) else why_no_files(stream, source)
-        except OSError as error:  # a run is refused; a plan can be made without
+        except OSError as error:  # a run is refused, but a plan can be made without them
             edges, absence = [], f'files of stream "{stream.name}" cannot be read: {error}'
         if self.tell is not None:
             for file in chain.from_iterable(edges):

@@ -72,9 +72,9 @@ def start_session(spark: SparkSettings, jvm: Jvm) -> SparkSession:
 
 
 def _tell_no_end_of_jvm(context: SparkContext) -> None:
-    """Keep the end of a JVM from the terminal: the engine tells it in one line.
+    """Keep a traceback about the end of a JVM off the terminal; the engine reports it in one line.
 
-    PySpark's server of accumulators, of which we have none, would print a traceback when its connection ends.
+    Sluice uses no accumulators, but PySpark's server for them prints a traceback when its connection ends.
     """
     server: Any = context._accumulatorServer
     server.handle_error = _log_lost_connection

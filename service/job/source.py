@@ -319,7 +319,7 @@ class SluiceReader:
             if isinstance(source, FilesSource) and source.max_files_per_batch is not None:
                 continue  # cut by its files, whatever else is in the batch
             if stream.has_contract:
-                return False  # how long a closed key is remembered follows the batches
+                return False  # how long a closed key is remembered depends on the batches
             if stream.id not in self._cut_anywhere:
                 self._cut_anywhere[stream.id] = none_can_be_late(stream, inputs)
             if not self._cut_anywhere[stream.id]:

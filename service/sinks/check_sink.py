@@ -31,7 +31,7 @@ def check_sink(sink: Sink, targets: WebhookTargets) -> None:
         InvalidSink: Its path leaves the directory of exports or has strange characters, or its files wait for
             batches that they cannot have, or too long, or its URL is none of
             http or https, or one of this machine or a private network, or its secret cannot sign, or its
-            headers cannot be sent, or its server is none that the operator names; ``path`` says where.
+            headers cannot be sent, or the operator does not allow its server; ``path`` says where.
     """
     if isinstance(sink, FilesSink):
         _check_path(sink)

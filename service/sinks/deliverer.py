@@ -74,7 +74,7 @@ class Deliverer:
             keeps them until it has them.
         clock_s: Monotonic clock.
         now_us: Wall clock, µs UTC.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
     """
 
     store: Store
@@ -148,7 +148,7 @@ class Deliverer:
             (self._wake if worked else self._stop).wait(INTERVAL_S)
 
     def _look(self) -> bool:
-        """Hand out what waits, if there is anything new; return True."""
+        """Deliver waiting results if there are new ones; return True."""
         woken = self._wake.is_set()
         self._wake.clear()
         seen, self._seen = self._seen, None

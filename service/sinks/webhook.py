@@ -70,8 +70,8 @@ class Webhooks:
         """Post a page that has results of one batch.
 
         Raises:
-            SinkFailed: The receiver did not take it, or may not be sent a secret of the headers.
-            SecretMissing: A secret of the headers is not there.
+            SinkFailed: The receiver did not accept it, or may not receive a secret of the headers.
+            SecretMissing: A secret of the headers is not set.
         """
         body = ndjson(page.table)
         own = sent_headers(sink)

@@ -1,12 +1,12 @@
-"""Headers that a webhook's receiver asks for, such as the token that lets a request in.
+"""Headers that a webhook's receiver requires, such as an authorization token.
 
     {"X-Team": "alerts", "Authorization": {"env": "SLUICE_SECRET_HOOK"}}
-      -> catalog, answers   as it is written: a secret by its name alone
+      -> catalog, answers   as written: a secret only by its name
       -> a request          X-Team: alerts
                             Authorization: Bearer 1f0c...     looked up in the environment for each request
 
-Whoever may set sinks chooses the URL, and must not get a secret sent to a receiver of their own. So the
-operator says where each secret may go: ``SLUICE_SECRET_HOOK_HOSTS=hooks.example.org``.
+Clients that may set sinks choose the URL, and must not be able to send a secret to their own receiver. So the
+operator lists the hosts that may receive each secret: ``SLUICE_SECRET_HOOK_HOSTS=hooks.example.org``.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _MAX_CHARACTERS: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 #: Visible characters of ASCII, with spaces in between.
 _VALUE: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
-#: Headers that are Sluice's own, or of the connection.
+#: Headers that Sluice sets itself, or that belong to the connection.
 _OWN: Final = re.compile(
     r"host|content-.*|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*"
     r"|idempotency-key|sluice-.*|webhook-.*",
     re.IGNORECASE,
 )
-#: Headers by which a receiver lets a request in: their values are nothing for the catalog.
+#: Headers that authorize a request: their values must not be in the catalog.
 _SECRET: Final = re.compile(
     r"authorization|cookie|.*(token|secret|password|api-?key|auth-?key)", re.IGNORECASE
 )
 
 
 def check_headers(sink: WebhookSink) -> None:
-    """Refuse headers that cannot be sent, or that would show a secret; values are not repeated.
+    """Refuse headers that cannot be sent or would expose a secret; errors do not repeat values.
 
     Raises:
-        InvalidSink: A name or value is no header's, a header is Sluice's own, there twice, or has a secret as
-            text, or there are too many.
+        InvalidSink: A name or value is invalid, a header is reserved, given twice or carries a secret as
+            text, or there are too many headers.
     """
     if len(sink.headers) > _MAX_HEADERS:
         raise InvalidSink(
@@ -62,24 +62,24 @@ def check_headers(sink: WebhookSink) -> None:
 
 
 def _fault(name: str, value: str | EnvSecret, seen: set[str]) -> tuple[str, str]:
-    """Return what is wrong with a header and what to write; empty if nothing is."""
+    """Return the fault of a header and a hint; both empty if there is none."""
     if _NAME.fullmatch(name) is None:
-        return "has a name that no header has", "Use letters, digits and -, at most 100, such as X-Team."
+        return "has an invalid name", "Use at most 100 letters, digits and hyphens, such as X-Team."
     if _OWN.fullmatch(name):
-        return "is one that Sluice sends itself", "Leave it out, or give it another name."
+        return "is reserved for Sluice", "Leave it out, or give it another name."
     if name.lower() in seen:
-        return "is there twice", "Case does not count in names of headers. Leave one out."
+        return "is given twice", "Names of headers are case-insensitive. Leave one out."
     if isinstance(value, EnvSecret):
         return "", ""
     if _SECRET.fullmatch(name):
         return (
-            "carries a secret, and everybody who may read queries could read it",
-            'Give the name of a variable of the service that holds the value, {"env": "SLUICE_SECRET_..."}.',
+            "carries a secret, which everybody who may read queries could read",
+            'Name an environment variable of the service that holds the value, {"env": "SLUICE_SECRET_..."}.',
         )
     if not _is_value(value):
         return (
-            "has a value that no header has",
-            f"Use visible characters of ASCII with spaces between them, at most {_MAX_CHARACTERS}.",
+            "has an invalid value",
+            f"Use at most {_MAX_CHARACTERS} visible ASCII characters, with spaces only between them.",
         )
     return "", ""
 
@@ -92,7 +92,7 @@ def sent_headers(sink: WebhookSink) -> Mapping[str, str]:
     """Return the headers of a sink as they are sent, with their secrets.
 
     Raises:
-        SecretMissing: A secret is not there.
+        SecretMissing: A secret is not set.
         SinkFailed: A secret cannot be a header's value, or may not be sent to this receiver.
     """
     host = (urlsplit(sink.url).hostname or "").lower()
@@ -107,19 +107,19 @@ def _secret(name: str, secret: EnvSecret, host: str) -> str:
     if host not in allowed:
         raise SinkFailed(
             f'"{secret.env}" may not be sent to "{host}"',
-            hint=f"Have the operator name the host in {variable}.",
+            hint=f"Ask the operator to add the host to {variable}.",
         )
     value = secret_value(secret)
     if not _is_value(value):
         raise SinkFailed(
             f'the value of "{secret.env}" cannot be sent as header "{name}"',
-            hint="It must be visible characters of ASCII with spaces between them.",
+            hint="It must consist of visible ASCII characters, with spaces only between them.",
         )
     return value
 
 
 def without_secrets(text: str, sink: WebhookSink, sent: Mapping[str, str]) -> str:
-    """Return what a receiver says, without the secrets that it may repeat."""
+    """Return a receiver's text with the secrets that were sent to it masked."""
     for name, value in sink.headers:
         if isinstance(value, EnvSecret):
             for part in (sent[name], sent[name].rpartition(" ")[2]):

@@ -62,7 +62,7 @@ def metrics_text(
         store: The catalog.
         engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
         ingest: Back-pressure; None where the process takes no events.
-        faults: How often each part of the process's background work has failed unforeseen.
+        faults: Number of unexpected failures per part of the process's background work.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_StoreCollector(store, engine_state, ingest, faults or {}))
@@ -103,7 +103,7 @@ class _StoreCollector(Collector):
             yield from self._back_pressure(self._ingest)
         failed = CounterMetricFamily(
             "sluice_background_faults",
-            "Times that background work of the process failed by an error nobody had foreseen.",
+            "Unexpected failures of background work of the process.",
             labels=["part"],
         )
         for part, count in self._faults.items():

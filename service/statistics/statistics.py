@@ -39,7 +39,7 @@ class StreamStatistics:
         rejected_rows: Rows without an event time.
         files_set_aside: Files that could not be read as the stream; named by ``set_aside``.
         set_aside: Path and reason of the newest of them.
-        skipped_rows: Bad rows of other files that are skipped, with ``on_error: skip-rows``.
+        skipped_rows: Bad rows that are skipped in other files, with ``on_error: skip-rows``.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
         rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
@@ -140,14 +140,14 @@ class PunctuationStatistics:
 
     Attributes:
         family: Family id.
-        side: `a` or `b`: whose stream promises something.
+        side: `a` or `b`, the side whose stream has the contract.
         stream: Name of that stream.
-        closed: Keys that punctuations closed, or rows of a stream that is unique in them.
+        closed: Keys that were closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered after the last batch; a key may count more than once.
         violating: Rows of the side that broke a promise and were kept out of the family.
-        discarded: Rows of the other side that were not stored, since their key was closed.
-        purged: Rows of the other side that were taken out of the state for that reason.
-        dead: Rows of the other side that the last look found to be of closed keys, and left in the state.
+        discarded: Rows of the other side that were not stored because their key was closed.
+        purged: Rows of the other side that were removed from the state for that reason.
+        dead: Rows of the other side with closed keys that the last purge left in the state.
     """
 
     family: str
@@ -167,8 +167,8 @@ class ReceivedPunctuations:
 
     Attributes:
         stream: Name of the stream.
-        received: Punctuations that came.
-        ignored: Those of them that no family uses: no query joins on exactly their columns.
+        received: Number of punctuations.
+        ignored: Number of those that no family uses, because no query joins on exactly their columns.
     """
 
     stream: str
@@ -202,8 +202,8 @@ class Statistics:
         filters: Per distinct filter judged in the last batches.
         families: Per family that ran in the last batches.
         queries: Per query, removed ones included.
-        punctuations: Per family side whose stream promises something.
-        received_punctuations: Per stream whose punctuations came in the last batches.
+        punctuations: Per family side whose stream has a contract.
+        received_punctuations: Per stream that received punctuations in the last batches.
     """
 
     plan_version: int

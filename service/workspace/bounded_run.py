@@ -55,7 +55,7 @@ WORKLOAD_SETTING = "workload"
 
 @dataclass(frozen=True, slots=True)
 class FileSetAside:
-    """A file of which nothing was read.
+    """File of which no row was read.
 
     Attributes:
         stream: Its stream.
@@ -70,12 +70,12 @@ class FileSetAside:
 
 @dataclass(frozen=True, slots=True)
 class FileWithBadRows:
-    """A file of which some rows were not read.
+    """File of which some rows were skipped.
 
     Attributes:
         stream: Its stream.
         file: Its path.
-        rows: How many rows were skipped.
+        rows: Number of skipped rows.
     """
 
     stream: str
@@ -100,7 +100,7 @@ class RunSummary:
         strategy: Strategy of families without one of their own, under the last plan version.
         set_aside: Files that were set aside.
         skipped: Files of which rows were skipped.
-        dead_letters: Where those rows are; None if there are none.
+        dead_letters: Directory with those rows; None if there are none.
     """
 
     input_rows: int
@@ -120,12 +120,12 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
         rows: Rows of committed batches.
         batches: Batches committed.
-        total_rows: Rows that there are, None where a source does not say.
+        total_rows: Rows of all sources; None if a source does not say.
     """
 
     rows: int
@@ -133,7 +133,7 @@ class RunProgress:
     total_rows: int | None
 
 
-#: Follows a run as long as the block lasts, given what looks how far it is.
+#: Given a function that returns the progress, follows a run while the block lasts.
 Watch = Callable[[Callable[[], RunProgress]], AbstractContextManager[object]]
 
 
@@ -160,8 +160,8 @@ def run_workload(
         jvm: Spark's JVM, if one was launched with the same settings already.
         final: Whether all streams end for good, so that outer, semi and anti joins decide about all rows
             whose window is bounded; whatever comes later is late.
-        watch: Follows the run.
-        tell: Called with what is wrong with inputs, maybe more than once.
+        watch: Follows the progress of the run.
+        tell: Called with warnings about inputs, perhaps repeatedly.
 
     Returns:
         Counts and rates.
@@ -169,7 +169,7 @@ def run_workload(
     Raises:
         InvalidInput: The workload is invalid, or ``out`` belongs to another one.
         EngineFailed: The Spark job failed; what was committed stays.
-        FileRefused: A file is bad, and its stream stops for such.
+        FileRefused: A file is bad, and its stream says to stop.
     """
     started = time.monotonic()
     calibration = data_dir_calibration(settings.storage)
@@ -269,7 +269,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
         return
     with store.transaction():
         for stream in workload.streams:
-            if isinstance(stream.source, GeneratorSource):  # it starts now, unless it says when
+            if isinstance(stream.source, GeneratorSource):  # its default start is now
                 stream = resolve_source(stream, base=out, now_us=wall_clock_us())
             store.streams.add(stream)
         script = _Script(workload, versions, calibration)
@@ -350,7 +350,7 @@ class _Script:
 
 
 def _rows_there(store: Store) -> int | None:
-    """Return how many rows all streams have; None if one of them does not say."""
+    """Return the number of rows of all streams; None if one of them does not say."""
     total = 0
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
@@ -371,10 +371,10 @@ def _progress(store: Store, total_rows: int | None) -> RunProgress:
 
 
 def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None:
-    """List the files of all streams, and tell what is wrong with them; an earlier start may have done so.
+    """List the files of all streams and warn about bad ones; an earlier start may have listed them.
 
     Raises:
-        FileRefused: A file is bad, and its stream stops for such; it is not listed.
+        FileRefused: A file is bad, and its stream says to stop; the file is not listed.
         UnreadableInput: A directory cannot be read.
     """
 
@@ -385,7 +385,7 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
 
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
-            if stream.on_error == "stop":  # what stopped an earlier start may be corrected
+            if stream.on_error == "stop":  # the file that stopped an earlier start may be corrected
                 store.source_files.retry(stream.id)
             try:
                 list_files(
@@ -398,14 +398,14 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
             except OSError as error:
                 raise UnreadableInput(
                     f'files of stream "{stream.name}" cannot be read: {error}',
-                    hint="Give the command access to them, or name others.",
+                    hint="Give the command access to them, or name other files.",
                 ) from error
             if absence is not None:
                 tell(absence)
 
 
 def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
-    """Return the files of which something was left out."""
+    """Return the files that were set aside or have skipped rows."""
     files = store.source_files
     return [
         (stream, file)

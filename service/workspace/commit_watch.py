@@ -33,7 +33,7 @@ class CommitWatch:
         store: Catalog.
         commits: Who is told.
         signal: Tells that the catalog's file was written; None: it is no file.
-        faults: Takes errors that nobody has foreseen.
+        faults: Records unexpected errors.
     """
 
     store: Store
@@ -62,7 +62,7 @@ class CommitWatch:
                 self._stop.wait(WAIT_S)
 
     def _look(self) -> bool:
-        """Tell of a commit, or wait for news; return whether the catalog can be looked at."""
+        """Announce a new commit, or wait for one; return whether the catalog could be read."""
         signs = () if self.signal is None else self.signal.signs()
         try:
             last = self.store.batches.last()

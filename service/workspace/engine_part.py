@@ -65,7 +65,7 @@ class EngineParts:
         events: Event log.
         versions: Plans of this engine.
         ticks: Further work now and then, given the wall clock.
-        faults: Takes errors of background work that nobody has foreseen.
+        faults: Records unexpected errors of background work.
     """
 
     settings: Settings
@@ -84,8 +84,8 @@ class EnginePart:
     Attributes:
         parts: Makes what a term works with.
         jvm: The JVM of the first term, if one was launched already.
-        replaced: Called once another engine has taken over; this part has ended then. None: it stands by
-            again.
+        replaced: Called once another engine has taken over and this part has ended; if None, the part
+            stands by again.
     """
 
     parts: Callable[[], EngineParts]

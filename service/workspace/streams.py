@@ -59,7 +59,7 @@ class WorkspaceStreams:
         settle_s: A file that looks broken is left for a later listing until it has not changed for so long.
         pressure: Says whether events are taken.
         servers: Brokers that topics may be at; ``*`` for any.
-        dead_letters: Folder for rows of files that are skipped.
+        dead_letters: Folder for skipped rows of files.
     """
 
     def __init__(
@@ -147,11 +147,11 @@ class WorkspaceStreams:
                 self._versions.replan(replace(previous, streams=flowing), f"remove stream {name}")
 
     def change_contract(self, name: str, changed: Callable[[Stream], Stream]) -> Stream:
-        """Change what a stream promises; takes effect with a plan version, at one batch boundary.
+        """Change a stream's contract; it takes effect with a plan version, at one batch boundary.
 
         Args:
             name: Its name.
-            changed: Returns the stream with another contract; raises what refuses it.
+            changed: Returns the stream with the new contract, or raises the error that refuses it.
 
         Raises:
             StreamNotFound: There is none of that name.
@@ -181,7 +181,7 @@ class WorkspaceStreams:
         return stream
 
     def retry_files(self, name: str) -> tuple[SourceFile, ...]:
-        """Have the files of a stream that were set aside judged again, at the next look; return them.
+        """Mark the files of a stream that were set aside for a retry at the next listing; return them.
 
         Raises:
             StreamNotFound: There is no stream of that name.
@@ -229,17 +229,17 @@ class WorkspaceStreams:
         return AppendReceipt(accepted, posted_count(stream, events) - accepted, first, last)
 
     def promise(self, stream: Stream, patterns: Sequence[object]) -> int:
-        """Take punctuations of a stream whose rows come from elsewhere; they act behind their batch's rows.
+        """Accept punctuations of a stream without posted rows; they take effect behind their batch's rows.
 
         Args:
             stream: The stream.
-            patterns: What they fix, as it comes out of JSON.
+            patterns: Their patterns, parsed from JSON.
 
         Returns:
-            How many keys they close.
+            Number of keys that they close.
 
         Raises:
-            EventRejected: A pattern does not fit the stream; none is taken.
+            EventRejected: A pattern does not fit the stream; no pattern is accepted.
         """
         events = [{PUNCTUATION_COLUMN: pattern} for pattern in patterns]
         with self._store.transaction():
@@ -265,7 +265,7 @@ def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[Sou
     except OSError as error:
         raise SourceNotFound(
             f'files of stream "{draft.name}" cannot be listed: {error}',
-            hint="Give the service access.",
+            hint="Give the service access to them.",
             path=("source", "path"),
         ) from error
     found = tuple(judged_files(draft, paths, settle_s=settle_s, dead_letters=dead_letters))

@@ -38,8 +38,8 @@ class Watcher:
         ticks: Called with the wall clock at the end of each look.
         inputs: What sources hold; a stream of which input waits is not idle.
         known: Paths of listed files by stream id; not looked up at each look, since there may be millions.
-        dead_letters: Folder for rows of files that are skipped; None keeps none.
-        faults: Takes errors that nobody has foreseen.
+        dead_letters: Folder for skipped rows of files; None keeps none.
+        faults: Records unexpected errors.
     """
 
     store: Store
@@ -66,9 +66,9 @@ class Watcher:
             self._thread.join()
 
     def run_once(self) -> None:
-        """List new files, beat for idle streams and do what else is to be done now and then, once.
+        """List new files, send heartbeats for idle streams and do the other periodic work, once.
 
-        Whatever fails keeps nothing else from being done.
+        A failure of one part does not stop the others.
         """
         try:
             streams = self.store.streams.all()
@@ -76,7 +76,7 @@ class Watcher:
             log.warning("looking for input failed: %s", error)
             return
         self.faults.keep("listing", {stream.name for stream in streams})
-        # Unseen files of a stream that cannot be listed would be late behind a heartbeat.
+        # No heartbeat for a stream that cannot be listed: it would make its unlisted files late.
         listed = [s for s in streams if self._works("listing", partial(self._list, s), of=s.name)]
         self._works("heartbeats", partial(self._beat, listed))
         for tick in self.ticks:
@@ -87,7 +87,7 @@ class Watcher:
             self.faults.attempt("watcher", self.run_once)
 
     def _works(self, part: str, work: Callable[[], object], *, of: str = "") -> bool:
-        """Do one part of a look; return whether it was done."""
+        """Do one part of the periodic work; return whether it succeeded."""
 
         def done() -> bool:
             try:
@@ -115,7 +115,7 @@ class Watcher:
         )
 
     def _beat(self, streams: Sequence[Stream]) -> None:
-        """Move the watermark of each idle stream of some up to the farthest of all others."""
+        """Advance the watermark of each idle stream among some to the highest of all other streams."""
         counters = {c.stream_id: c for c in self.store.batches.stream_totals()}
         last = self.store.batches.last_manifest()
         read = {} if last is None else dict(last.input_end)

@@ -80,7 +80,7 @@ class Workspace:
         answers: Answers stored under idempotency keys.
         keys: Verifies keys of clients.
         audit: Who asked for which change.
-        faults: Background work of this process that fails by errors nobody has foreseen.
+        faults: Unexpected errors of this process's background work.
     """
 
     settings: Settings
@@ -140,7 +140,7 @@ class Workspace:
 
         Args:
             jvm: Spark's JVM, if one was launched with the same settings already.
-            replaced: Called when another engine has taken over, instead of standing by again.
+            replaced: Called when another engine has taken over; if None, the part stands by again.
         """
 
         def parts() -> EngineParts:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.running_service import RunningService, default_settings, free_port
 
-#: A setting of the service that nobody may read.
+#: A secret setting of the service.
 SECRET = "open-sesame = \\ 1é"
 
 

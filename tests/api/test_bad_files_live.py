@@ -1,4 +1,4 @@
-"""Bad files of a running service: read once they are corrected, by streams that go on and that stop."""
+"""Bad files of a running service: read once they are corrected, by streams that continue and that stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def put(directory: Path, name: str, *keys: object) -> None:
-    """Put a file into its place when it is whole."""
+    """Move a file to its place once it is complete."""
     rows = [f"2024-05-01T08:00:0{n}Z,{key}" for n, key in enumerate(keys)]
     (directory / f".{name}").write_text("\n".join(["ts,k", *rows]) + "\n")
     os.rename(directory / f".{name}", directory / name)

@@ -1,4 +1,4 @@
-"""The life of streams and queries once more, with catalog and posted events on PostgreSQL."""
+"""Lifecycle tests of streams and queries, with catalog and posted events on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """An application without an engine, for what is planned and answered alone."""
+    """Application without an engine, for requests that only plan and answer."""
     with closing(Service(tmp_path_factory.mktemp("planned"))) as service:
         set_up(service)
         yield service

@@ -19,7 +19,7 @@ CQL = "SELECT a.k FROM private_a [RANGE 10 SECONDS] a, private_b [RANGE 10 SECON
 
 @pytest.fixture(scope="module")
 def at_work(service: RunningService) -> RunningService:
-    """The service of all tests, which has committed a batch of ours; its settings have a secret."""
+    """Shared service, after a committed batch of this test; its settings have a secret."""
     for name in ("private_a", "private_b"):
         stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
         service.ok("POST", "/streams", 201, json=stream)

@@ -29,7 +29,7 @@ def post(service: RunningService, stream: str, *events: dict[str, Any]) -> dict[
 
 
 def results(service: RunningService, query: str, count: int) -> list[tuple[int, int]]:
-    """Wait until a query has so many results and return them."""
+    """Wait until a query has the given number of results, and return them."""
     deadline = time.monotonic() + WAIT_S
     while True:
         rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
@@ -57,13 +57,13 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
         "column": None,
     }
     cql = (
-        "SELECT a.v AS bid, b.v AS offer FROM punc_bids [RANGE 10 SECONDS] a, punc_items [RANGE 10 SECONDS] b "
-        "WHERE a.item = b.item"
+        "SELECT a.v AS bid, b.v AS offer "
+        "FROM punc_bids [RANGE 10 SECONDS] a, punc_items [RANGE 10 SECONDS] b WHERE a.item = b.item"
     )
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "punc_q", "cql": cql})
 
     post(service, "punc_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
-    # In one request: the second item of 180 comes behind the promise that none will.
+    # In one request: the second item of 180 stands behind the promise that there is none.
     taken = post(
         service,
         "punc_items",
@@ -89,7 +89,7 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     assert results(service, "punc_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
     assert counters(service, "punc_items")["violating"] == 2
 
-    # Without the contract nothing is promised any more, from one plan version on.
+    # From the plan version without the contract on, nothing is promised.
     before = service.ok("GET", "/plan", 200)["version"]
     changed = service.ok("PATCH", "/streams/punc_items", 200, json={"punctuations": None})
     assert changed["punctuations"] is None
@@ -114,7 +114,9 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
             "source": source | {"columns": columns},
         }
         service.ok("POST", "/streams", 201, json=document | {"punctuations": {"on": [["item"]]}})
-    cql = "SELECT a.v FROM punc_left [RANGE 9 SECONDS] a, punc_right [RANGE 9 SECONDS] b WHERE a.item = b.item"
+    cql = (
+        "SELECT a.v FROM punc_left [RANGE 9 SECONDS] a, punc_right [RANGE 9 SECONDS] b WHERE a.item = b.item"
+    )
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "punc_g", "cql": cql})
     headers = {"Idempotency-Key": "pu-right-1"}
     patterns = [{"item": [1, 2]}, {"item": 3}]
@@ -132,13 +134,13 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ({"ts": at(1)}, "does not promise anything about {ts}"),
+        ({"ts": at(1)}, "does not declare the set of columns {ts}"),
         ({"itm": 1}, '"itm" is not a column'),
         ({"item": "x"}, '"x" is no bigint'),
         ({"item": None}, 'column "item" is NULL'),
         ({"item": []}, 'the list of column "item" is empty'),
         ({"item": {"from": 1, "below": 9}}, 'column "item" is given a range'),
-        ({}, "does not promise anything about {}"),
+        ({}, "does not declare the set of columns {}"),
     ],
 )
 def test_a_punctuation_that_does_not_fit_is_refused_with_its_whole_request(

@@ -166,7 +166,7 @@ def test_the_engine_is_wished_for_by_one_and_seen_by_the_other(replicas: Replica
             time.sleep(0.1)
         refused = one.send("POST", "/engine:skip", {})
         assert (refused.status_code, refused.json()["code"]) == (409, "nothing-to-skip")
-        # An engine of another machine takes over, as after a time in which this one hung.
+        # An engine of another machine takes over, as if this one had hung.
         lease = one.store.lease.current()
         assert lease is not None
         taken = one.store.lease.take(dataclasses.replace(lease.holder, boot="elsewhere"), 60_000, lease)

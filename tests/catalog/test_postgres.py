@@ -193,7 +193,7 @@ def test_a_writer_that_hangs_is_undone_and_lets_others_write(
 
 
 def in_schema(url: str, name: str, *, make: bool = True) -> str:
-    """Return the URL of a schema of a database."""
+    """Return the URL of a schema in a database."""
     if make:
         engine = create_engine(url)
         with engine.begin() as connection:
@@ -203,7 +203,7 @@ def in_schema(url: str, name: str, *, make: bool = True) -> str:
 
 
 def test_two_services_share_a_database_in_schemas_of_their_own(url: str, tmp_path: Path) -> None:
-    """Records, leases, events and even a writer that hangs are a service's own."""
+    """Services in separate schemas share no records, leases or events, and no writer blocks another one."""
     urls = [in_schema(url, name) for name in ("one", "other")]
     with Store.open(urls[0]) as one, Store.open(urls[1]) as other:
         leases = [

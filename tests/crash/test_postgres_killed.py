@@ -1,4 +1,4 @@
-"""PostgreSQL is killed after any durable step of a batch: the job goes on and ends with the same results."""
+"""PostgreSQL is killed after each durable step of a batch: the job continues and has the same results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BATCHES, STEPS = 3, 6
 
 @pytest.fixture(scope="module")
 def killed() -> Iterator[PostgresServer]:
-    """A server of our own, since others are in the middle of something."""
+    """Separate server, since killing a shared one would break other tests."""
     yield from server()
 
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[Results]:
-    """Results of a job that nothing happens to."""
+    """Results of a job without a failure."""
     job = a_job(tmp_path_factory.mktemp("unharmed"))
     job.run(BATCHES)
     found = job.results()

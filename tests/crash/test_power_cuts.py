@@ -16,7 +16,7 @@ KINDS = ("kept", "empty", "any", "any", "any")
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[Results]:
-    """Results of a job that nothing happens to."""
+    """Results of a job without a failure."""
     job = a_job(tmp_path_factory.mktemp("uncut"))
     job.run(BATCHES)
     found = job.results()

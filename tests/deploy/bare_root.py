@@ -1,7 +1,7 @@
-"""A bare root of Debian in which the instructions of a Containerfile are carried out, as a build does.
+"""Bare root of Debian in which the instructions of a Containerfile are executed, as in a build.
 
-It stands in for an image builder where there is none. The base image is made here: Debian's smallest root
-with a Python of its own below ``/usr/local``, as ``python:3.11-slim-bookworm`` is. It needs root and
+It replaces an image builder on machines without one. The base image is made here: Debian's smallest root
+with a separate Python below ``/usr/local``, like ``python:3.11-slim-bookworm``. It needs root and
 ``debootstrap``.
 """
 
@@ -18,7 +18,7 @@ from tests.deploy.containerfile import Instruction
 from tests.deploy.files import ROOT
 
 _RELEASE = "bookworm"
-#: Of this machine, so that packages come from where they come from here.
+#: Files copied from this machine, so that packages come from the same registries.
 _REACHES = (
     "/etc/apt",
     "/etc/pip.conf",
@@ -30,7 +30,7 @@ _REACHES = (
 
 
 def make_base(root: Path) -> None:
-    """Make what the image begins from.
+    """Make the base image.
 
     Raises:
         AssertionError: ``debootstrap`` is not there, or failed; its output is in the message.
@@ -54,15 +54,15 @@ def enter(
     user: str = "0:0",
     writable: Sequence[str] | None = None,
 ) -> str:
-    """Run a command of the shell inside and return what it prints.
+    """Run a shell command inside a root and return its output.
 
     Args:
         root: The root.
         command: The command.
-        environment: Variables, beside those by which package managers reach their registries here.
+        environment: Variables, in addition to those that package managers need to reach registries.
         directory: Working directory.
         user: User and group as numbers.
-        writable: Directories that may be written where the rest may not; None: all may be.
+        writable: The only writable directories; None: everything is writable.
 
     Raises:
         AssertionError: It failed; its output is in the message.
@@ -88,15 +88,15 @@ def enter(
 
 
 class Build:
-    """The stages of a Containerfile, each in a root of its own.
+    """Stages of a Containerfile, each in a separate root.
 
     Args:
-        base: What every stage begins from.
+        base: Base image of every stage.
         directory: An empty directory for the stages.
 
     Attributes:
-        environment: Variables of the stage at hand.
-        user: User of the stage at hand.
+        environment: Variables of the current stage.
+        user: User of the current stage.
     """
 
     def __init__(self, base: Path, directory: Path) -> None:
@@ -108,11 +108,11 @@ class Build:
 
     @property
     def root(self) -> Path:
-        """Root of the stage at hand."""
+        """Root of the current stage."""
         return self._stages[-1][1]
 
     def carry_out(self, steps: Sequence[Instruction]) -> None:
-        """Carry out instructions in their order.
+        """Execute instructions in order.
 
         Raises:
             AssertionError: A RUN step failed; its output is in the message.

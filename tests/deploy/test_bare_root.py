@@ -1,4 +1,4 @@
-"""All steps of the Containerfile in a bare root of Debian; what they make runs as its user, read-only."""
+"""Run the Containerfile in a bare root of Debian, and its result as the container's user, read-only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
 
 
 def run(build: Build, command: str) -> str:
-    """Run a command as the container does: as its user, with nothing to write to but volume and /tmp."""
+    """Run a command like the container: as its user, with only the volume and /tmp writable."""
     return enter(
         build.root,
         command,

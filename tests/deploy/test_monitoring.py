@@ -57,7 +57,7 @@ def test_each_alert_has_a_case_on_which_it_fires() -> None:
 
 
 def lost(written: Any, read: Any, path: str = "") -> list[str]:
-    """Return the places of a document that its schema does not know."""
+    """Return the paths of a document that are missing after a schema has read it."""
     if isinstance(written, dict) and isinstance(read, dict):
         return [
             place
@@ -74,9 +74,9 @@ def lost(written: Any, read: Any, path: str = "") -> list[str]:
 
 
 def test_the_dashboard_is_of_grafana_s_schema() -> None:
-    """What Grafana's own types do not know is lost when they have read the dashboard."""
+    """Reading the dashboard with Grafana's own types drops the fields that they do not have."""
     read = json.loads(JSONEncoder().encode(Dashboard.from_json(DASHBOARD)))
-    # A source of annotations has fields of its own; this one is Prometheus'.
+    # A source of annotations may have extra fields; this one belongs to Prometheus.
     assert lost(DASHBOARD, read) == ["/annotations/list/0/titleFormat"]
     misspelt = DASHBOARD | {"panels": [PANELS[0] | {"titel": "x"}]}
     assert "/panels/0/titel" in lost(

@@ -82,7 +82,7 @@ def one_request(
 
 
 def attack(service: Service, *, seconds: float, least_runs: int, least_successes: int) -> None:
-    """Send sequences of requests until the time is over, and so many at least.
+    """Send sequences of requests until the time is over, but at least the given number.
 
     Enough operations must succeed at least once, else the requests do not get far.
     """

@@ -1,4 +1,4 @@
-"""Punctuations change no result, whatever the batches, buckets and plans: the state alone becomes smaller."""
+"""Punctuations change no result, whatever the batches, buckets and plans: they only shrink the state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, Result, family_of
 from tests.operators.queries import Row, a_query, a_stream, a_table
 
-#: Sets of columns that a punctuation may fix; families have these keys, or others.
+#: Sets of columns that a punctuation may fix; some are keys of families, some are not.
 ON = (("k",), ("m",), ("k", "m"), ("w",), ("v",))
 
 #: Columns that a punctuation fixes, by stream and position.
@@ -45,13 +45,13 @@ Patterns = Mapping[tuple[int, int], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Promised:
-    """A case some of whose rows are punctuations.
+    """Case in which some rows are punctuations.
 
     Attributes:
         case: The case, its streams with contracts.
-        patterns: Which rows are punctuations, and what they fix.
-        eager: Whether rows at rest are looked through after each batch.
-        numbers: Numbers of buckets after each batch in turn; 0 for those that there are.
+        patterns: Rows that are punctuations, with the columns that they fix.
+        eager: True if stored rows are searched after each batch.
+        numbers: Number of buckets after each batch in turn; 0 for no change.
     """
 
     case: Case
@@ -83,9 +83,9 @@ def promised_cases(draw: st.DrawFn, *, activations: bool = False, family: int | 
         for stream_id, row in step.rows:
             code = hash((seed, stream_id, row.pos)) % 1009
             if stream_id in with_contract and code % every == 0:
-                # Mostly the key of most families.
+                # Mostly the key that most families have.
                 patterns[stream_id, row.pos] = ON[max(0, code // every % 8 - 3)]
-    # Fragments of families with contracts do not grow.
+    # Keys of families with contracts do not spread over more buckets.
     spread = draw(st.sampled_from(SPREADS))
     case = replace(case, steps=tuple(replace(step, spread=spread) for step in case.steps))
     moves = draw(st.sampled_from(((0,), (0,), (0, 1, 0, 3, 2))))
@@ -93,7 +93,7 @@ def promised_cases(draw: st.DrawFn, *, activations: bool = False, family: int | 
 
 
 def table_of(stream: Stream, rows: Sequence[Row], patterns: Patterns) -> pa.Table:
-    """Return rows and punctuations as they are read; what a punctuation does not fix is NULL."""
+    """Return rows and punctuations as they are read; columns that a punctuation does not fix are NULL."""
     fixed = [patterns.get((stream.id, row.pos)) for row in rows]
     bare = [
         row if on is None else replace(row, values={n: v if n in on else None for n, v in row.values.items()})
@@ -110,7 +110,7 @@ def table_of(stream: Stream, rows: Sequence[Row], patterns: Patterns) -> pa.Tabl
 
 
 def check_promised(promised: Promised) -> Runner:
-    """Run a case beside nested loops over the rows that are neither late nor recorded as violating."""
+    """Compare a case with nested loops over the rows that are neither late nor recorded as violating."""
     case, patterns = promised.case, promised.patterns
     runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
     oracle = NestedLoops(case.streams)
@@ -150,7 +150,7 @@ def check_promised(promised: Promised) -> Runner:
 
 
 class Judge:
-    """Rows that break a promise, if nothing is ever forgotten: rows and punctuations one by one, in order."""
+    """Return the rows that break a promise if nothing is ever forgotten, given rows and punctuations."""
 
     def __init__(self, streams: Mapping[int, Stream], patterns: Patterns) -> None:
         self._streams = streams
@@ -183,7 +183,7 @@ class Judge:
 
 
 def move(runner: Runner, buckets: int) -> None:
-    """Hash the state into another number of buckets, 0 for none."""
+    """Hash the state into another number of buckets; 0 for no change."""
     if not buckets:
         return
     runner.state = [rehashed(runner.state, number, buckets) for number in range(buckets)]
@@ -227,11 +227,11 @@ def test_the_number_of_buckets_changes_no_verdict(promised: Promised, buckets: i
     assert one.violating == other.violating
 
 
-# One case each, in which a rule alone decides. Stream 1 is side a, stream 2 side b; both windows are 10 µs.
+# Each test below isolates one rule. Stream 1 is side a, stream 2 side b; both windows are 10 µs.
 
 
 class Scene:
-    """Two streams, joined on ``k``, of which stream 2 promises something."""
+    """Two streams joined on ``k``; stream 2 has a contract."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class Scene:
         return {(pos_a, pos_b) for _, pos_a, pos_b in self.runner.results if pos_a is not None}  # type: ignore[misc]
 
     def replan(self, *queries: Query) -> None:
-        """Have other queries run from the next batch on."""
+        """Change the queries from the next batch on."""
         self._plans = [build_plan(queries, self.streams, self.runner.plan)]
 
     @property
@@ -288,7 +288,7 @@ def test_a_row_behind_a_punctuation_of_its_batch_breaks_the_promise_and_one_befo
 def test_rows_of_the_other_side_meet_all_rows_of_the_batch_that_closes_their_key() -> None:
     scene = Scene()
     assert scene.batch(a=[(5, 7)], b=[(4, 7), [7]]) == {(0, 0)}
-    # The next one probes and does not rest.
+    # The next row probes and is not stored.
     assert scene.batch(a=[(6, 7), (6, 8)]) == {(0, 0), (1, 0)}
     assert 2 in scene.held("a")
     assert 1 not in scene.held("a")
@@ -297,7 +297,7 @@ def test_rows_of_the_other_side_meet_all_rows_of_the_batch_that_closes_their_key
 def test_a_closing_is_forgotten_by_the_watermark_of_its_own_stream_alone() -> None:
     scene = Scene(lateness_us=3)
     scene.batch(a=[(5, 7)], b=[(5, 7), [7]])
-    # a's watermark passes by far; a row of b may still be in the window of a's.
+    # a's watermark passes far beyond; rows of b may still be in the window of a row of a.
     scene.batch(a=[(500, 9)])
     scene.batch(b=[(5, 7)])
     assert scene.violating == {2}
@@ -352,7 +352,7 @@ def test_a_reset_watermark_makes_no_promise_shorter() -> None:
     scene.batch(a=[(5, 7), (1000, 7)])
     scene.runner.step({}, heartbeats=[Heartbeat(1, None)])
     scene.batch(a=[(20, 1)], b=[(20, 7), [7]])
-    # The row of 1000 was let go, and rows of b may still come that would have met it.
+    # The row at 1000 was dropped, and rows of b that would have matched it may still come.
     scene.batch(b=[(1005, 1)])
     assert scene.batch(b=[(1005, 7)]) == set()
     assert scene.violating == {3}
@@ -370,7 +370,7 @@ def test_promises_of_control_records_stand_behind_all_rows_of_their_batch() -> N
     assert scene.violating == set()
     assert scene.batch(b=[(6, 7), (6, 9)]) == {(0, 0), (0, 9)}
     assert scene.violating == {1}
-    # A batch of control records alone goes to the buckets of the keys, too.
+    # A batch with only control records also goes to the buckets of the keys.
     scene.runner.step({}, promises=[promises_of(scene.streams[2], ("k",), pa.table({"k": [9]}))])
     assert sum(c.closed for b in scene.runner.state for c in punctuation_counters(b.families)) == 1
     scene.batch(b=[(6, 9)])
@@ -379,7 +379,7 @@ def test_promises_of_control_records_stand_behind_all_rows_of_their_batch() -> N
 
 def test_a_closing_is_remembered_by_the_newest_row_of_the_other_stream() -> None:
     scene = Scene(lateness_us=100)
-    # The row of 50 is let go; b's own rows are far behind it.
+    # The row at 50 is dropped; b's own rows are far behind it.
     scene.batch(a=[(50, 7)], b=[(5, 1), [7]])
     scene.batch(b=[(120, 1)])
     assert scene.batch(b=[(55, 7)]) == set()

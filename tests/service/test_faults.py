@@ -1,4 +1,4 @@
-"""Background work that ends by an error nobody has foreseen is logged, counted, told and done again."""
+"""Background work that fails with an unexpected error is logged, counted, reported and retried."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_fails_is_left_alone_for_longer_and_longer_and_told_until_it_works(
     assert [str(fault) for fault in faults.failing()] == ["listing of A: KeyError: 'value'"]
     assert all(record.exc_info for record in caplog.records)
     assert len(caplog.records) == len(tries)
-    assert faults.attempt("listing", lambda: 5, of="B") == 5  # another one is not kept waiting
+    assert faults.attempt("listing", lambda: 5, of="B") == 5  # another object does not wait
     now_s[0] += 60
     assert faults.attempt("listing", lambda: 7, of="A") == 7
     assert faults.failing() == ()

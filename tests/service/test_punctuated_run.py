@@ -1,4 +1,4 @@
-"""Punctuations through `sluice run`: rows of a file that close keys, judged by DuckDB over the same files."""
+"""Punctuations in `sluice run`: rows of a file that close keys, compared with DuckDB on the same files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_workload(directory: Path) -> Path:
 
 
 def rows_of(directory: Path, stream: str) -> str:
-    """Return rows with the positions that they have in their stream, as a subquery."""
+    """Return a subquery of rows with their positions in the stream."""
     files = " UNION ALL ".join(
         f"SELECT *, {number}::BIGINT << 32 | file_row_number AS pos "
         f"FROM read_parquet('{directory / stream / f'{number}.parquet'}', file_row_number = true)"
@@ -109,7 +109,7 @@ def test_a_contract_can_say_to_stop_before_the_batch_is_committed(tmp_path: Path
 
 
 def check(tmp_path: Path) -> None:
-    """Compare results with DuckDB's over the rows that are not recorded, and what was counted."""
+    """Compare results and counters with DuckDB's over the rows that are not recorded."""
     a, b = rows_of(tmp_path, "A"), rows_of(tmp_path, "B")
     late = tmp_path / "out" / "_sluice" / "late"
     broken = f"(SELECT * FROM read_parquet('{late}/*.parquet', union_by_name = true))"
@@ -124,7 +124,7 @@ def check(tmp_path: Path) -> None:
     near = f"abs(epoch_us(a.ts) - epoch_us(b.ts)) < {WINDOW_S * SECOND_US}"
     for name, keys, excluded in (
         ("both", "a.k = b.k AND a.m = b.m", f"AND b.pos NOT IN (SELECT _pos FROM {broken})"),
-        # A punctuation of two columns closes no key of one.
+        # A punctuation of two columns closes no single-column key.
         ("key", "a.k = b.k", ""),
     ):
         wanted = duckdb.sql(

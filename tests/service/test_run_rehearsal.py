@@ -151,7 +151,7 @@ def test_a_generator_of_a_run_starts_when_the_run_is_set_up(store: Store, tmp_pa
     file.write_text(GENERATED, encoding="utf-8")
     statistician = Statistician(store, WorkloadRows(), 2, 1000, SampleCache())
     before_us = wall_clock_us()
-    for _ in range(2):  # started again it has the start that it had
+    for _ in range(2):  # a restarted run keeps its first start time
         _set_up(load_workload(file), tmp_path, Versions(store, statistician, Objective("mem-opt")), SHIPPED)
     a, b = (stream.source for stream in store.streams.all())
     assert isinstance(a, GeneratorSource)

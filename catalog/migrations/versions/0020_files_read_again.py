@@ -1,4 +1,4 @@
-"""Files that were set aside can be read again, and rows of files are skipped."""
+"""Let files that were set aside be read again, and bad rows of files be skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEFT_OUT = sa.text("(verdict <> 'ok' OR skipped > 0)")
 
 
 def upgrade() -> None:
-    """Add what a retry needs; no file was read twice under one name so far."""
+    """Add the columns that a retry needs; until now no file was read twice under one name."""
     with op.batch_alter_table("inputs") as inputs:
         inputs.add_column(sa.Column("skipped", _BIG, nullable=False, server_default="0"))
         inputs.add_column(sa.Column("retry", sa.Boolean(), nullable=False, server_default=sa.false()))

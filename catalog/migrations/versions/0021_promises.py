@@ -1,4 +1,4 @@
-"""Punctuations of streams whose rows do not come by the event log are control records."""
+"""Store punctuations of streams outside the event log as control records."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; nothing was promised so far."""
+    """Add the column; until now there were no promises."""
     op.add_column("control_log", sa.Column("promises", sa.Text()))

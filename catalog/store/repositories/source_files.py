@@ -37,7 +37,7 @@ _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
 _REMOVED = select(tables.streams.c.id).where(
     tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
 )
-#: Of the files of which something was left out, those whose listing counts.
+#: Files with anything left out, by the listing of their path that is current.
 _LEFT_OUT = (
     select(*_COLUMNS)
     .where(_i.stream_id == bindparam("stream_id"), tables.LEFT_OUT, _i.replaced == 0)
@@ -125,7 +125,7 @@ class SourceFileRepository(Repository):
             return tuple(_file(row) for row in found)
 
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Return how much was left out of the files of each stream, for those of which anything was."""
+        """Return counts of skipped files and rows per stream, for streams that have any."""
         with self._database.read() as connection:
             return tuple(
                 LeftOut(stream_id, files, int(rows))
@@ -133,7 +133,7 @@ class SourceFileRepository(Repository):
             )
 
     def retry(self, stream_id: int) -> tuple[SourceFile, ...]:
-        """Ask for the files of a stream that were set aside to be judged again; return them."""
+        """Mark the files of a stream that were set aside to be inspected again; return them."""
         with self._database.write() as connection:
             connection.execute(
                 update(tables.inputs)
@@ -143,16 +143,16 @@ class SourceFileRepository(Repository):
             return tuple(_file(row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
 
     def to_retry(self, stream_id: int) -> tuple[SourceFile, ...]:
-        """Return the files of a stream that are to be judged again."""
+        """Return the files of a stream that are marked to be inspected again."""
         with self._database.read() as connection:
             return tuple(_file(row) for row in connection.execute(_TO_RETRY, {"stream_id": stream_id}))
 
     def judged_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
-        """Record what was found in a file that was to be judged again.
+        """Record what was found in a file that was marked to be inspected again.
 
-        One that was set aside and can be read now gets the next position, since a batch may have passed the
-        one it has; there it stays set aside, for batches that are repeated. One that stopped the job keeps
-        its position: no batch has passed it.
+        A file that was set aside and can be read now gets the next position, since a batch may have passed
+        its old one; at the old position it stays set aside, so that repeated batches read the same rows. A
+        file that stopped the job keeps its position: no batch has passed it.
 
         Args:
             stream_id: The stream.
@@ -160,7 +160,7 @@ class SourceFileRepository(Repository):
             found: The file as it is now.
 
         Raises:
-            InputNotFound: No file that is to be judged again is listed there.
+            InputNotFound: No file at that position is marked to be inspected again.
         """
         facts = dataclasses.asdict(found)
         del facts["position"]
@@ -174,7 +174,7 @@ class SourceFileRepository(Repository):
                 .values(**values)
             )
             if changed.rowcount != 1:
-                raise InputNotFound(f"input {position} of stream {stream_id} is not to be judged again")
+                raise InputNotFound(f"input {position} of stream {stream_id} is not marked for a retry")
             if is_moved:
                 self.append(stream_id, [found])
 

@@ -79,7 +79,7 @@ class StreamRepository(Repository):
         return moved
 
     def replace(self, stream: Stream) -> None:
-        """Store a stream anew, whose name and id stay; raises as ``get``."""
+        """Replace a stored stream by one of the same name and id; raises as ``get``."""
         with self._database.write() as connection:
             self.get(stream.name)
             connection.execute(

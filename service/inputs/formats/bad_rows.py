@@ -1,11 +1,11 @@
-"""Bad rows of files, for streams that skip them: found, told with their place, kept as dead letters.
+"""Bad rows of files, for streams that skip them: found, located and kept as dead letters.
 
-    file ── listing: every row is judged ──> rows, skipped ──> catalog
+    file ── listing: every row is checked ─> rows, skipped ──> catalog
                 └── dead_letters/A-file-<digest>.jsonl       └── reading: the same rows are skipped
 
-Which rows are bad follows from the bytes of the file and its stream alone, so a batch that is repeated skips
-the same ones. The dead letters of a file are on disk before the catalog names it; where its listing is
-repeated they take their own place.
+Which rows are bad depends only on the bytes of the file and on its stream, so a repeated batch skips the same
+rows. The dead letters of a file are on disk before the catalog names the file; a repeated listing overwrites
+them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class BadRow:
 
     Attributes:
         row: Its number in the file, from 1.
-        line: Line in which an editor shows it, None in a format without lines.
-        column: The first column at fault, None where the row as a whole is.
+        line: Its line number in an editor; None in a format without lines.
+        column: First column with a fault; None if the whole row is at fault.
         reason: What is wrong.
-        text: The row as it stands in the file; as JSON where the format is no text.
+        text: The row as it stands in the file; as JSON if the format is not text.
     """
 
     row: int
@@ -41,11 +41,11 @@ class BadRow:
 
 
 def unfit_values(count: int, convert: Callable[[int, int], object]) -> list[tuple[int, object]]:
-    """Return index and value of all of a column's values that do not fit, in order.
+    """Return index and value of each value of a column that cannot be converted, in order.
 
     Args:
-        count: Values of the column.
-        convert: Converts those of a range, or raises UnfitValueError, which names the first at fault.
+        count: Number of values.
+        convert: Converts a range of values, or raises UnfitValueError for the first that does not fit.
     """
     found: list[tuple[int, object]] = []
     ranges = [(0, count)]
@@ -66,13 +66,13 @@ def unfit_values(count: int, convert: Callable[[int, int], object]) -> list[tupl
 def write_skipped_rows(
     folder: Folder, stream: str, path: str, facts: os.stat_result, rows: Sequence[BadRow]
 ) -> Path:
-    """Write the rows of a file that are skipped, one JSON object a line.
+    """Write the skipped rows of a file, one JSON object per line.
 
     Args:
-        folder: Folder of dead letters, made if it is missing.
+        folder: Folder of dead letters, created if it is missing.
         stream: Name of the stream.
         path: The file.
-        facts: What the system says of it; other bytes get another file of dead letters.
+        facts: Its ``stat``; a changed file gets another file of dead letters.
         rows: The rows.
     """
     directory = directory_here(folder)

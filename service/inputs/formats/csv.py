@@ -34,7 +34,7 @@ def inspect_csv(stream: Stream, path: str, bad: list[BadRow] | None = None) -> F
     Args:
         stream: The file's stream.
         path: The file.
-        bad: Takes malformed rows, which are then left out; None refuses the file for the first.
+        bad: List to which malformed rows are appended, to be left out; if None, the first refuses the file.
 
     Raises:
         UnusableFile: It has no header, lacks a column, or a row is malformed (the first is named).
@@ -54,14 +54,14 @@ def read_csv(
         stream: The file's stream.
         path: The file.
         columns: Columns wanted.
-        first_row: First row; those that are skipped do not count.
-        rows: How many.
-        skips: Whether malformed rows are skipped.
+        first_row: First row, not counting skipped ones.
+        rows: Number of rows.
+        skips: Skip malformed rows.
 
     Raises:
         UnusableFile: As `inspect_csv`, or it holds fewer rows.
     """
-    # A row is bad for any of its columns.
+    # A fault in any column makes a row bad, so all columns are read.
     file = _File(stream, path, [c.name for c in stream.columns] if skips else columns, [] if skips else None)
     tables = [file.schema.empty_table()]
     left, seen = rows, 0
@@ -151,7 +151,7 @@ class _File:
                 sound[index] = False
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
-        """Return the values that do not fit: of a file that is refused the first alone."""
+        """Return the values that do not fit, or only the first if the file is refused for it."""
         if self._bad is None:
             return [(first.index, first.value)]
         return unfit_values(

@@ -42,7 +42,7 @@ def inspect_jsonl(stream: Stream, path: str, bad: list[BadRow] | None = None) ->
     Args:
         stream: The file's stream.
         path: The file.
-        bad: Takes malformed rows, which are then left out; None refuses the file for the first.
+        bad: List to which malformed rows are appended, to be left out; if None, the first refuses the file.
 
     Raises:
         UnusableFile: A line is malformed (the first is named), no row has the event time, or its event times
@@ -64,14 +64,14 @@ def read_jsonl(
         stream: The file's stream.
         path: The file.
         columns: Columns wanted.
-        first_row: First row; those that are skipped do not count.
-        rows: How many.
-        skips: Whether malformed rows are skipped.
+        first_row: First row, not counting skipped ones.
+        rows: Number of rows.
+        skips: Skip malformed rows.
 
     Raises:
         UnusableFile: As `inspect_jsonl`, or it holds fewer rows.
     """
-    # A row is bad for any of its columns.
+    # A fault in any column makes a row bad, so all columns are read.
     wanted = [column.name for column in stream.columns] if skips else columns
     table = _parse(stream, path, wanted, [] if skips else None).slice(first_row, rows)
     if table.num_rows != rows:
@@ -84,11 +84,11 @@ class _Rows:
     """Objects of a file.
 
     Attributes:
-        bad: Takes rows that are left out; None refuses the file for the first.
+        bad: List to which bad rows are appended; if None, the first refuses the file.
         texts: All lines of the file.
-        objects: What rows hold, by key.
-        numbers: Number of each of them, from 1.
-        lines: Line of each, from 1.
+        objects: Parsed rows.
+        numbers: Row number of each, from 1.
+        lines: Line number of each, from 1.
     """
 
     bad: list[BadRow] | None
@@ -106,7 +106,7 @@ class _Rows:
         self.bad.append(BadRow(number, line, column, reason, text))
 
     def refuse_some(self, found: Mapping[int, tuple[str, str, str]]) -> None:
-        """Leave rows out by their index, each with column, what stands between, and reason."""
+        """Leave rows out; by index, each has its column, the text before the reason, and the reason."""
         if not found:
             return
         for index, (column, between, reason) in sorted(found.items()):
@@ -139,7 +139,7 @@ def _parse(
             except UnfitValueError as error:
                 for index, value in _unfit(values, types[name], form, error, bad):
                     wanted = expected(types[name], form)
-                    if types[name] == "timestamp":  # numbers are spelt in one way in JSON
+                    if types[name] == "timestamp":  # JSON has only one way to write numbers
                         wanted += option_that_reads(value, "timestamp", form)
                     problem = f"{json_text(value, _SHOWN)} is not {wanted}"
                     misfits.setdefault(index, (name, f', column "{name}": ', problem))
@@ -157,14 +157,14 @@ def _unfit(
     first: UnfitValueError,
     bad: list[BadRow] | None,
 ) -> list[tuple[int, object]]:
-    """Return the values that do not fit: of a file that is refused the first alone."""
+    """Return the values that do not fit, or only the first if the file is refused for it."""
     if bad is None:
         return [(first.index, first.value)]
     return unfit_values(len(values), lambda start, end: from_json(values[start:end], column_type, form))
 
 
 def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
-    """All objects of a file with the columns as keys."""
+    """Return all objects of a file, with the columns as keys."""
     assert isinstance(stream.source, FilesSource)
     text = "".join(text_blocks(path, stream.source.dialect.encoding))
     # Only \n ends a line: str.splitlines would also cut at U+2028, which JSON strings may hold.
@@ -215,7 +215,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _name_columns(stream: Stream, rows: _Rows) -> None:
-    """Name keys as the columns are; in most files they are named so."""
+    """Rename keys to the names of the columns; in most files they have them already."""
     columns = {folded_name(column.name): column.name for column in stream.columns}
     names = set(chain.from_iterable(rows.objects))
     others = {

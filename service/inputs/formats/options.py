@@ -1,4 +1,4 @@
-"""Options of text files under which a value that does not fit would.
+"""Options of text files under which a rejected value could be read.
 
 '1.234,50'             decimal_point: ",", thousands: "."
 '01.11.2025 09:15:00'  timestamp_format: "%d.%m.%Y %H:%M:%S"
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
-#: Decimal point and separator of groups.
+#: Pairs of decimal point and thousands separator.
 _NUMBERS: Final = (
     *((",", None), (".", None)),
     *((".", ","), (",", "."), (",", " "), (",", "\u00a0"), (",", "\u202f"), (".", " "), (".", "'")),
@@ -28,7 +28,7 @@ _OFFSETS: Final = ("", "%z", " %z")
 
 
 def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
-    """Return the option of a source that would read a value, as the end of a sentence; empty for none.
+    """Return the options of a source that would read a value, as the end of a sentence; empty for none.
 
     >>> option_that_reads("1.234,50", "decimal(10,2)", TextForm())
     '; it can be read with decimal_point: ",", thousands: "."'
@@ -48,7 +48,7 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
 
 
 def _numbers(value: str, column_type: str, form: TextForm) -> str:
-    """Return the options, several where they give the value several meanings."""
+    """Return the options of a number; several if they give it different values."""
     found: dict[object, str] = {}
     for point, separator in _NUMBERS:
         read = _read(value, column_type, replace(form, decimal_point=point, thousands=separator))
@@ -62,7 +62,7 @@ def _numbers(value: str, column_type: str, form: TextForm) -> str:
 
 
 def _formats(text: str, form: TextForm) -> Iterator[str]:
-    """Yield the formats of a time, two where day and month cannot be told apart."""
+    """Yield the formats of a time: two if day and month cannot be distinguished."""
     found = _DATE.fullmatch(text)
     if found is None:
         return
@@ -77,7 +77,7 @@ def _formats(text: str, form: TextForm) -> Iterator[str]:
 
 
 def _read(text: str, column_type: str, form: TextForm) -> object:
-    """Return the value of a text, None if it is none."""
+    """Return the value of a text; None if it cannot be read."""
     try:
         return from_text(pa.array([text]), column_type, form)[0].as_py()
     except UnfitValueError:

@@ -44,9 +44,9 @@ def read_parquet(
         stream: The file's stream.
         path: The file.
         columns: Columns wanted.
-        first_row: First row; those that are skipped do not count.
-        rows: How many.
-        skips: Whether bad rows are skipped; then all of the file is read.
+        first_row: First row, not counting skipped ones.
+        rows: Number of rows.
+        skips: Skip bad rows; the whole file is read then.
 
     Raises:
         UnusableFile: Its body cannot be read, or it holds fewer rows.
@@ -77,13 +77,13 @@ def read_parquet(
 
 
 def sound_rows(stream: Stream, file: pq.ParquetFile, names: Mapping[str, str], bad: list[BadRow]) -> pa.Table:
-    """Return all columns of the rows of a file but the bad ones, which ``bad`` takes.
+    """Return all columns of the good rows of a file, and append the bad rows to ``bad``.
 
     Args:
         stream: The file's stream.
-        file: The file, of the stream's schema.
+        file: The file, whose schema fits the stream.
         names: Name in the file of each column.
-        bad: Takes them.
+        bad: List to which bad rows are appended.
 
     Raises:
         UnusableFile: Its body cannot be read.
@@ -111,7 +111,7 @@ def sound_rows(stream: Stream, file: pq.ParquetFile, names: Mapping[str, str], b
 
 
 def _unfit(values: pa.ChunkedArray, column: Column, unit: TimeUnit | None) -> list[tuple[int, str]]:
-    """Return index and reason of the values that are not sound: halves are looked at until one is left."""
+    """Return index and reason of each bad value, found by halving ranges that contain one."""
     found: list[tuple[int, str]] = []
     ranges = [(0, len(values))]
     while ranges:
@@ -131,7 +131,7 @@ def _unfit(values: pa.ChunkedArray, column: Column, unit: TimeUnit | None) -> li
 
 
 def _shown(value: pa.Scalar) -> object:
-    """Return a value for people, whatever it is."""
+    """Return a displayable form of any value."""
     try:
         return value.as_py()
     except (ValueError, OverflowError):  # text that is not UTF-8, years that Python does not have

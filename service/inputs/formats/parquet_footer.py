@@ -38,7 +38,7 @@ def inspect_parquet(
         connection: What reads the statistics.
         stream: The file's stream.
         path: The file.
-        bad: Takes bad rows, which are then left out: all of the file is read. None leaves values unread.
+        bad: List to which bad rows are appended; the whole file is read then. If None, values stay unread.
 
     Raises:
         UnusableFile: It is no Parquet file, is truncated, or is of another schema.

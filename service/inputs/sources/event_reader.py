@@ -48,7 +48,7 @@ def read_events(
         start: First offset.
         end: Offset after the last.
         columns: Columns to return, None for all.
-        punctuations: Whether to return punctuations, too, and ``PUNCTUATION_COLUMN``.
+        punctuations: Return punctuations too, with ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order, and ``_pos`` (int64, the offset).
@@ -61,7 +61,7 @@ def read_events(
     names = schema.names if columns is None else list(columns)
     schema = pa.schema([schema.field(name) for name in names])
     tables = [schema.empty_table()]
-    # Requests have the column of patterns where they hold a punctuation.
+    # Only requests with a punctuation have the column of patterns.
     patterns: list[pa.ChunkedArray | None] = []
     if start < end:
         with _connection(url) as connection:

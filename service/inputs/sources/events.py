@@ -24,8 +24,8 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
 
     Args:
         stream: The stream.
-        events: Objects as they come out of JSON.
-        without_time: Whether they need no event time, since they are punctuations.
+        events: Objects parsed from JSON.
+        without_time: Accept events without an event time, as punctuations are.
 
     Raises:
         EventRejected: An event is no object, has a field that is no column or a value that does not fit,

@@ -47,7 +47,7 @@ _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress
 #: Files that one write to the catalog records: what a crash during a long first listing costs.
 _FILES_PER_WRITE: Final = 256
 
-#: Errors that are not the file's own, and may be gone at the next look.
+#: Errors that are not caused by the file and may be gone at the next listing.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
 
 _MADE_UP: Final = ("/proc", "/sys")
@@ -56,7 +56,7 @@ _Inspect = Callable[[str, list[BadRow] | None], FileFacts]
 
 
 def log_left_out(stream: Stream, file: SourceFile) -> None:
-    """Log what was left out of a file, for whoever runs the service."""
+    """Log what was left out of a file, for the operator of the service."""
     if file.verdict == "ok":
         log.warning("rows skipped", extra=fields(stream=stream.name, path=file.path, rows=file.skipped))
     elif file.verdict == "stops":
@@ -68,11 +68,11 @@ def log_left_out(stream: Stream, file: SourceFile) -> None:
 
 
 def in_words(stream: Stream, file: SourceFile) -> str:
-    """Return what whoever runs a command reads of a file of which something was left out."""
+    """Return the message for the user of a command about a file that was set aside or has skipped rows."""
     if file.verdict == "ok":
         return f'{file.skipped} bad rows of file "{file.path}" of stream "{stream.name}" are skipped'
     name, reason = f'file "{file.path}" of stream "{stream.name}"', file.reason or ""
-    # What a batch found out names the file already.
+    # A reason found while reading a batch names the file already.
     return f"set aside: {reason}" if reason.startswith(name) else f"{name} is set aside: {reason}"
 
 
@@ -87,7 +87,7 @@ def list_files(
 ) -> int:
     """List the new files of a stream, in order of their paths, and record each with its verdict.
 
-    Those that were set aside and are to be judged again are, before.
+    Files that were set aside and marked for a retry are inspected first.
 
     Args:
         store: Catalog that records them.
@@ -96,8 +96,8 @@ def list_files(
             long: its writer may be at work. 0 judges at once.
         known: Paths that are listed already; those listed now are added. None looks them up, which a
             caller that lists repeatedly avoids.
-        tell: Called with each file that is set aside, or of which rows are skipped.
-        dead_letters: Folder for rows that are skipped; None keeps none.
+        tell: Called with each file that is set aside or has skipped rows.
+        dead_letters: Folder for skipped rows; None keeps none.
 
     Returns:
         Number of files listed now, those set aside included.
@@ -131,7 +131,7 @@ def _judge_again(
     tell: Callable[[Stream, SourceFile], None],
     dead_letters: Folder | None,
 ) -> int:
-    """Judge files that were set aside anew, as asked; those that are gone or being written have time."""
+    """Inspect files marked for a retry; those that are missing or being written stay marked."""
     read = 0
     for former in store.source_files.to_retry(stream.id):
         for found in judged_files(stream, [former.path], settle_s=settle_s, dead_letters=dead_letters):
@@ -203,10 +203,10 @@ def candidates(path: str) -> Iterator[str]:
 
 
 def _matches(pattern: str) -> Iterator[str]:
-    """Yield what a glob matches; below ``**`` each directory once, where links lead back to one above.
+    """Yield the matches of a glob; below ``**`` links to a parent directory are not followed.
 
     Raises:
-        OSError: A directory below ``**`` cannot be read, which `glob` keeps to itself.
+        OSError: A directory below ``**`` cannot be read; `glob` would ignore that.
     """
     parts = pattern.split("/")
     if "**" not in parts:
@@ -220,7 +220,7 @@ def _matches(pattern: str) -> Iterator[str]:
 
 
 def _directories(directory: str, above: frozenset[str]) -> Iterator[str]:
-    """Yield a directory and all that are visible below it."""
+    """Yield a directory and all visible directories below it."""
     real = os.path.realpath(directory)
     if real in above or not os.path.isdir(directory):
         return
@@ -232,7 +232,7 @@ def _directories(directory: str, above: frozenset[str]) -> Iterator[str]:
 
 
 def why_no_files(stream: Stream, source: FilesSource) -> str | None:
-    """Return why a stream has no files although its directory is there, and what to write; else None."""
+    """Return why a stream has no files although its directory exists, with a hint; otherwise None."""
     path = source.path
     if next(candidates(path), None) is not None:
         return None
@@ -268,7 +268,7 @@ def _in_short(error: Exception) -> str:
     if isinstance(error, UnusableFile):
         return error.primary
     if not isinstance(error, OSError):
-        log.error("file judged by an unforeseen error", exc_info=error)
+        log.error("inspecting a file failed with an unexpected error", exc_info=error)
     return f"it cannot be read ({type(error).__name__}: {first_line(error)})"
 
 
@@ -300,7 +300,7 @@ def _judge(
         except FileNotFoundError:
             return None
         except Exception as error:
-            # Whatever it is, it concerns this file alone, unless the machine is short of something.
+            # Any error concerns only this file, unless the machine is short of a resource.
             if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
                 raise
             facts, reason, bad = FileFacts(0, None, None), _in_short(error), None

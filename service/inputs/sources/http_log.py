@@ -130,7 +130,7 @@ class EventLog:
 
         Args:
             stream: Stream with an ``http`` source.
-            events: Objects as they come out of JSON; punctuations among them, if the stream takes such.
+            events: Objects parsed from JSON; punctuations among them, if the stream has a contract.
             sending: The request, if it may be sent again: its events are stored once.
 
         Returns:
@@ -152,7 +152,7 @@ class EventLog:
             head = self.end(stream.id)
             return head, head - 1
         extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
-        # Punctuations alone have no times: any may be taken, and so they wait for no other stream.
+        # Punctuations have no times: without rows the least one is used, so the request waits for no stream.
         oldest_us, newest_us = (extremes[of].as_py() for of in ("min", "max"))
         data = encode(table)
         with self._write() as connection:

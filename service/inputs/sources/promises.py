@@ -1,4 +1,4 @@
-"""Posted punctuations: a pattern against its stream's contract, a row for each combination of values.
+"""Posted punctuations: patterns are checked against the contract, each combination of values gives a row.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
@@ -24,7 +24,7 @@ from service.errors import EventRejected
 from service.inputs.formats.values import json_text
 from service.inputs.sources.events import events_to_table
 
-#: Keys that one punctuation may close: a longer list is better posted as several.
+#: Most keys that one punctuation may close; post a longer list as several punctuations.
 MOST_VALUES: Final = 10_000
 _SHOWN_CHARACTERS = 60
 
@@ -34,11 +34,11 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
 
     Args:
         stream: The stream.
-        events: Objects as they come out of JSON.
+        events: Objects parsed from JSON.
 
     Returns:
-        The columns of the stream, and ``PUNCTUATION_COLUMN`` where an event is a punctuation. A punctuation
-        has the values that it fixes, and NULL elsewhere.
+        The columns of the stream, and ``PUNCTUATION_COLUMN`` if any event is a punctuation. The row of a
+        punctuation has the values that it fixes, and NULL elsewhere.
 
     Raises:
         EventRejected: An event does not fit; the first one is named.
@@ -50,7 +50,7 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
     if not numbers:
         return events_to_table(stream, events)
     promised = set(numbers)
-    # Events in one go, up to the first wrong punctuation, so that the first event that is wrong is named.
+    # Convert events only up to the first invalid punctuation, so that the first invalid event is named.
     wrong: EventRejected | None = None
     patterns: dict[int, list[dict[str, object]]] = {}
     for number in numbers:
@@ -84,7 +84,7 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
     Args:
         stream: The stream.
         on: Columns that they fix.
-        values: Has these columns.
+        values: Table with these columns.
     """
     sink = pa.BufferOutputStream()
     fixed = values.select(list(on))
@@ -94,7 +94,7 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
 
 
 def posted_promises(stream: Stream, events: Sequence[object]) -> list[Promises]:
-    """Return posted punctuations as control records, by the columns that they fix; raises as above."""
+    """Return posted punctuations as control records, one per set of fixed columns; raises as above."""
     table = posted_table(stream, events)
     patterns = table.column(PUNCTUATION_COLUMN)
     return [
@@ -110,11 +110,11 @@ def _without_contract(stream: Stream, events: Sequence[object]) -> pa.Table:
         if error.field != PUNCTUATION_COLUMN:
             raise
         raise EventRejected(
-            f'event {error.index} is a punctuation, and stream "{stream.name}" has no contract about such',
+            f'event {error.index} is a punctuation, but stream "{stream.name}" has no contract about them',
             index=error.index,
             field=PUNCTUATION_COLUMN,
             expected=error.expected,
-            hint=f"Declare it by PATCH /api/v1/streams/{stream.name}: "
+            hint=f"Declare one with PATCH /api/v1/streams/{stream.name}: "
             '{"punctuations": {"on": [["<column>"]]}}.',
         ) from error
 
@@ -156,7 +156,7 @@ def _constants(
 
     if len(event) > 1:
         others = ", ".join(f'"{name}"' for name in event if name != PUNCTUATION_COLUMN)
-        raise refused(f"it has the fields {others} besides", "Send a punctuation as an event of its own.")
+        raise refused(f"it also has the fields {others}", "Send the punctuation as a separate event.")
     if not isinstance(pattern, dict):
         raise refused(f"{json_text(pattern, _SHOWN_CHARACTERS)} is not an object")
     names = [column.name for column in stream.columns]
@@ -165,7 +165,7 @@ def _constants(
             raise refused(f'"{name}" is not a column of stream "{stream.name}"', did_you_mean(name, names))
     if not any(set(pattern) == set(on) for on in contract.on):
         given = f"{{{', '.join(pattern)}}}"
-        raise refused(f"the contract of the stream does not promise anything about {given}")
+        raise refused(f"the contract of the stream does not declare the set of columns {given}")
     choices = []
     for name, value in pattern.items():
         values = value if isinstance(value, list) else [value]
@@ -174,7 +174,7 @@ def _constants(
         if not values:
             raise refused(f'the list of column "{name}" is empty', "Name at least one value.")
         if any(one is None for one in values):
-            raise refused(f'column "{name}" is NULL', "NULL equals nothing: leave the punctuation out.")
+            raise refused(f'column "{name}" is NULL', "NULL equals nothing; leave the punctuation out.")
         choices.append(values)
     if prod(map(len, choices)) > MOST_VALUES:
         raise refused(f"it closes more than {MOST_VALUES} keys", "Send several punctuations.")
@@ -183,7 +183,7 @@ def _constants(
 
 
 def posted_count(stream: Stream, events: Sequence[object]) -> int:
-    """Return how many offsets events take that fit: one each, a punctuation one for each key it closes."""
+    """Return the number of offsets of valid events: one each, and one for each key a punctuation closes."""
     contract = stream.punctuations
     if contract is None:
         return len(events)

@@ -1,4 +1,4 @@
-"""Pages: what a reader has read, what the next page holds, and the sorted runs that it is cut out of.
+"""Pages of results: cursors, spans of the next page, and the sorted runs that pages are cut from.
 
 Doors: cursors, page, query_rows, run_maker, spans.
 """

@@ -1,4 +1,4 @@
-"""Cursors: how far a reader of a query's results is.
+"""Cursors: the position of a reader in a query's results.
 
 "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 """

@@ -1,4 +1,4 @@
-"""Values of pages and exports: rows of a query in order, with where they stand."""
+"""Values of pages and exports: rows of a query in order, with their positions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from service.results.pages.cursors import format_cursor
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Results of one batch that stand together.
+    """Consecutive results of one query in one batch.
 
     Attributes:
         batch: Batch number.
         query_id: Query of the series whose results they are.
-        first: Results of the query in that batch before the first one here.
-        rows: How many stand here.
+        first: Number of the query's results in that batch before the span.
+        rows: Number of results in the span.
     """
 
     batch: int
@@ -33,7 +33,7 @@ class ResultPage:
     """Some results of a query, in order.
 
     Attributes:
-        columns: Result columns as declared; ``table`` has ``_event_time`` besides.
+        columns: Result columns as declared; ``table`` also has ``_event_time``.
         table: The rows.
         spans: Where the rows stand, in order; their ``rows`` add up to the table's.
         next_cursor: Cursor after the last row; None before the first result of all.
@@ -51,7 +51,7 @@ class ResultPage:
     kept_since_us: int | None = None
 
     def cursors(self) -> Iterator[str]:
-        """Yield for every row the cursor after it."""
+        """Yield the cursor after each row."""
         for span in self.spans:
             for n in range(span.first + 1, span.first + span.rows + 1):
                 yield format_cursor(span.batch, n)
@@ -63,7 +63,7 @@ class ResultExport:
 
     Attributes:
         schema: Schema of the tables.
-        rows: How many results.
+        rows: Number of results.
         next_cursor: Cursor after the last one; None before the first result of all.
         dropped: Results before the first one of all that is kept; only where a reader starts there.
         tables: The results in order, read as they are asked for.

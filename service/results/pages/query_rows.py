@@ -1,4 +1,4 @@
-"""Rows of a query, unordered, out of the result files of its family."""
+"""Rows of a query, unordered, read from the result files of its family."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUTES = "_wanted_routes"
 
 
 def family_files(store: Store, results_dir: Folder, family: str, batches: Collection[int]) -> list[str]:
-    """Return the paths of the files that hold one family's results in batches that have any, beside others.
+    """Return the paths of the files with one family's results of some batches; they may hold others too.
 
     Raises:
         CorruptResults: There are none, or one of them is damaged.
@@ -36,7 +36,7 @@ def family_files(store: Store, results_dir: Folder, family: str, batches: Collec
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn what DuckDB says of files that it cannot read into an error that names the query.
+    """Turn errors of reading result files into one that names the query.
 
     Raises:
         CorruptResults: A file cannot be read.
@@ -60,12 +60,12 @@ def query_sql(
     *,
     besides: Sequence[str] = ("_event_time",),
 ) -> str:
-    """Return the text that reads a query's results, unordered, out of its family's files in some batches.
+    """Return the SQL that reads a query's results of some batches, unordered, from its family's files.
 
     ``besides`` are the order columns that follow the select list.
 
-    Its routes can be thousands: as literals of the text they took 28 of the 34 ms of a page. So they become a
-    table of the connection, which the next call replaces.
+    A query can have thousands of routes: as SQL literals they took 28 of the 34 ms of a page. So they become
+    a table of the connection, which the next call replaces.
     """
     a, b = (store.streams.by_id(side.stream_id) for side in (query.a, query.b))
     pairs = pairs_sql(a, b, files, batches)
@@ -74,7 +74,7 @@ def query_sql(
 
 
 def not_whole(query: Query, first: int, last: int, found: int, rows: int) -> CorruptResults:
-    """Return the error of results of batches that are not as many as the catalog says."""
+    """Return the error for batches whose number of results differs from the catalog's."""
     return CorruptResults(
         f'results of query "{query.name}" are not whole',
         detail=f"Batches {first} to {last} hold {found} of {rows} rows.",

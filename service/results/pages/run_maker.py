@@ -1,4 +1,4 @@
-"""Sorted runs, made when a page needs them: of its batches alone, or more ahead for a reader that goes on."""
+"""Sorted runs, made when a page needs them: of its batches, or of later ones too for a steady reader."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from service.results.result_sql import order_sql
 from service.results.row_order import row_order
 from service.results.runs import Run, Runs
 
-#: Rows of a run at most, unless one batch has more.
+#: Most rows of a run, unless one batch has more.
 _ROWS_PER_RUN = 1 << 20
 
-#: Of a reader that goes on, each run is so many times as long as the one before, up to so many rows.
+#: For a reader that continues, each run is _AHEAD_TIMES as long as the one before, at most _ROWS_AHEAD rows.
 _AHEAD_TIMES = 4
 _ROWS_AHEAD = 1 << 18
 
-#: Rows that come from DuckDB at a time.
+#: Rows read from DuckDB at a time.
 _ROWS_AT_A_TIME = 1 << 17
 
-#: Columns that rows are sorted by in memory, beside the event time.
+#: Columns that rows are sorted by in memory, in addition to the event time.
 _BESIDES = ("_batch", "_pos_a", "_pos_b")
 
-#: Runs made at the same time, each for other queries.
+#: Most runs made at the same time, for different queries.
 _LOCKS = 64
 
 
 class RunMaker:
-    """Cuts spans out of runs, and makes those that are not there; safe to use from many threads.
+    """Cutter of spans out of runs, which makes missing runs; safe to use from many threads.
 
     Args:
         store: The catalog.
         results_dir: Folder that the manifests' paths are relative to.
-        connection: Reads the files, and sorts what is not sorted in memory.
+        connection: Reads the files, and sorts runs that are not sorted in memory.
         runs: Where runs are kept.
-        sorted_bytes: Rows of a run are sorted in memory up to so many bytes.
+        sorted_bytes: Largest run that is sorted in memory, bytes.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RunMaker:
             reached = here[-1].batch
 
     def _run(self, query: Query, spans: Sequence[Span], reached: int | None) -> Run:
-        """Return a run that has the first of some spans; if there is none, make one of as many as may be."""
+        """Return a run that has the first span; if there is none, make one with as many spans as allowed."""
         first = spans[0].batch
         if (run := self._runs.find(query.id, first)) is not None:
             return run
@@ -105,7 +105,7 @@ class RunMaker:
             return run
 
     def _batches_of_run(self, query: Query, spans: Sequence[Span], ahead: int) -> list[tuple[int, int]]:
-        """Return (batch, results) of the batches of a run: those of spans, and of so many rows ahead."""
+        """Return (batch, results) for the batches of a run: those of spans, and up to ``ahead`` rows more."""
         found: list[tuple[int, int]] = []
         total = 0
         for batch, _, rows in self._spans.batches_of((query.id,), spans[0].batch):
@@ -142,7 +142,7 @@ class RunMaker:
 
 
 def _up_to(parts: pa.RecordBatchReader, most_bytes: int) -> pa.Table | None:
-    """Return all rows of a reader; None if they are more than so many bytes."""
+    """Return all rows of a reader; None if they exceed ``most_bytes``."""
     found: list[pa.RecordBatch] = []
     size = 0
     for part in parts:
@@ -154,9 +154,9 @@ def _up_to(parts: pa.RecordBatchReader, most_bytes: int) -> pa.Table | None:
 
 
 def _in_order(rows: pa.Table) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return rows in order, some at a time, without their last columns, by which they are sorted."""
+    """Return rows in order, in parts, without the last columns, which only serve for sorting."""
     results = rows.select(range(rows.num_columns - len(_BESIDES)))
-    # By place, since an output may bear the name of one of them.
+    # By position, since an output may have the name of one of these columns.
     event_time, batch, *positions = rows.columns[results.num_columns - 1 :]
     order = row_order([batch, event_time, *positions])
     firsts = range(0, len(order), _ROWS_AT_A_TIME)

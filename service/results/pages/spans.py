@@ -1,6 +1,6 @@
-"""Spans: what a page of a series holds, found out from the catalog alone.
+"""Spans: the results on a page of a series, found from the catalog alone.
 
-The catalog knows how many results each batch gave each query, so no file is looked at.
+The catalog knows how many results each batch gave each query, so no file is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCHES_PER_LOOKUP = 256
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Finds spans of results.
+    """Finder of spans of results.
 
     Attributes:
         store: The catalog.
@@ -34,11 +34,11 @@ class Spans:
     def of_page(
         self, series: int, after: str | None, limit: int
     ) -> tuple[tuple[Span, ...], bool, DroppedOfSeries | None]:
-        """Find out from the catalog alone what a page holds, whether more follows, and what is not kept."""
+        """Return the spans of a page, whether more follow, and what was dropped; reads only the catalog."""
         batch, returned = parse_cursor(after) if after is not None else (0, 0)
         found, has_more = self._kept_spans(series, after, batch, returned, limit)
         given = 0 if found or after is None else self.given(series, batch)
-        # Looked up last, so that what was dropped since the first look is noticed.
+        # Looked up last, to notice results dropped since the first lookup.
         dropped = self.store.retention.dropped(series)
         if after is None:
             return found, has_more, dropped
@@ -54,7 +54,7 @@ class Spans:
     def _kept_spans(
         self, series: int, after: str | None, batch: int, returned: int, limit: int
     ) -> tuple[tuple[Span, ...], bool]:
-        """Find the results that a page holds among those that are kept, and whether more follow."""
+        """Return the spans of a page among the kept results, and whether more follow."""
         spans: list[Span] = []
         missing = limit
         for number, query_id, rows in self.batches_of(self.store.queries.series_ids(series), batch):
@@ -82,7 +82,7 @@ class Spans:
             from_batch = found[-1][0] + 1 if found else from_batch
 
     def given(self, series: int, batch: int) -> int:
-        """Return how many results a batch gave a series, as far as they are kept."""
+        """Return the number of kept results that a batch gave a series."""
         given = next(iter(self.store.counts.of_series(series, batch, 1)), (batch, 0, 0))
         return given[2] if given[0] == batch else 0
 
@@ -105,7 +105,7 @@ def spans_until(spans: Sequence[Span], batch: int, returned: int) -> list[Span]:
 
 
 def of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
-    """Return the spans from the first one on whose queries have the same columns."""
+    """Return the leading spans whose queries have the same columns as the first."""
 
     def columns(span: Span) -> list[tuple[str, str]]:
         return [(output.name, output.type) for output in queries[span.query_id].outputs]

@@ -1,4 +1,4 @@
-"""The progress bar of a run: on a terminal alone, gone at its end, above it what is logged."""
+"""Progress bar of a run: only on a terminal, gone at its end, with log lines above it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from service.cli.run_progress import described, watch_run
 from service.config.log import setup_logging
 from service.workspace.bounded_run import RunProgress
 
-#: A test that waits for so long for the bar has failed.
+#: A test fails if it waits longer than this for the bar, s.
 PATIENCE_S = 60
 
 
 class Terminal(io.StringIO):
-    """A terminal that remembers what was written."""
+    """Terminal that keeps its output."""
 
     def isatty(self) -> bool:
         return True

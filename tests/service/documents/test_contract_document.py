@@ -1,4 +1,4 @@
-"""Contracts as they are written: what they become, and what is refused, by the place of the mistake."""
+"""Documents of contracts: the values they give, and the refused ones with the path of the mistake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def document(source: dict[str, Any] | None = None, **contract: Any) -> StreamDoc
 def test_a_stream_without_a_contract_promises_nothing() -> None:
     stream = document().to_stream()
     assert (stream.punctuations, stream.constraints, stream.has_contract) == (None, Constraints(), False)
-    # Runs that began before there were contracts know their workload by this.
+    # Runs that started before there were contracts recognize their workload by this text.
     assert "punctuations" not in repr(stream)
     assert "constraints" not in repr(stream)
 
@@ -63,10 +63,10 @@ def test_a_contract_is_written_as_it_is_read() -> None:
         (None, {"on": [["itm"]]}, 'column "itm" does not exist', ("punctuations", "on", 0)),
         (None, {"on": [["Item"], []]}, "a set of columns is empty", ("punctuations", "on", 1)),
         (None, {"on": [["Item", "item"]]}, 'column "item" is named twice', ("punctuations", "on", 0)),
-        (None, {"on": [["Item"], ["item"]]}, "promised about twice", ("punctuations", "on", 1)),
+        (None, {"on": [["Item"], ["item"]]}, "is given twice", ("punctuations", "on", 1)),
         (None, {"on": [["Item"]], "remember": "always"}, "remember: ", ("punctuations", "remember")),
         (FILES, {"on": [["Item"]], "column": "shop"}, "has type string", ("punctuations", "column")),
-        (None, {"on": [["Item"]], "column": "closes"}, "of http streams", ("punctuations", "column")),
+        (None, {"on": [["Item"]], "column": "closes"}, "of source type http", ("punctuations", "column")),
         (FILES, {"on": [["Item"], ["shop"]], "column": "closes"}, "of 2 sets", ("punctuations", "column")),
     ],
 )

@@ -86,7 +86,7 @@ streams:
     streams = load_workload(write(tmp_path, text + "queries: []\n")).streams
     assert [stream.on_error for stream in streams] == ["skip-rows", "set-aside"]
     error = error_of(tmp_path, text.replace("{type: files, path: a}", "{type: http}") + "queries: []\n")
-    assert error.primary == 'on_error is for files, and stream "A" has a source of type http'
+    assert error.primary == 'on_error is for files, but stream "A" has a source of type http'
 
 
 def test_script_steps_come_in_order_of_their_batches(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The two files of docs/workload.md that a spreadsheet wrote, joined as documented; DuckDB is the judge."""
+"""Two spreadsheet files of docs/workload.md, joined as documented and compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WHERE p.time >= o.time AND p.time < o.time + INTERVAL 1 HOUR ORDER BY ALL
 
 
 def blocks(section: str) -> list[str]:
-    """The indented blocks of a section of docs/workload.md."""
+    """Return the indented blocks of a section of docs/workload.md."""
     text = (Path(__file__).parents[3] / "docs" / "workload.md").read_text(encoding="utf-8")
     (found,) = re.findall(rf"^{re.escape(section)}\n(.*?)^##", text, re.MULTILINE | re.DOTALL)
     return [
@@ -56,7 +56,7 @@ def blocks(section: str) -> list[str]:
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Path:
-    """The workload of the section, with its files as a spreadsheet writes them."""
+    """Workload of the section, with its files as a spreadsheet writes them."""
     orders, workload = blocks(SECTION)
     for name, text in (("orders", orders + MORE_ORDERS), ("payments", PAYMENTS)):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""The end of a JVM is told by the engine in one line, and not by PySpark in tracebacks."""
+"""The engine reports the end of a JVM in one line, and PySpark prints no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of webhooks: which are taken, where a secret goes, and that nobody is told one."""
+"""Headers of webhooks: valid ones, the allowed receivers of a secret, and that no message shows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def post(world: World, url: str, *headers: tuple[str, str | EnvSecret]) -> None:
-    """Post one batch with these headers, as the catalog gives them back."""
+    """Post one batch with these headers, as read back from the catalog."""
     sink = WebhookSink(url, headers=headers)
     check_sink(sink, HERE)
     world.set_sink(sink)
@@ -96,7 +96,7 @@ def test_a_value_that_no_header_can_have_is_refused_and_not_repeated(
     with pytest.raises(SinkFailed, match='the value of "SLUICE_SECRET_HOOK" cannot be sent') as caught:
         sent(("Authorization", HOOK))
     assert value not in str(caught.value) or not value
-    with pytest.raises(InvalidSink, match="has a value that no header has") as refused:
+    with pytest.raises(InvalidSink, match="has an invalid value") as refused:
         check_sink(WebhookSink("http://127.0.0.1/x", headers=(("X-Team", value),)), HERE)
     assert refused.value.path == ("headers", "X-Team")
 
@@ -123,13 +123,13 @@ def test_a_secret_that_a_receiver_repeats_is_told_to_nobody(
         ([("cookie", "a=b")], '"cookie" carries a secret'),
         ([("X-Api-Key", "abc")], '"X-Api-Key" carries a secret'),
         ([("x-gitlab-token", "abc")], '"x-gitlab-token" carries a secret'),
-        ([("Host", "example.org")], '"Host" is one that Sluice sends itself'),
-        ([("content-type", "text/csv")], '"content-type" is one that Sluice sends itself'),
-        ([("Sluice-Batch", "1")], '"Sluice-Batch" is one that Sluice sends itself'),
-        ([("Webhook-Signature", "v1,")], '"Webhook-Signature" is one that Sluice sends itself'),
-        ([("X Team", "a")], '"X Team" has a name that no header has'),
-        ([("", "a")], '"" has a name that no header has'),
-        ([("X-Team", "a"), ("x-team", "b")], '"x-team" is there twice'),
+        ([("Host", "example.org")], '"Host" is reserved for Sluice'),
+        ([("content-type", "text/csv")], '"content-type" is reserved for Sluice'),
+        ([("Sluice-Batch", "1")], '"Sluice-Batch" is reserved for Sluice'),
+        ([("Webhook-Signature", "v1,")], '"Webhook-Signature" is reserved for Sluice'),
+        ([("X Team", "a")], '"X Team" has an invalid name'),
+        ([("", "a")], '"" has an invalid name'),
+        ([("X-Team", "a"), ("x-team", "b")], '"x-team" is given twice'),
         ([(f"X-{n}", "a") for n in range(21)], "21 headers are more than 20"),
     ],
 )

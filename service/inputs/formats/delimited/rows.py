@@ -108,7 +108,7 @@ class CsvRows:
         #: Lines before the data; rows before the last batch; that batch.
         self._lines, self._rows = 0, 0
         self._found: FoundRows | None = None
-        #: A place in the data, and the lines before it there.
+        #: An offset in the data, and the number of lines before it.
         self._counted = (0, 0)
         self._bad: list[BadRow] | None = None
         self._more()
@@ -131,7 +131,7 @@ class CsvRows:
 
         Args:
             slots: Which fields are wanted, as in `scan_rows`.
-            bad: Takes malformed rows, which are then left out, unless it cannot be told where they end.
+            bad: List to which malformed rows are appended, to be left out, if their end can be found.
 
         Raises:
             UnusableFile: A row is malformed; names the first.
@@ -147,7 +147,7 @@ class CsvRows:
         return self._named(self._rows + index, int(self._found.row_starts[index]))
 
     def bad_row(self, index: int, column: str, reason: str) -> BadRow:
-        """Return a row of the last batch as one that is skipped; those asked for follow each other."""
+        """Return a row of the last batch as a skipped row; call with ascending indexes."""
         found = self._found
         assert found is not None
         start = int(found.row_starts[index])
@@ -158,7 +158,7 @@ class CsvRows:
         return f"row {row + 1} (line {self._line(at)})"
 
     def _line(self, at: int) -> int:
-        """Return the line that a row is in which begins at a place; cheap where they follow each other."""
+        """Return the line number of an offset; cheap if offsets ascend from call to call."""
         known, lines = self._counted if self._counted[0] <= at else (0, 0)
         data = np.frombuffer(self._data, np.uint8)
         self._counted = at, lines + count_lines(data[known:], at - known)
@@ -199,7 +199,7 @@ class CsvRows:
         return self._found
 
     def _passed_over(self, at: int, fault: int, fact: int, width: int) -> bool:
-        """Pass over a malformed row; return False where more data is needed to tell where it ends."""
+        """Skip a malformed row; return False if more data is needed to find its end."""
         assert self._bad is not None
         data = np.frombuffer(self._data, np.uint8)
         end = end_of_row(data, at, self._final, self._delimiter, self._quote, self._escape)

@@ -239,20 +239,20 @@ def count_lines(data: Bytes, end: int) -> int:
     cache=True,
 )
 def end_of_row(data: Bytes, start: int, final: bool, delimiter: int, quote: int, escape: int) -> int:
-    """Find where a row ends that may be malformed: fields have any number, and text may follow a quote.
+    """Find the end of a row that may be malformed: with any number of fields, or text behind a closing quote.
 
-    Such text goes on to the next delimiter or line end, as text that is not quoted does.
+    Such text extends to the next delimiter or line end, like unquoted text.
 
     Args:
         data: uint8[n], text in UTF-8.
-        start: Where the row begins.
-        final: Whether no data follows.
+        start: Offset of the row.
+        final: True if no data follows.
         delimiter: Character between fields.
         quote: Quote character, -1 for none.
-        escape: Escape character inside of quotes; may be the quote.
+        escape: Escape character inside quotes; may be the quote.
 
     Returns:
-        Place behind its line end; -1 if the data ends before, or inside of quotes.
+        Offset behind its line end; -1 if the data ends before it or inside quotes.
     """
     n = len(data)
     at = start

@@ -83,7 +83,7 @@ def test_a_file_that_was_corrected_gets_a_new_position_and_leaves_the_old_one_se
     found = [(f.position, f.path, f.verdict) for f in store.source_files.page(a)]
     assert found == [(0, "/a/1", "ok"), (1, "/a/2", "set-aside"), (2, "/a/3", "ok"), (3, "/a/2", "ok")]
     assert store.source_files.left_out() == ()
-    # It may turn out to be bad once more, and is then corrected once more.
+    # The file may be bad again, and be corrected again.
     store.source_files.set_verdict(a, 3, "set-aside", "body is corrupt")
     (again,) = store.source_files.retry(a)
     store.source_files.judged_again(a, again, listed("/a/2"))

@@ -1,4 +1,4 @@
-"""Bad rows that are skipped: what is read is what DuckDB reads of the other rows, the same each time."""
+"""Skipped bad rows: the other rows are read as DuckDB reads them, the same each time."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ BERLIN = replace(FILE, timezone="Europe/Berlin")
         ),
         ("32.12.2025 09:15", "timestamp", FILE, None),
         ("yesterday", "timestamp", FILE, None),
-        # Clocks are set forward past it: no format makes it a time.
+        # Clocks skip this time when they are set forward: no format can read it.
         ("2026-03-29 02:30:00", "timestamp", BERLIN, None),
         ("29.03.2026 02:30:00", "timestamp", BERLIN, None),
     ],

@@ -1,4 +1,4 @@
-"""Posted punctuations in the event log: in order among events, and left out where nobody asks for them."""
+"""Posted punctuations in the event log: in order among events, and returned only on request."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_first_event_that_is_wrong_is_named_and_nothing_is_stored(tmp_path: 
 
 def test_a_stream_without_a_contract_says_how_to_declare_one(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.db")
-    with pytest.raises(EventRejected, match="has no contract about such") as refused:
+    with pytest.raises(EventRejected, match="has no contract about them") as refused:
         log.append(replace(ITEMS, punctuations=None), [event(1), {"_punctuation": {"k": 1}}])
     assert "PATCH /api/v1/streams/items" in str(refused.value.hint)
     log.close()
