@@ -1,4 +1,4 @@
-"""Families: queries over the same streams and key, which share a chain, with their filters and their texts.
+"""Families: queries over the same streams and key, or on no key, sharing a chain; their filters and texts.
 
-Doors: display, families, family_names, filters.
+Doors: bands, display, families, family_names, filters.
 """
