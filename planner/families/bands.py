@@ -11,24 +11,19 @@ leaves one out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal
+
+from sqlglot import TokenType
+from sqlglot.dialects.duckdb import DuckDB
 
 from catalog.values.plan import Band, Bound, PlannedQuery
 from planner.families.families import SideName
 from planner.predicates.conditions import All, Atom, Condition
 from planner.predicates.read_condition import read_condition
-
-_NAME = r'([ab])\."((?:[^"]|"")*)"'
-_NUMBER = r"(\d+(?:\.\d+)?)"
-_PLAIN = re.compile(_NAME)
-# Sums that can overflow are in TRY.
-_SHIFTED = re.compile(rf"(?:TRY)?\({_NAME} ([+-]) {_NUMBER}\)")
-_DIFFERENCE = re.compile(rf"(?:TRY)?\({_NAME} - {_NAME}\)")
-_DISTANCE = re.compile(rf"TRY\(abs\((?:{_NAME} - {_NAME}|TRY\({_NAME} - {_NAME}\))\)\)")
 
 _NUMBERS = ("int", "bigint", "double", "decimal")
 _TIMES = ("date", "timestamp")
@@ -139,11 +134,13 @@ def _limits_of(condition: Condition) -> Iterator[_Limit]:
         return
     if condition.domain != "number":
         return
-    if (found := _DIFFERENCE.fullmatch(condition.text)) is not None:
-        yield from _apart(_named(found, 1), _named(found, 3), above, below)
-    elif (found := _DISTANCE.fullmatch(condition.text)) is not None and below is not None:
-        first_of = 1 if found[1] else 5
-        yield from _apart(_named(found, first_of), _named(found, first_of + 2), -below, below)
+    match _parts(condition.text):
+        case (_Term() as left, "-", _Term() as right):
+            yield from _apart(left, right, above, below)
+        case ("ABS", "(", *inside, ")") if below is not None:
+            match _ungrouped(inside):
+                case (_Term() as left, "-", _Term() as right):
+                    yield from _apart(left, right, -below, below)
 
 
 def _apart(left: _Term, right: _Term, above: float | None, below: float | None) -> Iterator[_Limit]:
@@ -160,14 +157,44 @@ def _apart(left: _Term, right: _Term, above: float | None, below: float | None) 
 
 
 def _term(text: str) -> _Term | None:
-    if (found := _PLAIN.fullmatch(text)) is not None:
-        return _named(found, 1)
-    if (found := _SHIFTED.fullmatch(text)) is not None:
-        plain = _named(found, 1)
-        return _Term(plain.side, plain.column, float(f"{found[3]}{found[4]}"))
+    """Return the column that an expression is, with a number added to it; None for any other."""
+    match _parts(text):
+        case (_Term() as plain,):
+            return plain
+        case (_Term() as plain, "+" | "-" as sign, str(number)) if number.replace(".", "", 1).isdecimal():
+            return _Term(plain.side, plain.column, float(sign + number))
     return None
 
 
-def _named(found: re.Match[str], group: int) -> _Term:
-    side: SideName = "a" if found[group] == "a" else "b"
-    return _Term(side, found[group + 1].replace('""', '"'))
+@lru_cache(maxsize=1_000)
+def _parts(text: str) -> tuple[_Term | str, ...]:
+    """Return columns, words and parentheses of an expression, without TRY and without parentheses around all.
+
+    >>> _parts('TRY(abs(TRY(a."x" - b."y")))')[:3]
+    ('ABS', '(', '(')
+    """
+    tokens = DuckDB().tokenize(text)
+    parts: list[_Term | str] = []
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        side: SideName | None = "a" if token.text == "a" else "b" if token.text == "b" else None
+        dotted = [following.token_type for following in tokens[place + 1 : place + 3]]
+        if side is not None and dotted == [TokenType.DOT, TokenType.IDENTIFIER]:
+            parts.append(_Term(side, tokens[place + 2].text))
+            place += 3
+            continue
+        if token.text.upper() != "TRY":
+            parts.append(token.text.upper())
+        place += 1
+    return _ungrouped(parts)
+
+
+def _ungrouped(parts: Sequence[_Term | str]) -> tuple[_Term | str, ...]:
+    """Return parts without parentheses before and behind all of them.
+
+    Where these are no pair, as in ``(x) - (y)``, others stay inside, and no form that is looked for has any.
+    """
+    while len(parts) > 1 and (parts[0], parts[-1]) == ("(", ")"):
+        parts = parts[1:-1]
+    return tuple(parts)

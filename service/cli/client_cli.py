@@ -72,6 +72,7 @@ _STREAM_COLUMNS = {
     "idle_timeout": "IDLE AFTER",
     "columns": "COLUMNS",
 }
+_FILE_COLUMNS = {"path": "FILE", "reason": "REASON"}
 
 #: Media type of each form of result rows.
 MEDIA_TYPES = {
@@ -283,6 +284,21 @@ def add_streams(
 def remove_stream(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
     """Remove a stream that no query uses."""
     client(url).json("DELETE", f"/streams/{name}")
+
+
+@stream_commands.command("retry")
+def retry_files(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
+    """Retry the files of a stream that were set aside, once they are corrected under the same names.
+
+    Prints the files with the reasons for which they were set aside.
+    """
+    answer = client(url).json("POST", f"/streams/{name}/files:retry")
+    if as_json:
+        _echo(answer, as_json)
+    elif answer["files"]:
+        typer.echo(table(iter(answer["files"]), _FILE_COLUMNS, terminal_width()))
+    else:
+        typer.echo("no file is set aside")
 
 
 @stream_commands.command("send")

@@ -198,7 +198,9 @@ def test_text_files_are_read_as_they_come(service: RunningService, tmp_path: Pat
     assert sorted(got) == [(1, at(4)), (2, at(3))]
 
 
-def test_a_broken_file_is_set_aside_and_the_rest_goes_on(service: RunningService, tmp_path: Path) -> None:
+def test_a_broken_file_is_set_aside_and_the_rest_goes_on(
+    service: RunningService, tmp_path: Path, sluice: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put_file(tmp_path / "in" / "1.parquet", lambda path: path.write_bytes(b"PAR1 but not really"))
     put_file(tmp_path / "in" / "2.parquet", lambda path: pq.write_table(pa.table({"other": [1]}), path))
     put_file(tmp_path / "in" / "3.parquet", lambda path: write_views(path, [(1, 1, "a")]))
@@ -211,6 +213,18 @@ def test_a_broken_file_is_set_aside_and_the_rest_goes_on(service: RunningService
     deadline = time.monotonic() + WAIT_S
     while set_aside_files(service, "bf_views") != {"1.parquet", "2.parquet"}:
         assert time.monotonic() < deadline, service.ok("GET", "/statistics", 200)
+        time.sleep(0.1)
+
+    # Corrected under its name, and asked for from a shell, it is read; the other one stays aside.
+    put_file(tmp_path / "in" / "1.parquet", lambda path: write_views(path, [(2, 2, "b")]))
+    monkeypatch.setenv("SLUICE_URL", service.root)
+    told = sluice("stream", "retry", "bf_views")
+    assert told.returncode == 0, told.stderr
+    assert [line.split()[0] for line in told.stdout.splitlines()][:1] == ["FILE"]
+    assert "1.parquet" in told.stdout
+    assert [row["page"] for _, row in follow(service, "bf_q", 2)] == ["a", "b"]
+    while set_aside_files(service, "bf_views") != {"2.parquet"}:
+        assert time.monotonic() < deadline + WAIT_S, service.ok("GET", "/statistics", 200)
         time.sleep(0.1)
 
 

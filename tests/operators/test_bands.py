@@ -47,6 +47,8 @@ CONDITIONS = (
     "a.x >= b.y AND a.x <= b.x",
     "abs(a.x - b.x) <= 1",
     "abs(b.y - a.x) < 0.2",
+    "abs(a.x) - b.x <= 1",
+    "abs(a.x) - abs(b.x) <= 1",
     "a.x - b.x BETWEEN -1 AND 2",
     "a.x > b.x - 1 AND a.x < b.y + 3",
     "a.x = b.x + 1",
@@ -124,6 +126,9 @@ def test_pairs_of_a_band_are_those_of_duckdb(data: st.DataObject) -> None:
         (["a.x < b.x", "a.y < b.x"], None),
         (["a.x < b.x OR a.y < b.y"], None),
         (["a.x < b.x", "a.x + b.x > 3"], None),
+        (["abs(a.x) - b.x <= 1"], None),
+        (["abs(a.x) - abs(b.x) <= 1"], None),
+        (["abs(a.x - b.x) - b.y <= 1"], None),
     ],
 )
 def test_the_band_of_a_family_holds_the_pairs_of_all_its_queries(
