@@ -20,7 +20,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, Piece
 from service.inputs.sources.topics import Topics, _Topic
 from tests.service.kafka.brokers import Brokers
-from tests.service.kafka.test_topics import event, rows_of, topic_stream
+from tests.service.kafka.test_topics import event, micros, rows_of, topic_stream
 
 WAIT_S = 60
 
@@ -66,7 +66,7 @@ def read_all(
         then = admit(lanes, now, found, max_rows=1000).positions
         times = []
         for row in rows_of(found, lanes, now, then):
-            times.append(int(row["ts"].timestamp() * 1_000_000))
+            times.append(micros(row["ts"]))
             keys.append(row["k"])
         assert all(t >= newest_us for t in times), f"{min(times)} is late, {newest_us} was read before"
         newest_us = max(newest_us, *times) if times else newest_us
