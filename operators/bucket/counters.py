@@ -29,7 +29,7 @@ def slice_counters(
     rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
         plan = joins.family.plan
-        opposite = {"a": watermarks[plan.stream_b], "b": watermarks[plan.stream_a]}
+        opposite = joins.opposite_reached({"a": watermarks[plan.stream_a], "b": watermarks[plan.stream_b]})
         rows = {
             (join_id, side): chain.rows_per_slice(side, opposite[side])
             for join_id, chain in joins.chains.items()

@@ -53,7 +53,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         for chain in joins.chains.values():
             for side, slices in chain.slices.items():
                 for state in slices:
-                    compact(state, chain.join.slack_us, joins.family.lineages[side].live)
+                    compact(state, chain.join.slacks[side], joins.family.lineages[side].live)
     return new
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from catalog.values.plan import PlannedFilter
+from catalog.values.query import Clock
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
@@ -27,6 +28,7 @@ from operators.lineage.lineage_words import count_passing, evaluate_lineage, pas
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Promise, closings_of_side, parted
+from operators.ranks.rank_rows import rank_rows
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE
@@ -45,6 +47,7 @@ class PackedSide:
         fragments: Buckets that the rows of a key go to.
         keyless: Whether rows without a key go on, to any bucket.
         contract: Rules by which keys of the side are closed; None: they are never closed.
+        clock: What its windows are measured in.
     """
 
     family: str
@@ -55,6 +58,7 @@ class PackedSide:
     fragments: Fragments
     keyless: bool
     contract: SideContract | None = None
+    clock: Clock = "time"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,12 +140,35 @@ class Packer:
         counting = self.stream.id % self.buckets
         filters = self._count(len(ts), lineages)
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
+        if any(part.clock != "time" for part in self.sides):
+            counted = self._counted(table, ts)
+            payloads = [replace(p, counted=c) for p, c in zip(payloads, counted, strict=True)]
         if self.stream.has_contract:
             closings = self._closings(table, ts, promises)
             payloads = [replace(p, closings=c) for p, c in zip(payloads, closings, strict=True)]
             received = self._received(promises)
             payloads[counting] = replace(payloads[counting], received=received)
         return payloads
+
+    def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
+        """Return the rows that windows of rows count, for each bucket, filtered ones too.
+
+        Where all rows count every bucket gets them, where those of a key count its bucket does.
+        """
+        counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())
+        for part in self.sides if len(ts) else ():
+            if part.clock == "rows":
+                rows = rank_rows(None, ts, pos)
+                for of_bucket in counted:
+                    of_bucket[part.family, part.side] = rows
+            elif part.clock == "key rows":
+                key, valid = join_key(table, part.layout.key, part.layout.key_types)
+                order, starts = self._into_buckets(part, key, valid)
+                ordered = rank_rows(key[order], ts[order], pos[order])
+                for bucket, (start, end) in enumerate(pairwise(starts.tolist())):
+                    counted[bucket][part.family, part.side] = ordered.slice(start, end - start)
+        return counted
 
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
@@ -235,6 +262,7 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
         fragments,
         asked.keyless,
         asked.contract,
+        family.clock(asked.side),
     )
 
 

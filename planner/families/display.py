@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from catalog.sql_text import quoted
 from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.families import SIDES, SideName, side_filters, side_stream
 from planner.predicates.conditions import Atom
 from planner.predicates.read_condition import read_condition, with_columns
@@ -53,12 +53,14 @@ def _decimal(value: int, unit: int) -> str:
     return f"{whole}.{digits}" if digits else str(whole)
 
 
-def display_interval(piece: Slice) -> str:
+def display_interval(piece: Slice, clock: Clock = "time") -> str:
     """Return a slice's window.
 
-    >>> display_interval(Slice(0, 10_000_000, None))
-    '[0s, 10s)'
+    >>> display_interval(Slice(0, 10_000_000, None)), display_interval(Slice(1, 20, None), "rows")
+    ('[0s, 10s)', '[1, 20) rows')
     """
+    if clock != "time":
+        return f"[{piece.w_start_us}, {piece.w_end_us}) rows{' of each key' if clock == 'key rows' else ''}"
     return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
 
 
@@ -148,7 +150,12 @@ class FamilyText:
 
 
 def family_title(
-    stream_a: str, stream_b: str, key: Iterable[tuple[str, str]], *, absence: bool = False
+    stream_a: str,
+    stream_b: str,
+    key: Iterable[tuple[str, str]],
+    *,
+    absence: bool = False,
+    clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
 
@@ -157,9 +164,12 @@ def family_title(
         stream_b: Stream name of side b.
         key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
+        clocks: What the windows of a and of b are measured in.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'
+    >>> family_title("A", "B", [("k", "k")], clocks=("key rows", "rows"))
+    'A.k = B.k  (A by rows of each key, B by rows)'
     >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
     ('A.k = B.k', 'a.k = b.m  (A a, A b)')
     >>> family_title("A", "B", []), family_title("A", "A", [])
@@ -169,6 +179,9 @@ def family_title(
     title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key) or f"{label_a} × {label_b}"
     notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
     notes += [ABSENCE] if absence else []
+    for label, clock in zip((label_a, label_b), clocks, strict=True):
+        if clock != "time":
+            notes.append(f"{label} by rows{' of each key' if clock == 'key rows' else ''}")
     return f"{title}  ({', '.join(notes)})" if notes else title
 
 
@@ -194,7 +207,11 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
     self_join = family.stream_a == family.stream_b
     labels: dict[SideName, str] = {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
     title = family_title(
-        streams[family.stream_a], streams[family.stream_b], family.key, absence=family.judges_absence
+        streams[family.stream_a],
+        streams[family.stream_b],
+        family.key,
+        absence=family.judges_absence,
+        clocks=(family.clock_a, family.clock_b),
     )
     filters = {
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}

@@ -28,7 +28,11 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
     """Return what the families of some queries are called, by id."""
     return {
         family: family_title(
-            members[0].a.stream, members[0].b.stream, members[0].key, absence=members[0].kind != "inner"
+            members[0].a.stream,
+            members[0].b.stream,
+            members[0].key,
+            absence=members[0].kind != "inner",
+            clocks=(members[0].a.clock, members[0].b.clock),
         )
         for family, members in families(queries).items()
     }
