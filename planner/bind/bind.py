@@ -25,13 +25,14 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from catalog.errors import Location
-from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
+from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
+from planner.bind.rows import refuse_backfill, row_clocks
 from planner.bind.size import check_size
 from planner.errors import (
     CqlSyntaxError,
@@ -110,6 +111,7 @@ def _bind(
     keys = _keys(scope, statement, conditions)
     if not keys:
         _check_joined(scope, statement, conditions)
+    clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
     outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
     filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
     residual = canonical(residuals)
@@ -118,12 +120,12 @@ def _bind(
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])
-    return Query(
+    query = Query(
         id=query_id,
         name=name,
         cql=cql,
-        a=_side(scope, "a", windows, filters["a"], read),
-        b=_side(scope, "b", windows, filters["b"], read),
+        a=_side(scope, "a", windows, clocks, filters["a"], read),
+        b=_side(scope, "b", windows, clocks, filters["b"], read),
         key=tuple((a, b) for a, b, _ in keys),
         key_types=tuple(type_ for _, _, type_ in keys),
         residual=residual.sql if residual.sql != ALWAYS else None,
@@ -132,6 +134,8 @@ def _bind(
         kind=meaning.kind,
         preserved=meaning.preserved,
     )
+    refuse_backfill(query, backfill)
+    return query
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
@@ -150,6 +154,7 @@ def _side(
     scope: Scope,
     side: SideName,
     windows: Mapping[SideName, int],
+    clocks: Mapping[SideName, Clock],
     filter_: Typed,
     read: frozenset[tuple[SideName, str]],
 ) -> Side:
@@ -163,6 +168,7 @@ def _side(
         filter=filter_.sql if filter_.sql != ALWAYS else None,
         filter_columns=tuple(sorted(column for _, column in filter_.columns)),
         columns=tuple(sorted(column for owner, column in read if owner == side)),
+        clock=clocks[side],
     )
 
 
