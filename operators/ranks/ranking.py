@@ -41,11 +41,13 @@ class Ranking:
 
     def add(self, parts: Sequence[pa.RecordBatch]) -> None:
         """Take in new rows (``rank_rows``); none of them is late."""
-        new = [part for part in parts if part.num_rows]
-        if not new:
+        self.take([part.append_column(RANK, pa.array(np.zeros(part.num_rows, np.int64))) for part in parts])
+
+    def take(self, parts: Sequence[pa.RecordBatch]) -> None:
+        """Take in rows with their ranks, 0 where they are unknown, as of another bucket."""
+        if not any(part.num_rows for part in parts):
             return
-        unknown = [part.append_column(RANK, pa.array(np.zeros(part.num_rows, np.int64))) for part in new]
-        rows = pa.concat_batches([*(segment.rows for segment in self.segments), *unknown])
+        rows = pa.concat_batches([*(segment.rows for segment in self.segments), *parts])
         key, ts, pos, rank = (rows.column(name).to_numpy() for name in _NAMES)
         order = np.lexsort((pos, ts, key))
         self._put(*(values[order] for values in (key, ts, pos, rank)))
