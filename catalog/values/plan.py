@@ -234,6 +234,10 @@ class Band:
     high: Bound | None
 
 
+#: End of the id of a family whose clock is the order of its streams, not event time.
+ORDERED = "-ordered"
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -277,6 +281,11 @@ class FamilyPlan:
     result_columns_a: tuple[str, ...] | None = None
     result_columns_b: tuple[str, ...] | None = None
     band: Band | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Tell whether its clock is the order of its streams: windows count steps of the ordering columns."""
+        return self.id.endswith(ORDERED)
 
     @property
     def judges_absence(self) -> bool:

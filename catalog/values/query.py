@@ -98,6 +98,8 @@ class Query:
             ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
             side's filter and has no match is absent.
         preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
+        ordered: Whether it has no windows, since its key holds the columns that order both streams. Its
+            windows are then one step of these columns, not of time.
     """
 
     id: int
@@ -112,6 +114,7 @@ class Query:
     backfill: Backfill = "none"
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         """Hold the preserved sides to the kind."""

@@ -16,7 +16,7 @@ from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
-from operators.bucket.closing import BatchClosings, decoded_promise
+from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
 from operators.bucket.counters import key_counters
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -24,6 +24,7 @@ from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.lineage.route_counts import RouteCounts
+from operators.orders.order_progress import OrderProgress
 from operators.pack.payload import Payload, arrivals
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat
@@ -42,12 +43,26 @@ class StreamState:
         rows: Rows of this batch.
         rejected_rows: Rows of this batch without an event time.
         late_rows: Late rows of this batch; counted in the bucket that got the suspects.
+        order: Progress in the stream's order; None for a stream without one.
     """
 
     watermark: Watermark
     rows: int = 0
     rejected_rows: int = 0
     late_rows: int = 0
+    order: OrderProgress | None = None
+
+    def limit(self, *, ordered: bool) -> int | None:
+        """Return the clock below which a row comes too late: by event time, or by the stream's order."""
+        if ordered:
+            return None if self.order is None else self.order.limit
+        return self.watermark.value_us
+
+    def newest(self, *, ordered: bool) -> int | None:
+        """Return the greatest clock of the rows so far."""
+        if ordered:
+            return None if self.order is None else self.order.newest
+        return self.watermark.max_event_time_us
 
 
 @dataclass(slots=True, eq=False)
@@ -113,10 +128,10 @@ class Bucket:
         self.plan_changed = False
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self.watermarks()
+        began = {family_id: self.clocks(joins.family.plan) for family_id, joins in self.families.items()}
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
-        end = self.watermarks()
         output = BatchOutput(
             late=self._late_rows(ordered, start),
             filters=[counters for p in ordered for counters in p.filters],
@@ -133,26 +148,31 @@ class Bucket:
             males: dict[str, Segment | None] = {}
             females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
+            before, watermarks = began[family_id], self.clocks(family.plan)
             # None for a family without contracts, so that nothing is looked up.
-            late_limits = {side: start[ids[side]] for side in SIDES}
-            closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
+            closings = BatchClosings.of(joins, ordered, before, promises, place)
             for side in SIDES:
-                came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                if family.plan.ordered:
+                    came = self._fresh_rows(ordered, family, side, None, version)
+                    came, disordered = joins.in_order(side, came, before[side], place)
+                    if disordered is not None:
+                        kept = kept_columns(family.layouts[side], disordered)
+                        output.violating[ids[side], family_id, side] = kept
+                else:
+                    came = self._fresh_rows(ordered, family, side, before[side], version)
                 if closings is not None and came is not None:
                     came, violating = closings.without_violating(side, came, place)
                     if violating is not None:
                         output.violating[ids[side], family_id, side] = violating
                 males[side] = females[side] = came
                 if family.absence is not None:
-                    keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
+                    keyless[side] = self._keyless_rows(ordered, family, side, before[side], version)
                 if came is not None:
                     placed = family.fragments.place(came.key, came.pos, *place)
                     females[side] = came if placed.female is None else came.filter(placed.female)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
                 if closings is not None and came is not None:
                     females[side] = closings.resting(side, came, females[side])
-            watermarks = {side: end[ids[side]] for side in SIDES}
-            before = {side: start[ids[side]] for side in SIDES}
             pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
                 closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})
@@ -183,6 +203,11 @@ class Bucket:
         """Return the watermark of each stream by its id."""
         return {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
 
+    def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
+        """Return how far each side has come on the clock of a family: its watermark, or its order."""
+        sides = {"a": self.streams[family.stream_a], "b": self.streams[family.stream_b]}
+        return {side: stream.limit(ordered=family.ordered) for side, stream in sides.items()}
+
     def _newest_us(self, stream_id: int) -> int | None:
         return self.streams[stream_id].watermark.max_event_time_us
 
@@ -207,6 +232,7 @@ class Bucket:
         for beat in beats:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
+                stream.order = None if stream.order is None else stream.order.reset()
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
@@ -216,7 +242,8 @@ class Bucket:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
         before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
-            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+            order = None if stream.order is None else OrderProgress(stream.order.scramble)
+            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us), order=order))
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
@@ -228,9 +255,7 @@ class Bucket:
             if former is None:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
-                ids = {"a": family.stream_a, "b": family.stream_b}
-                watermarks = {side: self.streams[ids[side]].watermark.value_us for side in SIDES}
-                families[family.id] = migrated(former, compiled, activated, marks, watermarks)
+                families[family.id] = migrated(former, compiled, activated, marks, self.clocks(family))
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         self.families = families
         self.plan = plan
@@ -249,8 +274,8 @@ class Bucket:
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
         for side, other in (("a", "b"), ("b", "a")):
-            opposite = self.streams[ids[other]].watermark.value_us
-            newest = self.streams[ids[side]].watermark.max_event_time_us
+            opposite = self.streams[ids[other]].limit(ordered=family.ordered)
+            newest = self.streams[ids[side]].newest(ordered=family.ordered)
             unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
             for query in family.queries:
                 if query.backfill != "state":
@@ -279,6 +304,8 @@ class Bucket:
                 stream.rows += header.rows
                 stream.rejected_rows += header.rejected_rows
                 stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
+                if stream.order is not None:
+                    stream.order = stream.order.after_rows(header.order)
         for stream_id, watermark_us in heartbeats:
             # A stream may be removed in the batch that brings its last heartbeat.
             if stream_id in self.streams:

@@ -33,6 +33,7 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import SliceState
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import Term
+from operators.orders.order_progress import OrderProgress
 from operators.segments.layout import SIDES
 from operators.segments.patch import PatchWriter
 from operators.segments.segment import ArrivedFile, Origin, Segment
@@ -44,6 +45,8 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 FORMAT = 5
 #: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
+#: The same with the progress of streams that have an order, and with closed keys if there are any.
+FORMAT_WITH_ORDER = 7
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -264,6 +267,14 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     if closed:
         # Versions without closings must refuse such a state: rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
+    orders = {
+        str(stream_id): [s.order.scramble, s.order.blocks, s.order.passed, s.order.newest]
+        for stream_id, s in bucket.streams.items()
+        if s.order is not None
+    }
+    if orders:
+        # Versions without orders would take the clocks of ordered families for event times.
+        document |= {"format": FORMAT_WITH_ORDER, "orders": orders}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -326,6 +337,9 @@ def load_bucket(
     bucket.streams = {
         int(stream_id): StreamState(Watermark(*facts)) for stream_id, facts in document["streams"].items()
     }
+    for stream_id, (scramble, blocks, passed, newest) in document.get("orders", {}).items():
+        blocks = tuple((rows, greatest) for rows, greatest in blocks)
+        bucket.streams[int(stream_id)].order = OrderProgress(scramble, blocks, passed, newest)
     bucket.terms = {
         family_id: {
             side: {
@@ -372,7 +386,7 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS):
+    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_ORDER):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

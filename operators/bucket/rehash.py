@@ -70,7 +70,10 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
 def _without_rows(bucket: Bucket) -> Bucket:
     return Bucket(
         plan=bucket.plan,
-        streams={stream_id: StreamState(stream.watermark) for stream_id, stream in bucket.streams.items()},
+        streams={
+            stream_id: StreamState(stream.watermark, order=stream.order)
+            for stream_id, stream in bucket.streams.items()
+        },
         families={family_id: FamilyJoins.empty(joins.family) for family_id, joins in bucket.families.items()},
         terms=bucket.terms,
         next_batch=bucket.next_batch,
@@ -80,7 +83,7 @@ def _without_rows(bucket: Bucket) -> Bucket:
 
 def _alike(bucket: Bucket) -> object:
     version = bucket.plan.version if bucket.plan is not None else 0
-    watermarks = {stream_id: stream.watermark for stream_id, stream in bucket.streams.items()}
+    watermarks = {i: (stream.watermark, stream.order) for i, stream in bucket.streams.items()}
     return version, bucket.next_batch, watermarks, bucket.terms
 
 

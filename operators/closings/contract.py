@@ -3,7 +3,8 @@
 A punctuation closes a key if it fixes all key columns of the side and no others. A stream whose rows are
 unique in some of the key columns closes the key of each new row.
 
-Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent.
+Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent. Nor
+do ordered families: closings are forgotten by event time.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract
         side: ``a`` or ``b``.
         stream: The stream of the side.
     """
-    if not stream.has_contract or family.judges_absence:
+    if not stream.has_contract or family.judges_absence or family.ordered:
         return None
     key = frozenset(pair[0] if side == "a" else pair[1] for pair in family.key)
     promised = stream.punctuations

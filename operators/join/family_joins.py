@@ -48,6 +48,7 @@ class FamilyJoins:
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
         closed: Closed keys per side whose stream has a contract; usually empty.
+        disordered: Rows of the batch per side that broke the order of their stream, of an ordered family.
     """
 
     family: CompiledFamily
@@ -55,6 +56,7 @@ class FamilyJoins:
     classes: SegmentClasses
     absence: Absence | None = None
     closed: Mapping[str, ClosedKeys] = field(default_factory=dict)
+    disordered: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -101,6 +103,30 @@ class FamilyJoins:
             absence.decide(due, pairs, watermarks)
         self.classes.keep_only(self.stored())
         return pairs
+
+    def in_order(
+        self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
+    ) -> tuple[Segment | None, Segment | None]:
+        """Return the new rows that keep the order of their stream, and those that do not; counts these.
+
+        A row comes to all buckets of its key; one that breaks the order is returned and counted in one.
+
+        Args:
+            side: ``a`` or ``b``.
+            rows: New rows of an ordered family.
+            limit: Least clock of a row that keeps the order; None for any.
+            place: Number of the bucket, and of all buckets.
+        """
+        self.disordered[side] = 0
+        if rows is None or limit is None or rows.t_min >= limit:
+            return rows, None
+        keeps = rows.ts >= limit
+        disordered = rows.filter(~keeps)
+        own = self.family.fragments.place(disordered.key, disordered.pos, *place).female
+        if own is not None:
+            disordered = disordered.filter(own)
+        self.disordered[side] = len(disordered)
+        return _some(rows.filter(keeps)), _some(disordered)
 
     def terms_for(
         self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]

@@ -65,7 +65,7 @@ class PairBuilder:
         ts_a, ts_b = a.ts(), b.ts()
         distances = self.router.distance_classes(ts_b - ts_a)
         codes, sets = self.router.masks_of(distances, a.classes(), b.classes())
-        event_time = np.maximum(ts_a, ts_b)
+        event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 
         def choose(keep: Bools) -> None:
@@ -115,6 +115,15 @@ class PairBuilder:
         routes = RouteCounts(RouteTable(numbers[taken], known.take(taken)), counts[taken])
         apart = distances if len(chosen) == len(distances) else distances[chosen]
         return PairChunk(arrays, chosen, np.bincount(apart, minlength=len(self.router.within)), routes)
+
+    def _event_time(self, a: CandidateSide, b: CandidateSide) -> Int64s:
+        """Return the later of both event times where these are columns like others."""
+        times = [
+            side.read(layout, layout.event_time).cast(pa.int64()).to_numpy(zero_copy_only=False)
+            for side, layout in ((a, self.layout_a), (b, self.layout_b))
+        ]
+        latest: Int64s = np.maximum(*times)
+        return latest
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: CandidateSide, b: CandidateSide

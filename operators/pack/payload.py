@@ -39,12 +39,14 @@ class StreamHeader:
         rows: Rows read, whatever became of them.
         rejected_rows: Rows without an event time.
         max_event_time_us: Newest event time, or None without rows.
+        order: Blocks of the rows by the column that orders the stream (``operators.orders.order_progress``).
     """
 
     stream_id: int
     rows: int
     rejected_rows: int
     max_event_time_us: int | None
+    order: Sequence[Sequence[int]] = ()
 
 
 #: What reading bytes raises that are none of ours (ArrowInvalid and bad JSON are ValueErrors).
@@ -127,7 +129,7 @@ class Payload:
         header: dict[str, object] = {
             "order": self.order,
             "batch": self.batch,
-            "streams": [[s.stream_id, s.rows, s.rejected_rows, s.max_event_time_us] for s in self.streams],
+            "streams": [_header(stream) for stream in self.streams],
             "control": list(self.control),
             "rows": parts,
             "keyless": keyless,
@@ -219,6 +221,11 @@ class Payload:
             closings=closings,
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
         )
+
+
+def _header(stream: StreamHeader) -> list[object]:
+    facts: list[object] = [stream.stream_id, stream.rows, stream.rejected_rows, stream.max_event_time_us]
+    return [*facts, stream.order] if stream.order else facts
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,6 +7,9 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
+A query without windows whose conditions bound the distance of the columns that order both streams is an
+ordered join (``bind.orders``).
+
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
@@ -30,6 +33,7 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.orders import order_hint, ordered_windows
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
@@ -105,9 +109,13 @@ def _bind(
 ) -> Query:
     meaning = join_meaning(statement, scope)
     conditions = _classified(statement, scope, meaning)
-    windows, distance = _windows(statement, scope, conditions, meaning)
-    residuals = [*conditions.residuals, *distance]
     keys = _keys(scope, statement, conditions)
+    steps = None
+    if meaning.kind == "inner" and not _bounds_time(statement, conditions):
+        steps = ordered_windows(scope, keys, conditions.residuals)
+    ordered = steps is not None
+    windows, distance = _windows(statement, scope, conditions, meaning) if steps is None else (steps, [])
+    residuals = [*conditions.residuals, *distance]
     if not keys:
         _check_joined(scope, statement, conditions)
     outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
@@ -118,6 +126,8 @@ def _bind(
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])
+    if ordered:
+        read |= {(this.side, this.stream.event_time) for this in scope.written}
     return Query(
         id=query_id,
         name=name,
@@ -131,6 +141,7 @@ def _bind(
         backfill=backfill,
         kind=meaning.kind,
         preserved=meaning.preserved,
+        ordered=ordered,
     )
 
 
@@ -291,6 +302,12 @@ def _joins(name: str, type_: str, other: Stream) -> bool:
 # Windows
 
 
+def _bounds_time(statement: Statement, found: _Conditions) -> bool:
+    """Return whether a query says anything about windows, or the distance of event times."""
+    written = [statement.window, statement.within, *(source.window for source in statement.sources)]
+    return any(window is not None for window in written) or found.bounds_at is not None
+
+
 def _windows(
     statement: Statement, scope: Scope, found: _Conditions, meaning: JoinMeaning
 ) -> tuple[dict[SideName, int], list[Typed]]:
@@ -309,6 +326,8 @@ def _windows(
     if unbounded:
         _refuse_no_bound(found.no_bounds, scope)
         missing = [this for this in scope.written if this.side in unbounded]
+        could_be_ordered = meaning.kind == "inner" and len(missing) == 2
+        by_order = order_hint(scope, found.keys.values()) if could_be_ordered else ""
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
             f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
@@ -316,7 +335,7 @@ def _windows(
             if meaning.kind == "inner" or missing[0].side not in meaning.preserved
             else "Without one, a row could still find a partner at any later time.",
             hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
-            f"sides: {_EXAMPLE_BOUNDS}.",
+            f"sides: {_EXAMPLE_BOUNDS}.{by_order}",
             location=missing[0].source.location,
         )
     low, high = allowed.low_us or 0, allowed.high_us or 0

@@ -37,9 +37,10 @@ from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
-from planner.families.bands import Types, family_band
+from planner.families.bands import family_band
 from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
+from planner.predicates.limits import Types
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
 from planner.strategies.pullup import pullup

@@ -56,8 +56,15 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
 
 def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     where = f'family "{family.id}"'
+    derived = family_id(
+        family.stream_a,
+        family.stream_b,
+        family.key,
+        absence=family.judges_absence,
+        ordered=family.ordered,
+    )
     _require(
-        family.id == family_id(family.stream_a, family.stream_b, family.key, absence=family.judges_absence),
+        family.id == derived,
         f"{where}: id does not follow from streams, key and kind of queries",
     )
     inner = [q.kind == "inner" for q in family.queries]
@@ -80,6 +87,10 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         _require(stream is not None, f"{where}: stream {side_stream(family, side)} is not in the plan")
         assert stream is not None
         stored = family.columns_a if side == "a" else family.columns_b
+        _require(
+            not family.ordered or (stream.order is not None and stream.event_time in stored),
+            f'{where}: stream "{stream.name}" has no order, or its rows no event time',
+        )
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
         _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
         unstored = sorted(set(family.carried(side)) - needed)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
+from catalog.values.plan import ORDERED, FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Query
 
 SideName = Literal["a", "b"]
@@ -59,13 +59,19 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
 
 def family_of(query: Query) -> str:
     """Return the id of a query's family."""
-    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=query.kind != "inner")
+    absence = query.kind != "inner"
+    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=absence, ordered=query.ordered)
 
 
 # Every change of queries asks it of all queries, which are of few families.
 @lru_cache(maxsize=1 << 10)
 def family_id(
-    stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...], *, absence: bool = False
+    stream_a: int,
+    stream_b: int,
+    key: tuple[tuple[str, str], ...],
+    *,
+    absence: bool = False,
+    ordered: bool = False,
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
@@ -77,6 +83,7 @@ def family_id(
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
+        ordered: Whether its queries have no windows, and the order of the streams is its clock.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key.
@@ -85,7 +92,7 @@ def family_id(
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
-    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}"
+    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}{ORDERED if ordered else ''}"
 
 
 def is_theta(family: str) -> bool:

@@ -258,10 +258,10 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
             )
             for stream_id, s in bucket.streams.items()
         ),
-        slices=tuple(slice_counters(bucket.families, bucket.watermarks())),
+        slices=tuple(slice_counters(bucket.families, bucket.clocks)),
         filters=tuple(output.filters),
         keys=tuple(output.keys),
-        absence=tuple(absence_counters(bucket.families, bucket.watermarks())),
+        absence=tuple(absence_counters(bucket.families, bucket.clocks)),
         cpu=CpuCounters(pack_us=output.pack_us),
         punctuations=tuple(punctuation_counters(bucket.families)),
         received=tuple(output.received),

@@ -136,15 +136,15 @@ class FamilyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PunctuationStatistics:
-    """Punctuations of one side of a family over the last batches; only of streams with a contract.
+    """Promises about one side of a family over the last batches; only of streams with a contract or order.
 
     Attributes:
         family: Family id.
-        side: `a` or `b`, the side whose stream has the contract.
+        side: `a` or `b`, the side whose stream has the contract or order.
         stream: Name of that stream.
         closed: Keys that were closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered after the last batch; a key may count more than once.
-        violating: Rows of the side that broke a promise and were kept out of the family.
+        violating: Rows of the side that broke a promise or the order, and were kept out of the family.
         discarded: Rows of the other side that were not stored because their key was closed.
         purged: Rows of the other side that were removed from the state for that reason.
         dead: Rows of the other side with closed keys that the last purge left in the state.
