@@ -260,6 +260,7 @@ class StreamCounters:
         rejected_rows: Rows without an event time.
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
+        scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
     """
 
     stream_id: int
@@ -268,6 +269,7 @@ class StreamCounters:
     rejected_rows: int
     watermark_us: int | None
     max_event_time_us: int | None
+    scramble: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,12 +297,12 @@ class Order:
     Attributes:
         column: The column; rows in which it is NULL are not counted.
         scramble: Scrambling factor (WO-Join, §2.2): a row comes at most so many rows behind a row that stands
-            after it in the order.
+            after it in the order. None: it is found from the rows.
         descending: Whether the values fall.
     """
 
     column: str
-    scramble: int
+    scramble: int | None
     descending: bool = False
 
 

@@ -242,7 +242,7 @@ class Bucket:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
         before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
-            order = None if stream.order is None else OrderProgress(stream.order.scramble)
+            order = None if stream.order is None else OrderProgress.begun(stream.order.scramble)
             self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us), order=order))
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
@@ -304,7 +304,7 @@ class Bucket:
                 stream.rows += header.rows
                 stream.rejected_rows += header.rejected_rows
                 stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
-                if stream.order is not None:
+                if stream.order is not None and header.order is not None:
                     stream.order = stream.order.after_rows(header.order)
         for stream_id, watermark_us in heartbeats:
             # A stream may be removed in the batch that brings its last heartbeat.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from catalog.store.codec import decode, encode
@@ -268,9 +268,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         # Versions without closings must refuse such a state: rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
     orders = {
-        str(stream_id): [s.order.scramble, s.order.blocks, s.order.passed, s.order.newest]
-        for stream_id, s in bucket.streams.items()
-        if s.order is not None
+        str(stream_id): astuple(s.order) for stream_id, s in bucket.streams.items() if s.order is not None
     }
     if orders:
         # Versions without orders would take the clocks of ordered families for event times.
@@ -337,9 +335,12 @@ def load_bucket(
     bucket.streams = {
         int(stream_id): StreamState(Watermark(*facts)) for stream_id, facts in document["streams"].items()
     }
-    for stream_id, (scramble, blocks, passed, newest) in document.get("orders", {}).items():
-        blocks = tuple((rows, greatest) for rows, greatest in blocks)
-        bucket.streams[int(stream_id)].order = OrderProgress(scramble, blocks, passed, newest)
+    for stream_id, (scramble, monitored, blocks, passed, newest, factors) in document.get(
+        "orders", {}
+    ).items():
+        bucket.streams[int(stream_id)].order = OrderProgress(
+            scramble, monitored, tuple(map(tuple, blocks)), passed, newest, tuple(map(tuple, factors))
+        )
     bucket.terms = {
         family_id: {
             side: {

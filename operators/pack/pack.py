@@ -25,7 +25,7 @@ from operators.kernels.keys import Bools, Int64s, bucket_of, join_key
 from operators.kernels.sort import sort_into_buckets
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.orders.order_clock import order_clock
-from operators.orders.order_progress import Block, blocks_of
+from operators.orders.order_progress import OrderedRows, ordered_rows
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Promise, closings_of_side, parted
@@ -115,9 +115,13 @@ class Packer:
         if times.null_count:
             table = table.filter(pc.is_valid(times)).combine_chunks()
         ts = _int64(table.column(self.stream.event_time))
-        clock, placed, blocks = self._order(table)
+        clock, placed, in_order = self._order(table)
         header = StreamHeader(
-            self.stream.id, rows_read, rows_read - table.num_rows, int(ts.max()) if len(ts) else None, blocks
+            self.stream.id,
+            rows_read,
+            rows_read - table.num_rows,
+            int(ts.max()) if len(ts) else None,
+            in_order,
         )
         suspects: dict[int, pa.RecordBatch] = {}
         if late_bound_us is not None and len(ts) and int(ts.min()) < late_bound_us:
@@ -153,12 +157,12 @@ class Packer:
             payloads[counting] = replace(payloads[counting], received=received)
         return payloads
 
-    def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, tuple[Block, ...]]:
-        """Return the clock of each row by the order of the stream, which rows have one, and their blocks."""
+    def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, OrderedRows | None]:
+        """Return the clock of each row by the order of the stream, which rows have one, and their summary."""
         if self.stream.order is None:
-            return np.zeros(0, dtype=np.int64), None, ()
+            return np.zeros(0, dtype=np.int64), None, None
         clock, placed = order_clock(self.stream, table)
-        return clock, placed, blocks_of(clock[placed], self.stream.order.scramble)
+        return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
 
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from operators.errors import CorruptPayload
+from operators.orders.order_progress import OrderedRows
 from operators.segments.row_codec import decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
@@ -39,14 +40,14 @@ class StreamHeader:
         rows: Rows read, whatever became of them.
         rejected_rows: Rows without an event time.
         max_event_time_us: Newest event time, or None without rows.
-        order: Blocks of the rows by the column that orders the stream (``operators.orders.order_progress``).
+        order: Summary of the rows by the column that orders the stream; None for a stream without an order.
     """
 
     stream_id: int
     rows: int
     rejected_rows: int
     max_event_time_us: int | None
-    order: Sequence[Sequence[int]] = ()
+    order: OrderedRows | None = None
 
 
 #: What reading bytes raises that are none of ours (ArrowInvalid and bad JSON are ValueErrors).
@@ -208,7 +209,10 @@ class Payload:
         return cls(
             order=header["order"],
             batch=header["batch"],
-            streams=tuple(StreamHeader(*facts) for facts in header["streams"]),
+            streams=tuple(
+                StreamHeader(stream, rows, rejected, newest, OrderedRows(*order) if order else None)
+                for stream, rows, rejected, newest, *order in header["streams"]
+            ),
             control=tuple(header["control"]),
             rows=rows,
             suspects=suspects,
@@ -225,7 +229,7 @@ class Payload:
 
 def _header(stream: StreamHeader) -> list[object]:
     facts: list[object] = [stream.stream_id, stream.rows, stream.rejected_rows, stream.max_event_time_us]
-    return [*facts, stream.order] if stream.order else facts
+    return facts if stream.order is None else [*facts, stream.order.blocks, stream.order.factor]
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:

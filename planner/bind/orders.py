@@ -71,7 +71,7 @@ def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
         a, b = (f"{side.alias}.{c.name}" for side, c in zip((scope.a, scope.b), ordering, strict=True))
         near = f", or abs({a} - {b}) <= 5" if is_integer(ordering[0].type) else ""
         return f" Without windows, write {a} = {b}{near}."
-    if any(side.stream.order is not None for side in scope.written) or not keys:
+    if not keys or all(side.stream.order is not None for side in scope.written):
         return ""
     one, other, _ = next(iter(keys))
     return (

@@ -7,9 +7,8 @@ order: {column: epoch, scramble: 500, descending: false}
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,6 +21,7 @@ from planner.expressions.column_types import decimal_parts
 from service.errors import InvalidStream
 
 _WINDOW, _FOREVER = "window", "forever"
+_MONITOR: Final = "monitor"
 #: Types of columns that can order a stream, beside decimals of few digits: those of exact 64-bit keys.
 _ORDERING = ("int", "bigint", "date", "timestamp")
 _MOST_DIGITS = 18
@@ -154,11 +154,9 @@ class OrderDocument(_ContractPart):
         description="The column, of type int, bigint, date, timestamp or a decimal of up to 18 digits. Rows "
         "in which it is NULL are not counted."
     )
-    scramble: int = Field(
-        ge=0,
-        le=MOST_SCRAMBLE,
+    scramble: Annotated[int, Field(ge=0, le=MOST_SCRAMBLE)] | Literal["monitor"] = Field(
         description="How far rows may come out of order: a row comes at most so many rows behind a row that "
-        "stands after it in the order.",
+        "stands after it in the order. `monitor` finds it from the rows that came, with a margin.",
     )
     descending: bool = Field(default=False, description="Whether the values fall.")
 
@@ -175,12 +173,16 @@ class OrderDocument(_ContractPart):
                 f"{_MOST_DIGITS} digits.",
                 path=where,
             )
-        return Order(name, self.scramble, self.descending)
+        scramble = None if self.scramble == _MONITOR else self.scramble
+        return Order(name, scramble, self.descending)
 
 
 def order_document(order: Order | None) -> dict[str, Any] | None:
     """Return the order of a stream as a document."""
-    return None if order is None else dataclasses.asdict(order)
+    if order is None:
+        return None
+    scramble = _MONITOR if order.scramble is None else order.scramble
+    return {"column": order.column, "scramble": scramble, "descending": order.descending}
 
 
 def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | None:

@@ -47,6 +47,8 @@ class StreamStatistics:
         rate_age_s: Its age, seconds, or None.
         row_bytes: Encoded bytes per row held, smoothed, or None.
         row_bytes_age_s: Its age, seconds, or None.
+        scramble: How many rows a row may come behind one that stands after it in the order of the stream, as
+            it was declared or last monitored; None without an order.
     """
 
     stream: str
@@ -62,6 +64,7 @@ class StreamStatistics:
     rate_age_s: float | None
     row_bytes: float | None
     row_bytes_age_s: float | None
+    scramble: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +265,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         state_bytes=0 if last is None else last.state_bytes,
         state_rows_peak=totals.state_rows_peak,
         state_bytes_peak=totals.state_bytes_peak,
-        streams=tuple(_streams(store, {s.stream_id: s for s in profile.streams}, now_us)),
+        streams=tuple(_streams(store, recent, {s.stream_id: s for s in profile.streams}, now_us)),
         slices=() if last is None else last.slices,
         filters=tuple(_filters(profile, names, now_us)),
         families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
@@ -299,7 +302,10 @@ def _punctuations(
         )
 
 
-def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -> Iterable[StreamStatistics]:
+def _streams(
+    store: Store, recent: Sequence[BatchManifest], profiles: Mapping[int, StreamProfile], now_us: int
+) -> Iterable[StreamStatistics]:
+    scrambles = {counters.stream_id: counters.scramble for m in recent[-1:] for counters in m.streams}
     counters = {c.stream_id: c for c in store.batches.stream_totals()}
     skipped = {found.stream_id: found.rows for found in store.source_files.left_out()}
     for stream in store.streams.all():
@@ -322,6 +328,7 @@ def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -
             rate_age_s=_age_s(now_us, rate),
             row_bytes=_value(row_bytes),
             row_bytes_age_s=_age_s(now_us, row_bytes),
+            scramble=scrambles.get(stream.id),
         )
 
 

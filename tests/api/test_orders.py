@@ -34,10 +34,11 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
         document: dict[str, Any] = {"name": name, "columns": columns, "event_time": "ts"}
         document |= {"lateness": "0s", "source": {"type": "http"}}
         if name != "or_none":
-            document["order"] = {"column": "Epoch", "scramble": 2}
+            scramble = 2 if name == "or_left" else "monitor"
+            document["order"] = {"column": "Epoch", "scramble": scramble}
+            expected = {"column": "epoch", "scramble": scramble, "descending": False}
         answer = service.ok("POST", "/streams", 201, json=document)
-        expected = None if name == "or_none" else {"column": "epoch", "scramble": 2, "descending": False}
-        assert answer["order"] == expected
+        assert answer["order"] == (None if name == "or_none" else expected)
     added = service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "or_q", "cql": CQL})
     assert (added["a"]["window"], added["b"]["window"]) == ("none", "none")
 
@@ -56,6 +57,9 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
     counters = service.ok("GET", "/statistics", 200)["punctuations"]
     (left,) = [each for each in counters if each["stream"] == "or_left"]
     assert left["violating"] == 1
+    streams = service.ok("GET", "/statistics", 200)["streams"]
+    scrambles = {each["stream"]: each["scramble"] for each in streams if each["stream"][:3] == "or_"}
+    assert scrambles == {"or_left": 2, "or_right": 64, "or_none": None}
 
     refused = service.http.request(
         "POST", "/queries:validate", json={"cql": CQL.replace("or_right", "or_none")}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Strategy
 from catalog.values.stream import Column, HttpSource, Order, Stream
-from operators.orders.order_progress import OrderProgress, blocks_of
+from operators.orders.order_progress import OrderProgress, ordered_rows, scrambling_factor
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
@@ -193,9 +193,9 @@ def check_progress(
 def test_progress_follows_the_definition(scramble: int) -> None:
     rng = np.random.default_rng(scramble)
     values = np.arange(3000) + rng.integers(-50, 50, 3000)
-    progress, seen = OrderProgress(scramble), 0
+    progress, seen = OrderProgress.begun(scramble), 0
     for length in rng.integers(0, 400, 12).tolist():
-        progress = progress.after_rows(blocks_of(values[seen : seen + length], scramble))
+        progress = progress.after_rows(ordered_rows(values[seen : seen + length], scramble))
         seen += length
         passed = values[: max(seen - scramble, 0)]
         if scramble < 128:
@@ -210,9 +210,7 @@ def test_progress_follows_the_definition(scramble: int) -> None:
 def test_a_stream_that_keeps_its_scramble_breaks_no_order() -> None:
     rng = np.random.default_rng(7)
     steps = np.arange(2000)[np.argsort(np.arange(2000) + rng.uniform(0, 20, 2000), kind="stable")]
-    # By the definition: of rows s <= s', s comes at most k places behind s'.
-    place = np.argsort(steps)
-    scramble = int(max(place[i] - place[i:].min() for i in range(2000)))
+    scramble = scrambling_factor(steps)
     streams = {n: ordered_stream(n, name, "bigint", Order("e", scramble)) for n, name in ((1, "A"), (2, "B"))}
     query = bind(CROSSWISE, {s.name: s for s in streams.values()}, query_id=1)
     runner = Runner(streams, 2, slack_us=None)
@@ -224,3 +222,30 @@ def test_a_stream_that_keeps_its_scramble_breaks_no_order() -> None:
         runner.step(tables, [plan] if begin == 0 else [])
     assert not runner.violating
     assert runner.results == Counter({(1, n, n): 1 for n in range(2000)})
+
+
+@given(st.lists(st.integers(0, 12), max_size=30))
+def test_the_scrambling_factor_is_that_of_the_definition(values: list[int]) -> None:
+    apart = [s - t for t in range(len(values)) for s in range(t, len(values)) if values[s] <= values[t]]
+    assert scrambling_factor(np.array(values, dtype=np.int64)) == max(apart, default=0)
+
+
+def test_a_monitored_factor_follows_the_rows() -> None:
+    rng = np.random.default_rng(3)
+    begins, lost = 0, 0
+    progress = OrderProgress.begun(None)
+    for disorder, batches in ((0, 20), (100, 60), (500, 60), (10, 120)):
+        for _ in range(batches):
+            places = np.arange(begins, begins + 500)
+            values = (
+                np.sort(places + rng.integers(-disorder, disorder + 1, 500))
+                if disorder < 2
+                else (places + rng.integers(-disorder, disorder + 1, 500))
+            )
+            begins += 500
+            lost += int(np.count_nonzero(values < progress.limit)) if progress.limit is not None else 0
+            progress = progress.after_rows(ordered_rows(values, None))
+        # Values within d of their places come at most 4 d behind others; blocks have 64 rows.
+        assert 64 <= progress.scramble <= 1.5 * (4 * disorder + 2 * 64) + 1
+        assert len(progress.factors) < 100
+    assert lost <= 0.001 * begins

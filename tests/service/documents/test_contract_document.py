@@ -91,6 +91,9 @@ def test_an_order_names_a_column_as_it_is_declared() -> None:
     stream = document(order={"column": "item", "scramble": 500}).to_stream()
     assert stream.order == Order("Item", 500)
     assert order_document(stream.order) == {"column": "Item", "scramble": 500, "descending": False}
+    monitored = document(order={"column": "Item", "scramble": "monitor"}).to_stream().order
+    assert monitored == Order("Item", None)
+    assert order_document(monitored) == {"column": "Item", "scramble": "monitor", "descending": False}
     assert (document().to_stream().order, order_document(None)) == (None, None)
 
 
