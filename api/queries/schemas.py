@@ -146,16 +146,21 @@ class SideOut(BaseModel):
     stream: str
     alias: str
     window: str = Field(
-        description="How far behind the other stream's row a row of this one may be; `none` in a join "
-        "without windows, by the order of both streams."
+        description="How far behind the other stream's row a row of this one may be: a time, a number of "
+        "`rows`, a number of `rows of each key`, or `none` in a join without windows, by the order of both "
+        "streams."
     )
     filter: str | None = Field(description="Condition on this stream alone, as it was understood.")
 
     @classmethod
-    def of(cls, side: Side, *, ordered: bool) -> Self:
-        """Return a side of a query, which may be without windows, as it is answered."""
+    def of(cls, side: Side) -> Self:
+        """Return a side as it is answered."""
         window = "unbounded" if side.window_us >= UNBOUNDED_US else format_duration(side.window_us)
-        window = "none" if ordered else window
+        if side.clock == "order":
+            window = "none"
+        elif side.clock != "time":
+            rows = f"{side.window_us:,} row{'s' if side.window_us != 1 else ''}"
+            window = f"{rows} of each key" if side.clock == "key rows" else rows
         return cls(stream=side.stream, alias=side.alias, window=window, filter=side.filter)
 
 
@@ -301,8 +306,8 @@ def _bound(query: Query) -> dict[str, Any]:
         "backfill": query.backfill,
         "join": join_name(query.kind, query.preserved),
         "undecided": undecided(query),
-        "a": SideOut.of(query.a, ordered=query.ordered),
-        "b": SideOut.of(query.b, ordered=query.ordered),
+        "a": SideOut.of(query.a),
+        "b": SideOut.of(query.b),
         "key": list(query.key),
         "residual": query.residual,
         "columns": [ColumnOut(name=output.name, type=output.type) for output in query.outputs],

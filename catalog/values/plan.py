@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from catalog.values.query import Backfill, JoinKind, Output
+from catalog.values.query import Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -234,10 +234,6 @@ class Band:
     high: Bound | None
 
 
-#: End of the id of a family whose clock is the order of its streams, not event time.
-ORDERED = "-ordered"
-
-
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -262,6 +258,8 @@ class FamilyPlan:
             None, in a plan of a version that did not tell them apart: all of them.
         result_columns_b: The same for b.
         band: Range by which pairs are found where there is no key; None: all pairs are looked at.
+        clock_a: What the windows on a, and so the slices of a, are measured in.
+        clock_b: The same for b.
     """
 
     id: str
@@ -281,11 +279,23 @@ class FamilyPlan:
     result_columns_a: tuple[str, ...] | None = None
     result_columns_b: tuple[str, ...] | None = None
     band: Band | None = None
+    clock_a: Clock = "time"
+    clock_b: Clock = "time"
+
+    def clock(self, side: str) -> Clock:
+        """Return what the windows of a side are measured in."""
+        return self.clock_a if side == "a" else self.clock_b
+
+    @property
+    def counted_sides(self) -> tuple[Literal["a", "b"], ...]:
+        """Sides with windows of rows."""
+        clocks: tuple[tuple[Literal["a", "b"], Clock], ...] = (("a", self.clock_a), ("b", self.clock_b))
+        return tuple(side for side, clock in clocks if clock in ("rows", "key rows"))
 
     @property
     def ordered(self) -> bool:
         """Tell whether its clock is the order of its streams: windows count steps of the ordering columns."""
-        return self.id.endswith(ORDERED)
+        return self.clock_a == "order"
 
     @property
     def judges_absence(self) -> bool:

@@ -25,7 +25,7 @@ from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.lineage.route_counts import RouteCounts
 from operators.orders.order_progress import OrderProgress
-from operators.pack.payload import Payload, arrivals
+from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat
 from operators.segments.row_codec import TS
@@ -173,6 +173,17 @@ class Bucket:
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
                 if closings is not None and came is not None:
                     females[side] = closings.resting(side, came, females[side])
+            if joins.ranked is not None:
+                counted: dict[str, list[pa.RecordBatch]] = {
+                    side: counted_rows(ordered, family_id, side, before[side])
+                    for side in family.plan.counted_sides
+                }
+                pairs = joins.process_ranked(joins.ranked, males, counted, watermarks)
+                table = pairs.finish(version, batch)
+                if table is not None:
+                    output.results[family_id] = table
+                    output.routes[family_id] = pairs.routes()
+                continue
             pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
                 closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})

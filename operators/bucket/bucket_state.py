@@ -26,11 +26,9 @@ from typing import Any
 from catalog.store.codec import decode, encode
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket, StreamState
-from operators.closings.closed_keys import ClosedKeys
 from operators.errors import UnknownStateFormat
 from operators.join.compiled_family import CompiledFamily
-from operators.join.family_joins import FamilyJoins
-from operators.join.sliced_join import SliceState
+from operators.join.family_joins import FamilyJoins, Holder
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress
@@ -45,8 +43,8 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 FORMAT = 5
 #: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
-#: The same with the progress of streams that have an order, and with closed keys if there are any.
-FORMAT_WITH_ORDER = 7
+#: The same with ranks of rows or the progress of ordered streams; with closed keys, too, if there are any.
+FORMAT_WITH_CLOCKS = 7
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -84,7 +82,7 @@ class SegmentIds:
 
 
 #: Where a segment stands: joins, slice (or closed keys) and its number there.
-Place = tuple[FamilyJoins, SliceState | ClosedKeys, int]
+Place = tuple[FamilyJoins, Holder, int]
 
 
 def store_segments(
@@ -272,7 +270,17 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if orders:
         # Versions without orders would take the clocks of ordered families for event times.
-        document |= {"format": FORMAT_WITH_ORDER, "orders": orders}
+        document |= {"format": FORMAT_WITH_CLOCKS, "orders": orders}
+    ranked = {
+        family_id: [
+            joins.ranked.released_us,
+            *([segment.id for segment in state.segments] for state in joins.ranked.states()),
+        ]
+        for family_id, joins in bucket.families.items()
+        if joins.ranked is not None
+    }
+    if ranked:
+        document |= {"format": FORMAT_WITH_CLOCKS, "ranked": ranked}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -304,6 +312,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     ]
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
+    held += [kept[1:] for kept in document.get("ranked", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -376,6 +385,10 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
+        if joins.ranked is not None:
+            joins.ranked.released_us, *kept = document["ranked"][family.id]
+            for holder, ids in zip(joins.ranked.states(), kept, strict=True):
+                holder.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():
             facts = document["closed"][family.id][side]
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
@@ -387,7 +400,7 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_ORDER):
+    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_CLOCKS):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

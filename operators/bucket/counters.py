@@ -30,8 +30,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
     """
     rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
-        reached = clocks(joins.family.plan)
-        opposite = {"a": reached["b"], "b": reached["a"]}
+        opposite = joins.opposite_reached(clocks(joins.family.plan))
         rows = {
             (join_id, side): chain.rows_per_slice(side, opposite[side])
             for join_id, chain in joins.chains.items()

@@ -17,6 +17,7 @@ from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.lineage.routes import Router
+from operators.ranks.clocked_rows import cross_clock, own_clock
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
 
@@ -50,7 +51,11 @@ class PairBuilder:
     silent: int = 0
 
     def build(
-        self, a: CandidateSide, b: CandidateSide, matches: BatchMatches | None = None
+        self,
+        a: CandidateSide,
+        b: CandidateSide,
+        matches: BatchMatches | None = None,
+        one_way: str | None = None,
     ) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
 
@@ -58,13 +63,20 @@ class PairBuilder:
             a: Side a of n candidates.
             b: Side b of the same candidates.
             matches: Takes in what the pairs tell of absence, where queries ask about it.
+            one_way: Side whose windows alone count, where the rows are clocked; None: distances in time.
 
         Returns:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
-        distances = self.router.distance_classes(ts_b - ts_a)
-        codes, sets = self.router.masks_of(distances, a.classes(), b.classes())
+        if one_way is None:
+            distances = codes = self.router.distance_classes(ts_b - ts_a)
+            within: Sequence[int] = self.router.within
+        else:
+            ahead = b.gathered(cross_clock) - a.gathered(own_clock)
+            behind = a.gathered(cross_clock) - b.gathered(own_clock)
+            distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
+        codes, sets = self.router.masks_of(codes, within, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from catalog.values.plan import PlannedFilter
+from catalog.values.query import Clock
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
@@ -29,6 +30,7 @@ from operators.orders.order_progress import OrderedRows, ordered_rows
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Promise, closings_of_side, parted
+from operators.ranks.rank_rows import rank_rows
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE
@@ -47,7 +49,7 @@ class PackedSide:
         fragments: Buckets that the rows of a key go to.
         keyless: Whether rows without a key go on, to any bucket.
         contract: Rules by which keys of the side are closed; None: they are never closed.
-        ordered: Whether the order of the stream is the clock of the family, in place of event time.
+        clock: What its windows are measured in.
     """
 
     family: str
@@ -58,7 +60,7 @@ class PackedSide:
     fragments: Fragments
     keyless: bool
     contract: SideContract | None = None
-    ordered: bool = False
+    clock: Clock = "time"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +135,7 @@ class Packer:
         lineages = evaluate_lineage(table, [part.filters for part in self.sides])
         keyless: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part, lineage in zip(self.sides, lineages, strict=True):
-            if part.ordered:
+            if part.clock == "order":
                 with_key, without = self._pack_side(part, table, clock, lineage, placed)
             else:
                 with_key, without = self._pack_side(part, table, ts, lineage)
@@ -150,6 +152,9 @@ class Packer:
         counting = self.stream.id % self.buckets
         filters = self._count(len(ts), lineages)
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
+        if any(part.clock in ("rows", "key rows") for part in self.sides):
+            counted = self._counted(table, ts)
+            payloads = [replace(p, counted=c) for p, c in zip(payloads, counted, strict=True)]
         if self.stream.has_contract:
             closings = self._closings(table, ts, promises)
             payloads = [replace(p, closings=c) for p, c in zip(payloads, closings, strict=True)]
@@ -163,6 +168,26 @@ class Packer:
             return np.zeros(0, dtype=np.int64), None, None
         clock, placed = order_clock(self.stream, table)
         return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
+
+    def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
+        """Return the rows that windows of rows count, for each bucket, filtered ones too.
+
+        Where all rows count every bucket gets them, where those of a key count its bucket does.
+        """
+        counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())
+        for part in self.sides if len(ts) else ():
+            if part.clock == "rows":
+                rows = rank_rows(None, ts, pos)
+                for of_bucket in counted:
+                    of_bucket[part.family, part.side] = rows
+            elif part.clock == "key rows":
+                key, valid = join_key(table, part.layout.key, part.layout.key_types)
+                order, starts = self._into_buckets(part, key, valid)
+                ordered = rank_rows(key[order], ts[order], pos[order])
+                for bucket, (start, end) in enumerate(pairwise(starts.tolist())):
+                    counted[bucket][part.family, part.side] = ordered.slice(start, end - start)
+        return counted
 
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
@@ -263,7 +288,7 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
         fragments,
         asked.keyless,
         asked.contract,
-        family.ordered,
+        family.clock(asked.side),
     )
 
 

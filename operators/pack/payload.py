@@ -22,7 +22,7 @@ import pyarrow as pa
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from operators.errors import CorruptPayload
 from operators.orders.order_progress import OrderedRows
-from operators.segments.row_codec import decode_rows, encode_rows
+from operators.segments.row_codec import TS, decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
 _LENGTH = struct.Struct("<I")
@@ -87,6 +87,7 @@ class Payload:
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
         received: Counts of the partition's punctuations, in one of its payloads.
+        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
     """
 
     order: int
@@ -103,6 +104,7 @@ class Payload:
     keyless: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     closings: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     received: StreamPunctuations | None = None
+    counted: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -147,6 +149,12 @@ class Payload:
                 bodies.append(encode_rows(rows))
                 closings.append([family, side, len(bodies[-1])])
             header["closings"] = closings
+        if self.counted:
+            counted: list[list[object]] = []
+            for (family, side), rows in self.counted.items():
+                bodies.append(encode_rows(rows))
+                counted.append([family, side, len(bodies[-1])])
+            header["counted"] = counted
         if self.received is not None:
             header["received"] = [self.received.stream_id, self.received.received, self.received.ignored]
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -206,6 +214,7 @@ class Payload:
         keyless = {(family, side): taken(size) for family, side, size in header["keyless"]}
         suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
         closings = {(family, side): taken(size) for family, side, size in header.get("closings", ())}
+        counted = {(family, side): taken(size) for family, side, size in header.get("counted", ())}
         return cls(
             order=header["order"],
             batch=header["batch"],
@@ -224,6 +233,7 @@ class Payload:
             keyless=keyless,
             closings=closings,
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
+            counted=counted,
         )
 
 
@@ -245,3 +255,13 @@ def arrivals(
     part = family, side
     ordered = sorted(payloads, key=lambda p: p.order)
     return [(p.rows[part], p.files.get(part)) for p in ordered if part in p.rows]
+
+
+def counted_rows(
+    payloads: Sequence[Payload], family: str, side: str, late_limit_us: int | None
+) -> list[pa.RecordBatch]:
+    """Return the rows of one family side that count, from all payloads, without late ones."""
+    found = [p.counted[family, side] for p in payloads if (family, side) in p.counted]
+    if late_limit_us is not None:
+        found = [rows.filter(pa.array(rows.column(TS).to_numpy() >= late_limit_us)) for rows in found]
+    return found

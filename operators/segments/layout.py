@@ -76,7 +76,7 @@ class SideLayout:
         """Return a stream column of the rows at ``index`` (all rows without); NULLs where it was not kept."""
         derived = self.derived(
             name,
-            lambda: segment.ts if index is None else segment.ts[index],
+            lambda: segment.times if index is None else segment.times[index],
             lambda: segment.key if index is None else segment.key[index],
         )
         if derived is not None:

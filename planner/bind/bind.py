@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from catalog.errors import Location
-from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
+from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
@@ -36,6 +36,7 @@ from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.orders import order_hint, ordered_windows
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
+from planner.bind.rows import refuse_backfill, row_clocks
 from planner.bind.size import check_size
 from planner.errors import (
     CqlSyntaxError,
@@ -113,11 +114,13 @@ def _bind(
     steps = None
     if meaning.kind == "inner" and not _bounds_time(statement, conditions):
         steps = ordered_windows(scope, keys, conditions.residuals)
-    ordered = steps is not None
     windows, distance = _windows(statement, scope, conditions, meaning) if steps is None else (steps, [])
     residuals = [*conditions.residuals, *distance]
     if not keys:
         _check_joined(scope, statement, conditions)
+    clocks: dict[SideName, Clock] = {"a": "order", "b": "order"}
+    if steps is None:
+        clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
     outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
     filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
     residual = canonical(residuals)
@@ -126,14 +129,14 @@ def _bind(
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])
-    if ordered:
+    if steps is not None:
         read |= {(this.side, this.stream.event_time) for this in scope.written}
-    return Query(
+    query = Query(
         id=query_id,
         name=name,
         cql=cql,
-        a=_side(scope, "a", windows, filters["a"], read),
-        b=_side(scope, "b", windows, filters["b"], read),
+        a=_side(scope, "a", windows, clocks, filters["a"], read),
+        b=_side(scope, "b", windows, clocks, filters["b"], read),
         key=tuple((a, b) for a, b, _ in keys),
         key_types=tuple(type_ for _, _, type_ in keys),
         residual=residual.sql if residual.sql != ALWAYS else None,
@@ -141,8 +144,9 @@ def _bind(
         backfill=backfill,
         kind=meaning.kind,
         preserved=meaning.preserved,
-        ordered=ordered,
     )
+    refuse_backfill(query, backfill)
+    return query
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
@@ -161,6 +165,7 @@ def _side(
     scope: Scope,
     side: SideName,
     windows: Mapping[SideName, int],
+    clocks: Mapping[SideName, Clock],
     filter_: Typed,
     read: frozenset[tuple[SideName, str]],
 ) -> Side:
@@ -174,6 +179,7 @@ def _side(
         filter=filter_.sql if filter_.sql != ALWAYS else None,
         filter_columns=tuple(sorted(column for _, column in filter_.columns)),
         columns=tuple(sorted(column for owner, column in read if owner == side)),
+        clock=clocks[side],
     )
 
 

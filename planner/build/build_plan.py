@@ -122,6 +122,9 @@ def build_plan(
         if not is_theta(family_id) and any(streams[i].has_contract for i in sides if i in streams):
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
+        if members[0].counts_rows:
+            # Rows of a key are counted, and wait for their ranks, in one bucket.
+            asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
         if (
             old is not None
@@ -243,6 +246,8 @@ def _family_plan(
         result_columns_a=result_columns(family.queries, "a"),
         result_columns_b=result_columns(family.queries, "b"),
         band=band,
+        clock_a=member.a.clock,
+        clock_b=member.b.clock,
     )
 
 

@@ -61,11 +61,14 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         family.stream_b,
         family.key,
         absence=family.judges_absence,
-        ordered=family.ordered,
+        clocks=(family.clock_a, family.clock_b),
     )
     _require(
-        family.id == derived,
-        f"{where}: id does not follow from streams, key and kind of queries",
+        family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
+    )
+    _require(
+        not (family.counted_sides and (family.judges_absence or family.replication.replicates)),
+        f"{where}: rows of a key that are counted would come to several buckets, or be judged",
     )
     inner = [q.kind == "inner" for q in family.queries]
     _require(all(inner) or not any(inner), f"{where}: inner joins beside others")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from catalog.values.plan import ORDERED, FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
-from catalog.values.query import Query
+from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
+from catalog.values.query import Clock, Query
 
 SideName = Literal["a", "b"]
 
@@ -59,8 +59,13 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
 
 def family_of(query: Query) -> str:
     """Return the id of a query's family."""
-    absence = query.kind != "inner"
-    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=absence, ordered=query.ordered)
+    return family_id(
+        query.a.stream_id,
+        query.b.stream_id,
+        query.key,
+        absence=query.kind != "inner",
+        clocks=(query.a.clock, query.b.clock),
+    )
 
 
 # Every change of queries asks it of all queries, which are of few families.
@@ -71,28 +76,32 @@ def family_id(
     key: tuple[tuple[str, str], ...],
     *,
     absence: bool = False,
-    ordered: bool = False,
+    clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow.
+    while the fragments of an inner family may only grow. So are queries whose windows are measured in other
+    clocks than time, since a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
-        ordered: Whether its queries have no windows, and the order of the streams is its clock.
+        clocks: What the windows of a and of b are measured in.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key.
 
     >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
+    >>> family_id(1, 2, (("k", "k"),), clocks=("rows", "time"))
+    's1s2-52383a8d-rows-a'
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
-    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}{ORDERED if ordered else ''}"
+    counted = [f"-{c.replace(' ', '')}-{s}" for s, c in zip(SIDES, clocks, strict=True) if c != "time"]
+    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}{''.join(counted)}"
 
 
 def is_theta(family: str) -> bool:

@@ -33,7 +33,7 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
             members[0].b.stream,
             members[0].key,
             absence=members[0].kind != "inner",
-            ordered=members[0].ordered,
+            clocks=(members[0].a.clock, members[0].b.clock),
         )
         for family, members in families(queries).items()
     }
