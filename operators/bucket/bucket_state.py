@@ -26,11 +26,9 @@ from typing import Any
 from catalog.store.codec import decode, encode
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket, StreamState
-from operators.closings.closed_keys import ClosedKeys
 from operators.errors import UnknownStateFormat
 from operators.join.compiled_family import CompiledFamily
-from operators.join.family_joins import FamilyJoins
-from operators.join.sliced_join import SliceState
+from operators.join.family_joins import FamilyJoins, Holder
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import Term
 from operators.segments.layout import SIDES
@@ -80,8 +78,8 @@ class SegmentIds:
         return f"{self.prefix}begin"
 
 
-#: Where a segment stands: joins, slice (or closed keys) and its number there.
-Place = tuple[FamilyJoins, SliceState | ClosedKeys, int]
+#: Where a segment stands: joins, slice (or closed keys, or groups) and its number there.
+Place = tuple[FamilyJoins, Holder, int]
 
 
 def store_segments(
@@ -264,6 +262,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     if closed:
         # Versions without closings must refuse such a state: rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
+    groups = {
+        family_id: [joins.groups.facts(), [segment.id for segment in joins.groups.segments]]
+        for family_id, joins in bucket.families.items()
+        if joins.groups is not None
+    }
+    if groups:
+        document["groups"] = groups
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -295,6 +300,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     ]
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
+    held += [[ids] for _, ids in document.get("groups", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -365,6 +371,10 @@ def load_bucket(
             facts = document["closed"][family.id][side]
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
+        if joins.groups is not None:
+            facts, ids = document["groups"][family.id]
+            joins.groups.restore(facts)
+            joins.groups.segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket
 

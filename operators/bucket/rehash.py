@@ -103,6 +103,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         for segment in closed.segments:
             comes_here = old.family.fragments.comes_to(segment.key, number, buckets)
             target_keys.segments.append(segment.filter(comes_here))
+    if old.groups is not None and new.groups is not None:
+        new.groups.take_rows(old.groups, number, buckets)
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 import numpy as np
 
 from operators.closings.closed_keys import ClosedKeys
+from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
@@ -30,6 +31,9 @@ from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+
+#: What holds segments.
+Holder = SliceState | ClosedKeys | OpenGroups
 
 #: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
@@ -48,6 +52,7 @@ class FamilyJoins:
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
         closed: Closed keys per side whose stream has a contract; usually empty.
+        groups: Open groups; None where the results are pairs.
     """
 
     family: CompiledFamily
@@ -55,6 +60,7 @@ class FamilyJoins:
     classes: SegmentClasses
     absence: Absence | None = None
     closed: Mapping[str, ClosedKeys] = field(default_factory=dict)
+    groups: OpenGroups | None = None
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -62,7 +68,8 @@ class FamilyJoins:
         classes = SegmentClasses(family)
         chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
         absence = None if family.absence is None else Absence(family, family.absence)
-        return cls(family, chains, classes, absence, _closed_keys(family))
+        groups = None if family.groups is None else OpenGroups(family.groups)
+        return cls(family, chains, classes, absence, _closed_keys(family), groups)
 
     def process(
         self,
@@ -130,13 +137,15 @@ class FamilyJoins:
         for _, _, _, state in self.slices():
             yield from state.segments
 
-    def states(self) -> Iterator[SliceState | ClosedKeys]:
-        """Yield everything that holds segments, in a fixed order: slices, state for absence, closed keys."""
+    def states(self) -> Iterator[Holder]:
+        """Yield everything that holds segments, in a fixed order: slices, absence, closed keys, groups."""
         for _, _, _, state in self.slices():
             yield state
         if self.absence is not None:
             yield from self.absence.states()
         yield from self.closed.values()
+        if self.groups is not None:
+            yield self.groups
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -185,7 +194,7 @@ class FamilyJoins:
                         remaining.append(left)
                 state.segments = remaining
 
-    def replace(self, state: SliceState | ClosedKeys, index: int, stored: Segment) -> None:
+    def replace(self, state: Holder, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""
         # Looked up, not taken out: another join may hold the same segment, and asks next.
         classes = self.classes.known(state.segments[index])

@@ -71,6 +71,8 @@ def migrated(
     following = FamilyJoins.empty(family)
     if following.absence is not None and former.absence is not None:
         following.absence.take_over(former.absence)
+    if following.groups is not None and former.groups is not None:
+        following.groups.take_over(former.groups)
     for side, closed in following.closed.items():
         # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
         # and the last may renew the contract.

@@ -17,6 +17,8 @@ from planner.predicates.read_condition import read_condition, with_columns
 
 #: Word in the title of a family of outer, semi and anti joins.
 ABSENCE = "absence"
+#: Word in the title of a family of queries with GROUP BY.
+GROUPS = "groups"
 
 # Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
@@ -148,7 +150,12 @@ class FamilyText:
 
 
 def family_title(
-    stream_a: str, stream_b: str, key: Iterable[tuple[str, str]], *, absence: bool = False
+    stream_a: str,
+    stream_b: str,
+    key: Iterable[tuple[str, str]],
+    *,
+    absence: bool = False,
+    groups: bool = False,
 ) -> str:
     """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
 
@@ -157,6 +164,7 @@ def family_title(
         stream_b: Stream name of side b.
         key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
+        groups: Whether its queries have GROUP BY.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'
@@ -168,7 +176,7 @@ def family_title(
     label_a, label_b = (stream_a, stream_b) if stream_a != stream_b else ("a", "b")
     title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key) or f"{label_a} × {label_b}"
     notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
-    notes += [ABSENCE] if absence else []
+    notes += [ABSENCE] if absence else [GROUPS] if groups else []
     return f"{title}  ({', '.join(notes)})" if notes else title
 
 
@@ -194,7 +202,11 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
     self_join = family.stream_a == family.stream_b
     labels: dict[SideName, str] = {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
     title = family_title(
-        streams[family.stream_a], streams[family.stream_b], family.key, absence=family.judges_absence
+        streams[family.stream_a],
+        streams[family.stream_b],
+        family.key,
+        absence=family.judges_absence,
+        groups=family.has_groups,
     )
     filters = {
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}

@@ -59,24 +59,32 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
 
 def family_of(query: Query) -> str:
     """Return the id of a query's family."""
-    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=query.kind != "inner")
+    absence, groups = query.kind != "inner", query.grouping is not None
+    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=absence, groups=groups)
 
 
 # Every change of queries asks it of all queries, which are of few families.
 @lru_cache(maxsize=1 << 10)
 def family_id(
-    stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...], *, absence: bool = False
+    stream_a: int,
+    stream_b: int,
+    key: tuple[tuple[str, str], ...],
+    *,
+    absence: bool = False,
+    groups: bool = False,
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow.
+    while the fragments of an inner family may only grow. So are queries whose results are groups, for the
+    same reason: the pairs of a group must come to one bucket.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
+        groups: Whether the results of its queries are groups of pairs.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key.
@@ -85,7 +93,8 @@ def family_id(
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
-    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}"
+    kind = "-absence" if absence else "-groups" if groups else ""
+    return f"s{stream_a}s{stream_b}-{digest}{kind}"
 
 
 def is_theta(family: str) -> bool:
@@ -122,6 +131,7 @@ def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str
     # Of a thousand queries most outputs read the same.
     distinct = {output.columns for query in queries for output in query.outputs}
     carried = {name for columns in distinct for of, name in columns or () if of == side}
+    carried |= {name for q in queries if q.grouping for of, name in q.grouping.columns if of == side}
     if None in distinct:
         for query in queries:
             if any(output.columns is None for output in query.outputs):
