@@ -246,10 +246,16 @@ class Bucket:
                 watermarks = {side: self.streams[ids[side]].watermark.value_us for side in SIDES}
                 families[family.id] = migrated(former, compiled, activated, marks, watermarks)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
-        staying = {query.id for family in plan.families for query in family.queries}
+        queries = [query for family in plan.families for query in family.queries]
+        # An update's former text gives nothing: a batch has results of one query of a series.
+        staying = {query.id for query in queries}, {query.name.lower() for query in queries}
         for family_id, joins in self.families.items():
             if joins.groups is not None:
-                left = joins.groups.leave([q.id for q in joins.family.plan.queries if q.id not in staying])
+                left = joins.groups.leave(
+                    q.id
+                    for q in joins.family.plan.queries
+                    if q.id not in staying[0] and q.name.lower() not in staying[1]
+                )
                 if left is not None:
                     self.closed_groups.setdefault(family_id, []).append(left)
         self.families = families

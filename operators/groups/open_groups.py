@@ -16,7 +16,7 @@ All pairs of a key come to one bucket: families with groups are never replicated
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -113,7 +113,7 @@ class OpenGroups:
         self.given = closed.num_rows
         return closed
 
-    def leave(self, query_ids: Collection[int]) -> pa.Table | None:
+    def leave(self, query_ids: Iterable[int]) -> pa.Table | None:
         """Return the open groups of queries that leave the plan; None if they have none."""
         leaving = {i: self.compiled.queries[i] for i in query_ids}
         if not leaving or not self.segments:
