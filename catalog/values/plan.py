@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from catalog.values.groups.grouping import Grouping
 from catalog.values.query import Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
@@ -80,6 +81,7 @@ class PlannedQuery:
         backfill: ``state`` lets rows held at that activation take part.
         kind: What it gives of its matches (``catalog.values.query.Query``).
         preserved: Sides whose rows it judges.
+        grouping: Groups of its pairs that are its results; None: the pairs themselves are.
     """
 
     id: int
@@ -96,6 +98,7 @@ class PlannedQuery:
     backfill: Backfill
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +304,11 @@ class FamilyPlan:
     def judges_absence(self) -> bool:
         """Tell whether its queries are outer, semi and anti joins: a family has these or inner ones."""
         return any(q.kind != "inner" for q in self.queries)
+
+    @property
+    def has_groups(self) -> bool:
+        """Return whether the results of its queries are groups of pairs: of all of them, or of none."""
+        return any(q.grouping is not None for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:

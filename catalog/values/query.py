@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from catalog.values.groups.grouping import Grouping
+
 #: Window of ``[RANGE UNBOUNDED]``: beyond every event time, and a sum with one still fits int64.
 UNBOUNDED_US = 2**61
 
@@ -47,7 +49,8 @@ class Output:
 
     Attributes:
         name: Result column name, unique in the query.
-        sql: Expression over ``a."column"`` and ``b."column"``; fails to NULL, never raises.
+        sql: Expression over ``a."column"`` and ``b."column"``, of a query with GROUP BY over ``g."value"``
+            (``catalog.values.groups.grouping``); fails to NULL, never raises.
         type: Canonical column type of the result (see ``catalog.values.stream``).
         columns: Columns that ``sql`` reads as (side, column), sorted; None where it was stored by a version
             that did not say. No part of what it is, so two that differ in it alone are equal.
@@ -105,6 +108,7 @@ class Query:
             ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
             side's filter and has no match is absent.
         preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
+        grouping: Groups of its pairs that are its results; None: the pairs themselves are.
     """
 
     id: int
@@ -119,6 +123,7 @@ class Query:
     backfill: Backfill = "none"
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
+    grouping: Grouping | None = None
 
     @property
     def counts_rows(self) -> bool:

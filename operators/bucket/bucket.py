@@ -18,6 +18,7 @@ from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
 from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
 from operators.bucket.counters import key_counters
+from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
@@ -104,6 +105,7 @@ class Bucket:
         next_batch: Number of the batch to come.
         slack_us: Overrides every family's slack (tests; 0 is exact).
         plan_changed: Whether this batch put another plan in force.
+        closed_groups: Groups that come out in this batch, per family id.
     """
 
     plan: Plan | None = None
@@ -113,6 +115,7 @@ class Bucket:
     next_batch: int = 0
     slack_us: int | None = None
     plan_changed: bool = False
+    closed_groups: dict[str, list[pa.Table]] = field(default_factory=dict)
 
     def process(self, payloads: Sequence[Payload]) -> BatchOutput:
         """Run one batch.
@@ -126,6 +129,7 @@ class Bucket:
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
         self.plan_changed = False
+        self.closed_groups = {}
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self.watermarks()
         began = {family_id: self.clocks(joins.family.plan) for family_id, joins in self.families.items()}
@@ -188,9 +192,19 @@ class Bucket:
             if closings is not None:
                 closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})
             table = pairs.finish(version, batch)
-            if table is not None:
+            if joins.groups is not None:
+                if table is not None:
+                    joins.groups.add(table, pairs.routes().table)
+                closed = joins.groups.close(watermarks.values())
+                if closed is not None:
+                    self.closed_groups.setdefault(family_id, []).append(closed)
+            elif table is not None:
                 output.results[family_id] = table
                 output.routes[family_id] = pairs.routes()
+        for family_id, groups in self.closed_groups.items():
+            found = group_results(groups, version, batch)
+            if found is not None:
+                output.results[family_id], output.routes[family_id] = found
         if promises:
             output.received += self._received(promises, place)
         self.next_batch = batch + 1
@@ -268,6 +282,18 @@ class Bucket:
             else:
                 families[family.id] = migrated(former, compiled, activated, marks, self.clocks(family))
         self.terms = {family_id: self.terms[family_id] for family_id in families}
+        queries = [query for family in plan.families for query in family.queries]
+        # An update's former text gives nothing: a batch has results of one query of a series.
+        staying = {query.id for query in queries}, {query.name.lower() for query in queries}
+        for family_id, joins in self.families.items():
+            if joins.groups is not None:
+                left = joins.groups.leave(
+                    q.id
+                    for q in joins.family.plan.queries
+                    if q.id not in staying[0] and q.name.lower() not in staying[1]
+                )
+                if left is not None:
+                    self.closed_groups.setdefault(family_id, []).append(left)
         self.families = families
         self.plan = plan
         self.plan_changed = True

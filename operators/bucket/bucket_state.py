@@ -81,7 +81,7 @@ class SegmentIds:
         return f"{self.prefix}begin"
 
 
-#: Where a segment stands: joins, slice (or closed keys) and its number there.
+#: Where a segment stands: joins, slice (or closed keys, or groups) and its number there.
 Place = tuple[FamilyJoins, Holder, int]
 
 
@@ -281,6 +281,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if ranked:
         document |= {"format": FORMAT_WITH_CLOCKS, "ranked": ranked}
+    groups = {
+        family_id: [joins.groups.facts(), [segment.id for segment in joins.groups.segments]]
+        for family_id, joins in bucket.families.items()
+        if joins.groups is not None
+    }
+    if groups:
+        document["groups"] = groups
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -313,6 +320,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
     held += [kept[1:] for kept in document.get("ranked", {}).values()]
+    held += [[ids] for _, ids in document.get("groups", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -393,6 +401,10 @@ def load_bucket(
             facts = document["closed"][family.id][side]
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
+        if joins.groups is not None:
+            facts, ids = document["groups"][family.id]
+            joins.groups.restore(facts)
+            joins.groups.segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket
 

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from catalog.values.batch import AbsenceCounters, KeyCounters, PunctuationCounters, SliceCounters
+from catalog.values.batch import (
+    AbsenceCounters,
+    GroupCounters,
+    KeyCounters,
+    PunctuationCounters,
+    SliceCounters,
+)
 from catalog.values.plan import FamilyPlan
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
@@ -97,6 +103,17 @@ def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Punctu
             )
         for side, rows in joins.disordered.items():
             yield PunctuationCounters(family_id, side, violating=rows)
+
+
+def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounters]:
+    """Yield the open groups of a bucket, and how many came out in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        if joins.groups is not None:
+            yield GroupCounters(family_id, joins.groups.open(), joins.groups.given)
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

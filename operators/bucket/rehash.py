@@ -130,6 +130,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
             target_keys.segments.append(segment.filter(comes_here))
     if old.ranked is not None and new.ranked is not None:
         _take_ranked(old.family, old.ranked, new.ranked, number, buckets)
+    if old.groups is not None and new.groups is not None:
+        new.groups.take_rows(old.groups, number, buckets)
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:

@@ -33,6 +33,7 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.grouping import bind_grouping
 from planner.bind.orders import order_hint, ordered_windows
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
@@ -121,11 +122,21 @@ def _bind(
     clocks: dict[SideName, Clock] = {"a": "order", "b": "order"}
     if steps is None:
         clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
-    outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
+    grouped = bind_grouping(statement, scope, [(a, b) for a, b, _ in keys], clocks)
+    if grouped is None:
+        grouping = None
+        outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
+    else:
+        grouping, outputs = grouped
+        output_columns = frozenset(grouping.columns)
     filters = {side: canonical(parts) for side, parts in conditions.filters.items()}
     residual = canonical(residuals)
     conditions_of_rows = [text.sql for text in (*filters.values(), residual) if text.sql != ALWAYS]
-    check_size([*conditions_of_rows, *(output.sql for output in outputs if "WHEN" in output.sql)])
+    of_results = [output.sql for output in outputs if "WHEN" in output.sql]
+    if grouping is not None:
+        of_results += [each.argument for each in grouping.aggregates if "WHEN" in each.argument]
+        of_results += [grouping.having] if grouping.having else []
+    check_size([*conditions_of_rows, *of_results])
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])
@@ -144,6 +155,7 @@ def _bind(
         backfill=backfill,
         kind=meaning.kind,
         preserved=meaning.preserved,
+        grouping=grouping,
     )
     refuse_backfill(query, backfill)
     return query

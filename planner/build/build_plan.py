@@ -190,6 +190,7 @@ def _family(
                 backfill=q.backfill,
                 kind=q.kind,
                 preserved=q.preserved,
+                grouping=q.grouping,
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)

@@ -61,6 +61,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         family.stream_b,
         family.key,
         absence=family.judges_absence,
+        groups=family.has_groups,
         clocks=(family.clock_a, family.clock_b),
     )
     _require(
@@ -80,6 +81,16 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     _require(
         not (family.judges_absence and family.replication.replicates),
         f"{where}: partners of a row would come to several buckets",
+    )
+    grouped = [q.grouping is not None for q in family.queries]
+    _require(all(grouped) or not any(grouped), f"{where}: groups beside pairs")
+    _require(
+        not (family.has_groups and (family.judges_absence or not family.key)),
+        f"{where}: groups without a key",
+    )
+    _require(
+        not (family.has_groups and family.replication.replicates),
+        f"{where}: pairs of a group would be made in several buckets",
     )
     _require(family.stream_a <= family.stream_b, f"{where}: side a is not the stream with the smaller id")
     _require(len(family.key) == len(family.key_types), f"{where}: key columns and key types differ in number")
@@ -166,7 +177,7 @@ def _meanings(family: FamilyPlan) -> Iterator[tuple[PlannedQuery, tuple[object, 
     for q in family.queries:
         filter_a = None if q.filter_a is None else sql_a[q.filter_a]
         filter_b = None if q.filter_b is None else sql_b[q.filter_b]
-        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b, q.kind, q.preserved)
+        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b, q.kind, q.preserved, q.grouping)
 
 
 def _ascending(values: Iterable[_T], what: str) -> None:

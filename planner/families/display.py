@@ -19,6 +19,8 @@ from planner.predicates.read_condition import read_condition, with_columns
 ABSENCE = "absence"
 #: Word in the title of a family of queries without windows.
 ORDERED = "ordered"
+#: Word in the title of a family of queries with GROUP BY.
+GROUPS = "groups"
 
 # Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
@@ -158,6 +160,7 @@ def family_title(
     key: Iterable[tuple[str, str]],
     *,
     absence: bool = False,
+    groups: bool = False,
     clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
@@ -167,6 +170,7 @@ def family_title(
         stream_b: Stream name of side b.
         key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
+        groups: Whether its queries have GROUP BY.
         clocks: What the windows of a and of b are measured in.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
@@ -181,7 +185,7 @@ def family_title(
     label_a, label_b = (stream_a, stream_b) if stream_a != stream_b else ("a", "b")
     title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key) or f"{label_a} × {label_b}"
     notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
-    notes += [ABSENCE] if absence else []
+    notes += [ABSENCE] if absence else [GROUPS] if groups else []
     notes += [ORDERED] if clocks == ("order", "order") else []
     for label, clock in zip((label_a, label_b), clocks, strict=True):
         if clock in ("rows", "key rows"):
@@ -215,6 +219,7 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         streams[family.stream_b],
         family.key,
         absence=family.judges_absence,
+        groups=family.has_groups,
         clocks=(family.clock_a, family.clock_b),
     )
     filters = {

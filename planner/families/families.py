@@ -64,6 +64,7 @@ def family_of(query: Query) -> str:
         query.b.stream_id,
         query.key,
         absence=query.kind != "inner",
+        groups=query.grouping is not None,
         clocks=(query.a.clock, query.b.clock),
     )
 
@@ -76,19 +77,22 @@ def family_id(
     key: tuple[tuple[str, str], ...],
     *,
     absence: bool = False,
+    groups: bool = False,
     clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow. So are queries whose windows are measured in other
-    clocks than time, since a slice has one clock.
+    while the fragments of an inner family may only grow. So are queries whose results are groups, for the
+    same reason: the pairs of a group must come to one bucket. So are queries whose windows are measured in
+    other clocks than time, since a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
+        groups: Whether the results of its queries are groups of pairs.
         clocks: What the windows of a and of b are measured in.
 
     Returns:
@@ -101,7 +105,8 @@ def family_id(
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
     counted = [f"-{c.replace(' ', '')}-{s}" for s, c in zip(SIDES, clocks, strict=True) if c != "time"]
-    return f"s{stream_a}s{stream_b}-{digest}{'-absence' if absence else ''}{''.join(counted)}"
+    kind = "-absence" if absence else "-groups" if groups else ""
+    return f"s{stream_a}s{stream_b}-{digest}{kind}{''.join(counted)}"
 
 
 def is_theta(family: str) -> bool:
@@ -138,6 +143,7 @@ def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str
     # Of a thousand queries most outputs read the same.
     distinct = {output.columns for query in queries for output in query.outputs}
     carried = {name for columns in distinct for of, name in columns or () if of == side}
+    carried |= {name for q in queries if q.grouping for of, name in q.grouping.columns if of == side}
     if None in distinct:
         for query in queries:
             if any(output.columns is None for output in query.outputs):

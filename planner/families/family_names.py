@@ -9,7 +9,7 @@ from typing import TypeVar
 from catalog.values.query import Query
 from catalog.wording import nearest_or_known
 from planner.errors import UnknownFamily
-from planner.families.display import ABSENCE, ORDERED, family_title
+from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
 from planner.families.families import families
 
 _T = TypeVar("_T")
@@ -18,7 +18,7 @@ _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 #: What stands behind the key of a self-join: ``(A a, A b)``.
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
 #: Kinds of families besides inner joins with windows. One stands behind the key or inside these parentheses.
-_KINDS = (ABSENCE, ORDERED)
+_KINDS = (ABSENCE, GROUPS, ORDERED)
 _OF_KIND = re.compile(rf"(\(|,)\s*({'|'.join(_KINDS)})\s*\)$")
 
 #: A key as a set of equal pairs, so that neither order matters.
@@ -33,6 +33,7 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
             members[0].b.stream,
             members[0].key,
             absence=members[0].kind != "inner",
+            groups=members[0].grouping is not None,
             clocks=(members[0].a.clock, members[0].b.clock),
         )
         for family, members in families(queries).items()
@@ -45,8 +46,9 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
-            anti joins, ``A.k = B.k (ordered)`` that of joins without windows. The key alone means the first
-            that there is: inner joins with windows, then those.
+            anti joins, ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
+            joins without windows. The key alone means the first that there is: inner joins with windows, then
+            those.
         queries: Queries whose families are known.
 
     Raises:

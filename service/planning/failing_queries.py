@@ -32,5 +32,7 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
 
 
 def _digests(query: Query) -> frozenset[str]:
-    texts = (query.a.filter, query.b.filter, query.residual)
+    texts = [query.a.filter, query.b.filter, query.residual]
+    if query.grouping is not None:
+        texts += [query.grouping.having, *(each.sql for each in query.grouping.aggregates)]
     return frozenset(expression_digest(text) for text in texts if text is not None)

@@ -117,6 +117,8 @@ class FamilyStatistics:
         undecided_b: The same for b.
         absent_a: Results that are rows of a without a partner, all queries together; None likewise.
         absent_b: The same for b.
+        open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
+        closed_groups: Groups that came out, all queries together; None likewise.
     """
 
     family: str
@@ -135,6 +137,8 @@ class FamilyStatistics:
     undecided_b: int | None
     absent_a: int | None
     absent_b: int | None
+    open_groups: int | None
+    closed_groups: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +348,10 @@ def _families(
 ) -> Iterable[FamilyStatistics]:
     slices = [s for m in recent for s in m.slices]
     undecided = {(c.family, c.side): c.undecided for m in recent[-1:] for c in m.absence}
+    open_groups = {c.family: c.open for m in recent[-1:] for c in m.groups}
+    closed_groups = Counter[str]()
+    for group in (c for m in recent for c in m.groups):
+        closed_groups[group.family] += group.closed
     absent = Counter[tuple[str, str]]()
     for counters in (c for m in recent for c in m.absence):
         absent[counters.family, counters.side] += counters.absent
@@ -370,6 +378,8 @@ def _families(
             undecided_b=undecided.get((family, "b")),
             absent_a=absent.get((family, "a")),
             absent_b=absent.get((family, "b")),
+            open_groups=open_groups.get(family),
+            closed_groups=closed_groups.get(family),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -15,7 +14,7 @@ from catalog.values.query import Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
-from tests.bound_query import Tables, outputs_of, results_sql
+from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
 from tests.operators.harness import Runner
 from tests.results.result_file import LATENESS_US, ResultFile, read, written
 
@@ -29,8 +28,12 @@ def test_duckdb_gives_the_rows_of_the_fixture(path: Path) -> None:
     fixture = read(path)
     with duckdb.connect() as duck:
         for query, case in zip(_bound(fixture), fixture.cases, strict=True):
-            rows = duck.sql(results_sql(query, _tables(duck, fixture, query))).fetchall()
-            assert written([row[2:-1] for row in rows]) == case.rows, f"{path}:{case.line}"
+            tables = _tables(duck, fixture, query)
+            if query.grouping is not None:
+                rows = duck.sql(groups_sql(query, tables)).fetchall()
+            else:
+                rows = [row[2:-1] for row in duck.sql(results_sql(query, tables)).fetchall()]
+            assert written(rows) == case.rows, f"{path}:{case.line}"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -43,8 +46,17 @@ def test_the_shared_chain_gives_the_rows_of_the_fixture(path: Path, strategy: St
             found = _run(fixture, queries, strategy, cut, buckets)
             with duckdb.connect() as duck:
                 for query, case in zip(queries, fixture.cases, strict=True):
-                    pairs = [(a, b) for (i, a, b), n in found.items() for _ in range(n) if i == query.id]
-                    rows = outputs_of(query, _tables(duck, fixture, query), pairs)
+                    tables = _tables(duck, fixture, query)
+                    if query.grouping is not None:
+                        rows = group_outputs(query, found.groups.get(query.id, ()), tables)
+                    else:
+                        pairs = [
+                            (a, b)
+                            for (i, a, b), n in found.results.items()
+                            for _ in range(n)
+                            if i == query.id
+                        ]
+                        rows = outputs_of(query, tables, pairs)
                     where = f"{path}:{case.line}, {cut or 'all'} rows a batch, {buckets} buckets"
                     assert written(rows) == case.rows, where
 
@@ -69,7 +81,7 @@ def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) 
 
 def _run(
     fixture: ResultFile, queries: list[Query], strategy: Strategy, cut: int | None, buckets: int
-) -> Counter[tuple[int, int | None, int | None]]:
+) -> Runner:
     """Run all queries of a fixture together, so many rows of each stream a batch, and end the streams."""
     streams = {stream.id: stream for stream in fixture.streams.values()}
     plan = build_plan(queries, streams, objective=Objective(strategy))
@@ -88,7 +100,7 @@ def _run(
     )
     runner.step({}, heartbeats=[Heartbeat(i, newest + 2 * LATENESS_US) for i in flowing])
     assert not any(runner.late.values())
-    return runner.results
+    return runner
 
 
 def _typed(fixture: ResultFile, name: str) -> pa.Table:
