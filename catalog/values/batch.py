@@ -163,7 +163,7 @@ class AbsenceCounters:
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
         undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
-            rests in several joins counts in each.
+            rests in several joins counts in each. With windows of rows: those that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
     """
 

@@ -70,12 +70,17 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
     """Yield what a bucket found absent in the last batch, and what is still to be decided.
 
+    Of families with windows of rows that are the rows that wait for their ranks.
+
     Args:
         families: Joins per family id, as a bucket has them.
         clocks: Gives how far each side of a family has come at the end of the batch.
     """
     for family_id, joins in families.items():
         absence, reached = joins.absence, clocks(joins.family.plan)
+        if joins.ranked is not None:
+            for side, waiting in joins.ranked.waiting.items():
+                yield AbsenceCounters(family_id, side, waiting.rows, 0)
         for side, opposite in (("a", reached["b"]), ("b", reached["a"])):
             if absence is not None and absence.compiled.groups[side]:
                 held = (s for _, of, _, state in joins.slices() if of == side for s in state.segments)

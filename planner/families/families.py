@@ -118,6 +118,22 @@ def is_theta(family: str) -> bool:
     return family.split("-")[1] == _THETA
 
 
+def family_clocks(family: str) -> tuple[Clock, Clock]:
+    """Return what the windows of a family are measured in, given its id.
+
+    >>> family_clocks("s1s2-52383a8d"), family_clocks("s1s2-52383a8d-keyrows-a-rows-b")
+    (('time', 'time'), ('key rows', 'rows'))
+    """
+    found = [_clock(family, side) for side in SIDES]
+    return found[0], found[1]
+
+
+def _clock(family: str, side: SideName) -> Clock:
+    if f"-keyrows-{side}" in family:
+        return "key rows"
+    return "rows" if f"-rows-{side}" in family else "time"
+
+
 def family_streams(family: str) -> tuple[int, int]:
     """Return the stream ids that a family's id names.
 

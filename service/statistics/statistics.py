@@ -113,7 +113,8 @@ class FamilyStatistics:
         keys_age_s: Age of keys and skews, seconds, or None.
         undecided_a: Rows of a held after the last batch on which the verdict, partner or none, may be still
             to come for some query: by time, so one that has found its partner counts for as long as it is
-            held. None where no query judges rows of a.
+            held. With windows of rows: rows of a that wait for their ranks. None where no query judges rows
+            of a or counts rows.
         undecided_b: The same for b.
         absent_a: Results that are rows of a without a partner, all queries together; None likewise.
         absent_b: The same for b.

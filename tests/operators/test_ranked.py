@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from catalog.values.plan import Heartbeat
 from catalog.values.query import Clock, Query
+from operators.bucket.counters import absence_counters
 from operators.join.family_joins import FamilyJoins
 from operators.segments.segment import Segment
 from planner.build.build_plan import STRATEGIES, build_plan
@@ -96,6 +97,8 @@ def test_nothing_is_given_before_the_counted_stream_is_past_it() -> None:
     runner = Runner(STREAMS)
     runner.step({1: a_table(STREAMS[1], rows_at(1)), 2: a_table(STREAMS[2], rows_at(5))}, [plan])
     assert not runner.results
+    waiting = list(absence_counters(runner.state[0].families, runner.state[0].watermarks()))
+    assert [(c.side, c.undecided) for c in waiting] == [("a", 1), ("b", 1)]
     # A row of the same time may still come before it is past.
     runner.step({1: a_table(STREAMS[1], rows_at(5, first=1))})
     assert not runner.results
