@@ -80,6 +80,7 @@ class PlannedQuery:
         backfill: ``state`` lets rows held at that activation take part.
         kind: What it gives of its matches (``catalog.values.query.Query``).
         preserved: Sides whose rows it judges.
+        hands_on: Whether its pairs are rows of its next step (``catalog.steps``), and no results.
     """
 
     id: int
@@ -96,6 +97,7 @@ class PlannedQuery:
     backfill: Backfill
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
+    hands_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,11 @@ class FamilyPlan:
     def judges_absence(self) -> bool:
         """Tell whether its queries are outer, semi and anti joins: a family has these or inner ones."""
         return any(q.kind != "inner" for q in self.queries)
+
+    @property
+    def hands_on(self) -> bool:
+        """Tell whether pairs of some of its queries are rows of a next step."""
+        return any(q.hands_on for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:

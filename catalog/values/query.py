@@ -98,6 +98,9 @@ class Query:
             ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
             side's filter and has no match is absent.
         preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
+        left: Join whose pairs are the rows of side a, in a join of three and more streams
+            (``catalog.steps``); None in a join of two.
+        hands_on: Whether its pairs are rows of a next step, and no results.
     """
 
     id: int
@@ -112,6 +115,8 @@ class Query:
     backfill: Backfill = "none"
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
+    left: Query | None = None
+    hands_on: bool = False
 
     def __post_init__(self) -> None:
         """Hold the preserved sides to the kind."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from catalog.steps import in_order, is_intermediate, made_by, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
@@ -29,6 +30,8 @@ from operators.segments.layout import SIDES
 from operators.segments.merge import concat
 from operators.segments.row_codec import TS
 from operators.segments.segment import Segment, unlabelled
+from operators.steps.handed_pairs import HandedPairs
+from operators.steps.watermarks import latest, least, with_intermediates
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 
@@ -127,7 +130,12 @@ class Bucket:
         version = self.plan.version if self.plan else 0
         # Whoever brings rows says so.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
-        for family_id, joins in self.families.items():
+        handed: dict[int, HandedPairs] = {}
+        newest = self._newest(self.plan)
+        planned_families = self.plan.families if self.plan else ()
+        taken = taken_intermediates(planned_families)
+        for planned in in_order(planned_families):
+            family_id, joins = planned.id, self.families[planned.id]
             family = joins.family
             ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
             males: dict[str, Segment | None] = {}
@@ -137,7 +145,11 @@ class Bucket:
             late_limits = {side: start[ids[side]] for side in SIDES}
             closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
             for side in SIDES:
-                came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                if is_intermediate(ids[side]):
+                    filters, layout = family.plan.filters_a, family.layouts[side]
+                    came = handed[ids[side]].rows(filters, layout, version)
+                else:
+                    came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
                 if closings is not None and came is not None:
                     came, violating = closings.without_violating(side, came, place)
                     if violating is not None:
@@ -147,7 +159,9 @@ class Bucket:
                     keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
                 if came is not None:
                     placed = family.fragments.place(came.key, came.pos, *place)
-                    females[side] = came if placed.female is None else came.filter(placed.female)
+                    # Pairs rest where they are made, so the rows that they meet rest in all buckets of a key.
+                    apart = None if is_intermediate(ids["a"]) else placed.female
+                    females[side] = came if apart is None else came.filter(apart)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
                 if closings is not None and came is not None:
                     females[side] = closings.resting(side, came, females[side])
@@ -155,7 +169,9 @@ class Bucket:
             before = {side: start[ids[side]] for side in SIDES}
             pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
-                closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})
+                closings.close(watermarks, {side: newest[ids[side]] for side in SIDES})
+            if (made := made_by(planned, taken)) is not None:
+                handed[made] = pairs.handed()
             table = pairs.finish(version, batch)
             if table is not None:
                 output.results[family_id] = table
@@ -181,15 +197,22 @@ class Bucket:
 
     def watermarks(self) -> dict[int, int | None]:
         """Return the watermark of each stream by its id."""
-        return {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
+        return self._watermarks(self.plan)
 
-    def _newest_us(self, stream_id: int) -> int | None:
-        return self.streams[stream_id].watermark.max_event_time_us
+    def _watermarks(self, plan: Plan | None) -> dict[int, int | None]:
+        """Return the watermarks of all streams and of a plan's intermediates."""
+        moved = {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
+        return moved if plan is None else with_intermediates(plan, moved, least)
+
+    def _newest(self, plan: Plan | None) -> dict[int, int | None]:
+        """Return the newest event times of the same."""
+        newest = {stream_id: s.watermark.max_event_time_us for stream_id, s in self.streams.items()}
+        return newest if plan is None else with_intermediates(plan, newest, latest)
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
-        return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
+        return compile_family(family, plan.version, plan_streams(plan), terms, self.slack_us)
 
     def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises]]:
         records = [decode(BucketRecord, text.encode()) for text in texts]
@@ -220,16 +243,17 @@ class Bucket:
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
+        moved, newest = self._watermarks(plan), self._newest(plan)
         for family in plan.families:
             former = self.families.get(family.id)
             activated = frozenset(q.id for q in family.queries if q.since_version > before)
-            self.terms[family.id], marks = self._terms(family, former, activated)
+            self.terms[family.id], marks = self._terms(family, former, activated, moved, newest)
             compiled = self.compile(family, plan)
             if former is None:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
                 ids = {"a": family.stream_a, "b": family.stream_b}
-                watermarks = {side: self.streams[ids[side]].watermark.value_us for side in SIDES}
+                watermarks = {side: moved[ids[side]] for side in SIDES}
                 families[family.id] = migrated(former, compiled, activated, marks, watermarks)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         self.families = families
@@ -237,7 +261,12 @@ class Bucket:
         self.plan_changed = True
 
     def _terms(
-        self, family: FamilyPlan, former: FamilyJoins | None, activated: frozenset[int]
+        self,
+        family: FamilyPlan,
+        former: FamilyJoins | None,
+        activated: frozenset[int],
+        watermarks: Mapping[int, int | None],
+        newest_us: Mapping[int, int | None],
     ) -> tuple[Terms, Marks]:
         """Return what is held for each query, and which rows get a bit to say so.
 
@@ -249,8 +278,8 @@ class Bucket:
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
         for side, other in (("a", "b"), ("b", "a")):
-            opposite = self.streams[ids[other]].watermark.value_us
-            newest = self.streams[ids[side]].watermark.max_event_time_us
+            opposite = watermarks[ids[other]]
+            newest = newest_us[ids[side]]
             unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
             for query in family.queries:
                 if query.backfill != "state":

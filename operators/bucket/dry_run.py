@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
+from catalog.steps import plan_streams
 from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.bucket.bucket import Bucket
@@ -65,7 +66,7 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
         if any((stream.id, f.sql) not in tried for side in compiled.sides for f in side.filters):
             compiled.pack(_one_row(stream), 1, 0, None)
     answered = frozenset() if previous is None else _residuals(previous)
-    streams = {stream.id: stream for stream in plan.streams}
+    streams = plan_streams(plan)
     for family in plan.families:
         texts = sorted(text for name, text in _residuals(plan) - answered if name == family.id)
         if not texts:

@@ -179,6 +179,7 @@ def _compile_join(
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
             silent,
+            query_set([number for number in members if family.queries[number].hands_on]),
         ),
         slack_us=_slack_us(queries) if slack_us is None else slack_us,
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},

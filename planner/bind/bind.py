@@ -20,7 +20,7 @@ rows without a partner are results, the other side's filter alone is FALSE.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -33,6 +33,7 @@ from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
+from planner.bind.steps import bind_steps
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,
@@ -40,6 +41,7 @@ from planner.errors import (
     NoEquiKey,
     NoWindow,
     UnknownColumn,
+    UnsupportedCql,
 )
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
@@ -93,11 +95,28 @@ def bind(
     """
     try:
         statement = parse(cql)
+        if len(statement.sources) > 2:
+            return replace(bind_steps(cql, statement, streams, name, query_id), backfill=backfill)
         scope = Scope(statement, streams)
         return _bind(cql, statement, scope, name, query_id, backfill)
     except RecursionError as error:
         hint = "Write a shorter expression."
         raise CqlSyntaxError("an expression is nested too deeply", hint=hint) from error
+
+
+def refuse_backfill(query: Query, backfill: Backfill) -> None:
+    """Refuse rows from before the activation for a query that does not take them.
+
+    Raises:
+        UnsupportedCql: It joins more than two streams, and is to have them.
+    """
+    if backfill == "state" and query.left is not None:
+        raise UnsupportedCql(
+            "backfill: state of a join of more than two streams is not supported yet",
+            detail="Of combinations of rows from before it comes nothing is held.",
+            hint="Write backfill: none: it gets all combinations of rows that come from then on.",
+            path=("backfill",),
+        )
 
 
 def _bind(

@@ -112,8 +112,8 @@ def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | No
     location = at_expression(scope.text, node)
     plain = node.unnest()
     if isinstance(plain, exp.Column):
-        found = scope.column(plain)
-        return [_Item(found.column.name, value, location, scope.side(found.side).alias)]
+        of, column = scope.found(plain)
+        return [_Item(column.name, value, location, of.alias)]
     return [_Item(f"col{position}", value, location, None)]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from catalog.steps import stream_names
 from catalog.values.calibration import Calibration
 from catalog.values.plan import JoinPlan, Plan
 from catalog.values.primitive import Primitive
@@ -109,7 +110,7 @@ def preview(
     for family in plan.families:
         given: tuple[JoinPlan, ...] = ()
         if family.id in chains:
-            labels = family_text(family, {s.id: s.name for s in plan.streams}).labels
+            labels = family_text(family, stream_names(plan)).labels
             names = {side: f'"{labels[side]}"' for side in SIDES}
             given = explicit_chain(family, chains[family.id]["a"], chains[family.id]["b"], names=names)
         reports.append(explain_family(family, profile, models, given=given))
