@@ -67,7 +67,8 @@ def test_three_streams_are_joined_beside_two(service: RunningService) -> None:
     assert sorted(results(service, "st_two", 2)) == [(10, 20, at(3)), (11, 20, at(4))]
 
     statistics = {f["family"]: f for f in service.ok("GET", "/statistics", 200)["families"]}
-    assert {"st_a.k = st_b.k", "(st_a, st_b).a.k = st_c.k"} <= statistics.keys()
+    titles = {f["title"]: f["id"] for f in service.ok("GET", "/plan", 200)["families"]}
+    assert {titles["st_a.k = st_b.k"], titles["(st_a, st_b).a.k = st_c.k"]} <= statistics.keys()
     with service.events("/queries/st_three/results/stream") as events:
         assert {"a", "b", "c", "_event_time"} <= next(events).data.keys()
     export = service.http.get(
