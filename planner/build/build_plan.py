@@ -35,7 +35,7 @@ from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
-from planner.costs.rates import FamilyRates, family_rates
+from planner.costs.rates import FamilyRates, family_rates, with_handed
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.bands import Types, family_band
@@ -134,7 +134,9 @@ def build_plan(
         # Pairs go on in the bucket in which they are made.
         replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
-            spread[intermediate_id(*sides, members[0].key)] = replication
+            made = intermediate_id(*sides, members[0].key)
+            spread[made] = replication
+            profile = with_handed(profile, family, made, rates)
         if (
             old is not None
             and family_id in keep

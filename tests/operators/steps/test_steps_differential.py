@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Plan
+from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
@@ -20,6 +20,7 @@ from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.steps.combinations import Recorder, Written, expected, rows, stream
 
+PARTITIONINGS: tuple[Partitioning, ...] = ("hash", "replicate")
 WINDOWS_S = st.sampled_from((1, 2, 3, 5, 8, 13))
 
 
@@ -67,6 +68,8 @@ def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
     for number, query in enumerate(queries, 1):
         bound.append(_bound(query, by_name, number))
     strategy = data.draw(st.sampled_from(sorted(STRATEGIES)), "strategy")
+    # A family of two streams alone spreads its keys; then they stay spread.
+    partitioning = data.draw(st.sampled_from(PARTITIONINGS), "partitioning")
     runner = Recorder(
         streams,
         data.draw(st.integers(1, 4), "buckets"),
@@ -80,7 +83,9 @@ def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
         ]
         plans = []
         if plan is None or {q.id for f in plan.families for q in f.queries} != {q.id for q in running}:
-            plan = build_plan(running, streams, plan, objective=Objective(strategy))
+            plan = build_plan(
+                running, streams, plan, objective=Objective(strategy, partitioning=partitioning)
+            )
             plans.append(plan)
         flowing = {s.id for s in plan.streams}
         runner.step({n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}, plans)
