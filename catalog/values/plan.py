@@ -82,6 +82,7 @@ class PlannedQuery:
         kind: What it gives of its matches (``catalog.values.query.Query``).
         preserved: Sides whose rows it judges.
         grouping: Groups of its pairs that are its results; None: the pairs themselves are.
+        hands_on: Whether its pairs are rows of its next step (``catalog.steps``), and no results.
     """
 
     id: int
@@ -99,6 +100,7 @@ class PlannedQuery:
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
+    hands_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +311,11 @@ class FamilyPlan:
     def has_groups(self) -> bool:
         """Return whether the results of its queries are groups of pairs: of all of them, or of none."""
         return any(q.grouping is not None for q in self.queries)
+
+    @property
+    def hands_on(self) -> bool:
+        """Tell whether pairs of some of its queries are rows of a next step."""
+        return any(q.hands_on for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:

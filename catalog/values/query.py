@@ -109,6 +109,9 @@ class Query:
             side's filter and has no match is absent.
         preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
         grouping: Groups of its pairs that are its results; None: the pairs themselves are.
+        left: Join whose pairs are the rows of side a, in a join of three and more streams
+            (``catalog.steps``); None in a join of two.
+        hands_on: Whether its pairs are rows of a next step, and no results.
     """
 
     id: int
@@ -124,6 +127,8 @@ class Query:
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
+    left: Query | None = None
+    hands_on: bool = False
 
     @property
     def counts_rows(self) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.errors import InvariantBroken
+from catalog.steps import is_intermediate
 from operators.bucket.bucket import Bucket, StreamState
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
@@ -111,6 +112,9 @@ def _alike(bucket: Bucket) -> object:
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
     """Give a family of a new bucket its rows of an old one."""
+    plan = old.family.plan
+    if is_intermediate(plan.stream_a) and plan.replication.replicates:
+        raise InvariantBroken(f'pairs that rest in family "{plan.id}" have no place in other buckets')
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}
     for (_, _, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):

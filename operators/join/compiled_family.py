@@ -183,6 +183,7 @@ def _compile_join(
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
             silent,
+            query_set([number for number in members if family.queries[number].hands_on]),
         ),
         slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},

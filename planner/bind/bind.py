@@ -23,7 +23,7 @@ rows without a partner are results, the other side's filter alone is FALSE.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -33,12 +33,13 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.clocks.orders import order_hint, ordered_windows
+from planner.bind.clocks.rows import row_clocks
 from planner.bind.grouping import bind_grouping
-from planner.bind.orders import order_hint, ordered_windows
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
-from planner.bind.rows import refuse_backfill, row_clocks
 from planner.bind.size import check_size
+from planner.bind.steps import bind_steps
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,
@@ -46,6 +47,7 @@ from planner.errors import (
     NoEquiKey,
     NoWindow,
     UnknownColumn,
+    UnsupportedCql,
 )
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
@@ -99,11 +101,36 @@ def bind(
     """
     try:
         statement = parse(cql)
+        if len(statement.sources) > 2:
+            return replace(bind_steps(cql, statement, streams, name, query_id), backfill=backfill)
         scope = Scope(statement, streams)
         return _bind(cql, statement, scope, name, query_id, backfill)
     except RecursionError as error:
         hint = "Write a shorter expression."
         raise CqlSyntaxError("an expression is nested too deeply", hint=hint) from error
+
+
+def refuse_backfill(query: Query, backfill: Backfill) -> None:
+    """Refuse rows from before the activation for a query that does not take them.
+
+    Raises:
+        UnsupportedCql: It joins more than two streams or has a window of rows, and is to have them.
+    """
+    if backfill == "none":
+        return
+    if query.left is not None:
+        raise UnsupportedCql(
+            "backfill: state of a join of more than two streams is not supported yet",
+            detail="Of combinations of rows from before it comes nothing is held.",
+            hint="Write backfill: none: it gets all combinations of rows that come from then on.",
+            path=("backfill",),
+        )
+    if query.counts_rows:
+        raise UnsupportedCql(
+            "backfill: state is not supported for a query with a ROWS window",
+            hint='Send "backfill": "none": the query then begins with new rows.',
+            path=("backfill",),
+        )
 
 
 def _bind(

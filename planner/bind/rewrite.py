@@ -80,6 +80,11 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         InvalidInput: A part is invalid, or not by itself; ``path`` says which.
     """
     before = bind(cql, streams)
+    if before.left is not None:
+        raise NotRewritable(
+            "parts of a join of more than two streams cannot be put anew yet",
+            hint="Send the whole query as cql.",
+        )
     statement = parse(cql)
     scope = Scope(statement, streams)
     meaning = join_meaning(statement, scope)

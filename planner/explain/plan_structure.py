@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.display import FamilyText, family_text
@@ -32,7 +33,7 @@ def plan_structure(plan: Plan) -> dict[str, Any]:
     Returns:
         Only JSON values, named as in the document of ``GET /plan``. Windows are µs, None for unbounded.
     """
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     return {
         "version": plan.version,
         "strategy": plan.strategy,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from catalog.sql_text import quoted
+from catalog.steps import is_intermediate, membership
 from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.families import SIDES, SideName, side_filters, side_stream
@@ -226,6 +227,9 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
         for s in SIDES
     }
+    if is_intermediate(family.stream_a):
+        names = {membership(q.id): q.name for q in family.queries}
+        filters["a"] = {f.bit: (f"pairs of {names[f.columns[0]]}", False) for f in family.filters_a}
     return FamilyText(title, labels, filters)
 
 

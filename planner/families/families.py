@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from catalog.steps import steps
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Clock, Query
 
@@ -49,16 +50,18 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
         queries: Bound queries in any order.
 
     Returns:
-        Queries by family id; families in the order of their ids, queries in the order of theirs.
+        Queries by family id; families in the order of their ids, queries in the order of theirs. A join of
+        more than two streams is in the families of all its steps.
     """
     grouped: dict[str, list[Query]] = {}
     for query in sorted(queries, key=lambda q: q.id):
-        grouped.setdefault(family_of(query), []).append(query)
+        for step in steps(query):
+            grouped.setdefault(family_of(step), []).append(step)
     return {family: tuple(grouped[family]) for family in sorted(grouped)}
 
 
 def family_of(query: Query) -> str:
-    """Return the id of a query's family."""
+    """Return the id of a query's family, in which its results are; of the last one, if it has steps."""
     return family_id(
         query.a.stream_id,
         query.b.stream_id,
@@ -96,7 +99,8 @@ def family_id(
         clocks: What the windows of a and of b are measured in.
 
     Returns:
-        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key.
+        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
+        an intermediate (``catalog.steps``) is written with ``d`` and without its sign.
 
     >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
@@ -106,7 +110,8 @@ def family_id(
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
     counted = [f"-{c.replace(' ', '')}-{s}" for s, c in zip(SIDES, clocks, strict=True) if c != "time"]
     kind = "-absence" if absence else "-groups" if groups else ""
-    return f"s{stream_a}s{stream_b}-{digest}{kind}{''.join(counted)}"
+    streams = f"s{stream_a}s{stream_b}".replace("s-", "d")
+    return f"{streams}-{digest}{kind}{''.join(counted)}"
 
 
 def is_theta(family: str) -> bool:
@@ -137,10 +142,10 @@ def _clock(family: str, side: SideName) -> Clock:
 def family_streams(family: str) -> tuple[int, int]:
     """Return the stream ids that a family's id names.
 
-    >>> family_streams("s1s12-52383a8d")
-    (1, 12)
+    >>> family_streams("s1s12-52383a8d"), family_streams("d77s12-52383a8d")
+    ((1, 12), (-77, 12))
     """
-    a, b = family.partition("-")[0].split("s")[1:]
+    a, b = family.partition("-")[0].replace("d", "s-").split("s")[1:]
     return int(a), int(b)
 
 

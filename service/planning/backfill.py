@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from catalog.steps import steps
 from catalog.store.store import Store
 from catalog.values.batch import BatchProgress
 from catalog.values.plan import FamilyPlan, Plan
@@ -90,10 +91,11 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         _Life(
             record.added_version,
             _OPEN if record.removed_version is None else record.removed_version,
-            frozenset(record.query.a.columns if side == "a" else record.query.b.columns),
+            frozenset(step.a.columns if side == "a" else step.b.columns),
         )
         for record in records
-        if family_of(record.query) == family.id
+        for step in steps(record.query)
+        if family_of(step) == family.id
     ]
 
 
