@@ -8,11 +8,12 @@ UNBOUNDED on a preserved side no row of it is absent, since no watermark passes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import duckdb
+import pyarrow as pa
 
 from catalog.values.query import UNBOUNDED_US, Query, Side
 
@@ -128,6 +129,34 @@ def results_sql(query: Query, tables: Tables) -> str:
         f"SELECT {numbers[0]} AS row_a, {numbers[1]} AS row_b{outputs}, {time} AS _event_time "
         f"FROM {own} WHERE {where}"
     )
+
+
+def groups_sql(query: Query, tables: Tables) -> str:
+    """Return a query with groups as SQL: its outputs over all groups of its pairs."""
+    assert query.grouping is not None
+    inner = replace(query, outputs=(), grouping=None)
+    pairs = results_sql(inner, tables).replace("SELECT ", "SELECT a, b, ", 1)
+    width = query.grouping.tumble_us
+    start = f"make_timestamp(epoch_us(_event_time) // {width} * {width})"
+    key = [f'a."{name}" AS key_{number}' for number, (name, _) in enumerate(query.key)]
+    values = [f"{each.function}({each.argument}) AS {each.name}" for each in query.grouping.aggregates]
+    values += ["count(*) AS count_all", "'watermark' AS closed_by"]
+    groups = f"SELECT {', '.join([*key, f'{start} AS tumble', *values])} FROM ({pairs}) GROUP BY ALL"
+    outputs = ", ".join(f'CAST({output.sql} AS {output.type}) AS "{output.name}"' for output in query.outputs)
+    return f"SELECT {outputs} FROM ({groups}) AS g WHERE {query.grouping.having or 'TRUE'}"
+
+
+def group_outputs(
+    query: Query, groups: Sequence[Mapping[str, object]], tables: Tables
+) -> list[tuple[object, ...]]:
+    """Return the outputs of a query of groups that came out, given as rows of a result file."""
+    table = pa.Table.from_pylist(list(groups))
+    if not len(groups):
+        return []
+    table = table.rename_columns([name.removeprefix("g_") for name in table.column_names])
+    tables.duck.register("closed_groups", table)
+    outputs = ", ".join(f'CAST({output.sql} AS {output.type}) AS "{output.name}"' for output in query.outputs)
+    return tables.duck.sql(f"SELECT {outputs} FROM closed_groups AS g").fetchall()
 
 
 def looped(query: Query, tables: Tables) -> list[Result]:

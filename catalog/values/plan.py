@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from catalog.values.groups.grouping import Grouping
 from catalog.values.query import Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
@@ -80,6 +81,8 @@ class PlannedQuery:
         backfill: ``state`` lets rows held at that activation take part.
         kind: What it gives of its matches (``catalog.values.query.Query``).
         preserved: Sides whose rows it judges.
+        grouping: Groups of its pairs that are its results; None: the pairs themselves are.
+        hands_on: Whether its pairs are rows of its next step (``catalog.steps``), and no results.
     """
 
     id: int
@@ -96,6 +99,8 @@ class PlannedQuery:
     backfill: Backfill
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
+    grouping: Grouping | None = None
+    hands_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +295,27 @@ class FamilyPlan:
     def counted_sides(self) -> tuple[Literal["a", "b"], ...]:
         """Sides with windows of rows."""
         clocks: tuple[tuple[Literal["a", "b"], Clock], ...] = (("a", self.clock_a), ("b", self.clock_b))
-        return tuple(side for side, clock in clocks if clock != "time")
+        return tuple(side for side, clock in clocks if clock in ("rows", "key rows"))
+
+    @property
+    def ordered(self) -> bool:
+        """Tell whether its clock is the order of its streams: windows count steps of the ordering columns."""
+        return self.clock_a == "order"
 
     @property
     def judges_absence(self) -> bool:
         """Tell whether its queries are outer, semi and anti joins: a family has these or inner ones."""
         return any(q.kind != "inner" for q in self.queries)
+
+    @property
+    def has_groups(self) -> bool:
+        """Return whether the results of its queries are groups of pairs: of all of them, or of none."""
+        return any(q.grouping is not None for q in self.queries)
+
+    @property
+    def hands_on(self) -> bool:
+        """Tell whether pairs of some of its queries are rows of a next step."""
+        return any(q.hands_on for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.errors import InvariantBroken
+from catalog.steps import is_intermediate
 from operators.bucket.bucket import Bucket, StreamState
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
@@ -92,7 +93,10 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
 def _without_rows(bucket: Bucket) -> Bucket:
     return Bucket(
         plan=bucket.plan,
-        streams={stream_id: StreamState(stream.watermark) for stream_id, stream in bucket.streams.items()},
+        streams={
+            stream_id: StreamState(stream.watermark, order=stream.order)
+            for stream_id, stream in bucket.streams.items()
+        },
         families={family_id: FamilyJoins.empty(joins.family) for family_id, joins in bucket.families.items()},
         terms=bucket.terms,
         next_batch=bucket.next_batch,
@@ -102,12 +106,15 @@ def _without_rows(bucket: Bucket) -> Bucket:
 
 def _alike(bucket: Bucket) -> object:
     version = bucket.plan.version if bucket.plan is not None else 0
-    watermarks = {stream_id: stream.watermark for stream_id, stream in bucket.streams.items()}
+    watermarks = {i: (stream.watermark, stream.order) for i, stream in bucket.streams.items()}
     return version, bucket.next_batch, watermarks, bucket.terms
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
     """Give a family of a new bucket its rows of an old one."""
+    plan = old.family.plan
+    if is_intermediate(plan.stream_a) and plan.replication.replicates:
+        raise InvariantBroken(f'pairs that rest in family "{plan.id}" have no place in other buckets')
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}
     for (_, _, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
@@ -127,6 +134,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
             target_keys.segments.append(segment.filter(comes_here))
     if old.ranked is not None and new.ranked is not None:
         _take_ranked(old.family, old.ranked, new.ranked, number, buckets)
+    if old.groups is not None and new.groups is not None:
+        new.groups.take_rows(old.groups, number, buckets)
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:

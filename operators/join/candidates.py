@@ -79,7 +79,7 @@ class CandidateSide:
         """Return the positions in the source, int64[n]."""
         return _joined([run.rows.pos[run.index] for run in self.runs])
 
-    def _key(self) -> Int64s:
+    def key(self) -> Int64s:
         """Return the keys, int64[n]."""
         return _joined([run.rows.key[run.index] for run in self.runs])
 
@@ -114,7 +114,7 @@ class CandidateSide:
 
     def read(self, layout: SideLayout, name: str) -> pa.Array:
         """Return a stream column, n values."""
-        derived = layout.derived(name, self.ts, self._key)
+        derived = layout.derived(name, self.ts, self.key)
         if derived is not None:
             return derived
         parts = [layout.read(run.rows, name, run.index) for run in self.runs]

@@ -19,6 +19,7 @@ from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract
+from operators.groups.compiled_groups import CompiledGroups, compile_groups
 from operators.join.absence_classes import CompiledAbsence, compile_absence
 from operators.join.candidates import BandProbe
 from operators.join.pairs import PairBuilder, residual_sets
@@ -95,6 +96,7 @@ class CompiledFamily:
         fragments: Buckets in which rows rest.
         absence: Its outer, semi and anti joins; None where all are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
+        groups: Groups of its pairs that are its results; None where the pairs are.
     """
 
     plan: FamilyPlan
@@ -106,6 +108,7 @@ class CompiledFamily:
     fragments: Fragments
     absence: CompiledAbsence | None
     contracts: Mapping[str, SideContract]
+    groups: CompiledGroups | None
 
 
 def compile_family(
@@ -146,6 +149,7 @@ def compile_family(
             for side in SIDES
             if (contract := side_contract(family, side, streams[ids[side]])) is not None
         },
+        groups=compile_groups(family),
     )
 
 
@@ -179,6 +183,7 @@ def _compile_join(
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
             silent,
+            query_set([number for number in members if family.queries[number].hands_on]),
         ),
         slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
+from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
@@ -34,15 +35,14 @@ from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
+#: What holds segments.
+Holder = SliceState | ClosedKeys | OpenGroups | Ranking | WaitingRows
+
 #: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
-
-
-#: What holds segments of a family.
-Holder = SliceState | ClosedKeys | Ranking | WaitingRows
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,9 @@ class FamilyJoins:
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
         closed: Closed keys per side whose stream has a contract; usually empty.
+        disordered: Rows of the batch per side that broke the order of their stream, of an ordered family.
         ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
+        groups: Open groups; None where the results are pairs.
     """
 
     family: CompiledFamily
@@ -63,7 +65,9 @@ class FamilyJoins:
     classes: SegmentClasses
     absence: Absence | None = None
     closed: Mapping[str, ClosedKeys] = field(default_factory=dict)
+    disordered: dict[str, int] = field(default_factory=dict)
     ranked: RankedRows | None = None
+    groups: OpenGroups | None = None
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -74,7 +78,8 @@ class FamilyJoins:
         ranked = None
         if family.plan.counted_sides:
             ranked = RankedRows({side: family.plan.clock(side) for side in SIDES})
-        return cls(family, chains, classes, absence, _closed_keys(family), ranked)
+        groups = None if family.groups is None else OpenGroups(family.groups)
+        return cls(family, chains, classes, absence, _closed_keys(family), ranked=ranked, groups=groups)
 
     def process(
         self,
@@ -113,6 +118,30 @@ class FamilyJoins:
             absence.decide(due, pairs, watermarks)
         self.classes.keep_only(self.stored())
         return pairs
+
+    def in_order(
+        self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
+    ) -> tuple[Segment | None, Segment | None]:
+        """Return the new rows that keep the order of their stream, and those that do not; counts these.
+
+        A row comes to all buckets of its key; one that breaks the order is returned and counted in one.
+
+        Args:
+            side: ``a`` or ``b``.
+            rows: New rows of an ordered family.
+            limit: Least clock of a row that keeps the order; None for any.
+            place: Number of the bucket, and of all buckets.
+        """
+        self.disordered[side] = 0
+        if rows is None or limit is None or rows.t_min >= limit:
+            return rows, None
+        keeps = rows.ts >= limit
+        disordered = rows.filter(~keeps)
+        own = self.family.fragments.place(disordered.key, disordered.pos, *place).female
+        if own is not None:
+            disordered = disordered.filter(own)
+        self.disordered[side] = len(disordered)
+        return _some(rows.filter(keeps)), _some(disordered)
 
     def process_ranked(
         self,
@@ -187,6 +216,8 @@ class FamilyJoins:
         yield from self.closed.values()
         if self.ranked is not None:
             yield from self.ranked.states()
+        if self.groups is not None:
+            yield self.groups
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""

@@ -74,6 +74,8 @@ def migrated(
     if following.ranked is not None and former.ranked is not None:
         following.ranked.take_over(former.ranked)
     reached = former.opposite_reached(watermarks) if watermarks else watermarks
+    if following.groups is not None and former.groups is not None:
+        following.groups.take_over(former.groups)
     for side, closed in following.closed.items():
         # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
         # and the last may renew the contract.

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from operators.errors import CorruptPayload
+from operators.orders.order_progress import OrderedRows
 from operators.segments.row_codec import TS, decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
@@ -39,12 +40,14 @@ class StreamHeader:
         rows: Rows read, whatever became of them.
         rejected_rows: Rows without an event time.
         max_event_time_us: Newest event time, or None without rows.
+        order: Summary of the rows by the column that orders the stream; None for a stream without an order.
     """
 
     stream_id: int
     rows: int
     rejected_rows: int
     max_event_time_us: int | None
+    order: OrderedRows | None = None
 
 
 #: What reading bytes raises that are none of ours (ArrowInvalid and bad JSON are ValueErrors).
@@ -129,7 +132,7 @@ class Payload:
         header: dict[str, object] = {
             "order": self.order,
             "batch": self.batch,
-            "streams": [[s.stream_id, s.rows, s.rejected_rows, s.max_event_time_us] for s in self.streams],
+            "streams": [_header(stream) for stream in self.streams],
             "control": list(self.control),
             "rows": parts,
             "keyless": keyless,
@@ -215,7 +218,10 @@ class Payload:
         return cls(
             order=header["order"],
             batch=header["batch"],
-            streams=tuple(StreamHeader(*facts) for facts in header["streams"]),
+            streams=tuple(
+                StreamHeader(stream, rows, rejected, newest, OrderedRows(*order) if order else None)
+                for stream, rows, rejected, newest, *order in header["streams"]
+            ),
             control=tuple(header["control"]),
             rows=rows,
             suspects=suspects,
@@ -229,6 +235,11 @@ class Payload:
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
             counted=counted,
         )
+
+
+def _header(stream: StreamHeader) -> list[object]:
+    facts: list[object] = [stream.stream_id, stream.rows, stream.rejected_rows, stream.max_event_time_us]
+    return facts if stream.order is None else [*facts, stream.order.blocks, stream.order.factor]
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
 """Binding: a statement and the registered streams give a query in canonical form.
 
-Doors: bind, canonical, rewrite, rows.
+Doors: bind, canonical, rewrite.
 """

@@ -34,7 +34,7 @@ from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, Unknown
 from planner.expressions.expressions import compile_condition
 from planner.sql.cql import Cql
 from planner.sql.scope import Scope, SideName, SideScope
-from planner.sql.statement import Statement, parse, parse_condition, select_list_text, tokens_of
+from planner.sql.statement import Statement, group_text, parse, parse_condition, select_list_text, tokens_of
 from planner.sql.time_bounds import time_bounds
 
 _UNITS = (
@@ -80,6 +80,11 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         InvalidInput: A part is invalid, or not by itself; ``path`` says which.
     """
     before = bind(cql, streams)
+    if before.left is not None:
+        raise NotRewritable(
+            "parts of a join of more than two streams cannot be put anew yet",
+            hint="Send the whole query as cql.",
+        )
     statement = parse(cql)
     scope = Scope(statement, streams)
     meaning = join_meaning(statement, scope)
@@ -103,6 +108,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     given = _pieces(scope, statement, meaning)
     form = _joined if meaning.kind == "inner" else _asked
     text = f"SELECT {select} FROM {form(scope, statement, meaning, sources, given, filters)}"
+    text = f"{text} {group_text(cql)}".rstrip()
     _check(before, bind(text, streams), windows, filters, selected=parts.select is not None)
     return text
 
@@ -322,7 +328,7 @@ def _check(
             )
     never = NEVER in (before.a.filter, before.b.filter, after.a.filter, after.b.filter)
     same = (before.key, before.kind, before.preserved) == (after.key, after.kind, after.preserved)
-    same = same and (never or before.residual == after.residual)
+    same = same and (never or before.residual == after.residual) and _groups(before) == _groups(after)
     for side, old, new in (("a", before.a, after.a), ("b", before.b, after.b)):
         same = same and (never or side in filters or old.filter == new.filter)
     if not same or not (selected or before.outputs == after.outputs):
@@ -331,6 +337,11 @@ def _check(
             detail="Written anew, its other parts would not mean the same.",
             hint="Send the whole query as cql.",
         )
+
+
+def _groups(query: Query) -> tuple[int, str | None] | None:
+    """Return what the select list leaves as it is of a query's groups."""
+    return None if query.grouping is None else (query.grouping.tumble_us, query.grouping.having)
 
 
 def _bound_side(query: Query, side: SideName) -> Side:
@@ -345,6 +356,8 @@ def _bracket(window_us: int, clock: Clock = "time", key: Sequence[str] = ()) -> 
     >>> _bracket(5, "rows"), _bracket(1, "key rows", ["k"])
     ('[ROWS 5]', '[PARTITION BY k ROWS 1]')
     """
+    if clock == "order":
+        return ""
     if clock != "time":
         by_key = f"PARTITION BY {', '.join(map(_name, key))} " if clock == "key rows" else ""
         return f"[{by_key}ROWS {window_us}]"

@@ -60,8 +60,9 @@ def asked_replication(
         rates: What is known of it.
         choose: Whether the planner may choose; else it asks for nothing.
     """
-    if any(q.kind != "inner" for q in family.queries):
-        return HASHED  # a row's partners come to one bucket, or nobody could tell that there are none
+    if any(q.kind != "inner" or q.grouping is not None for q in family.queries):
+        # A row's partners come to one bucket, or nobody could tell that there are none, or add them up.
+        return HASHED
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other
     return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED

@@ -14,11 +14,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from catalog.values.plan import FamilyPlan
+from catalog.sql_text import quoted
+from catalog.steps import in_order, made_by, membership, taken_intermediates
+from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import UNBOUNDED_US
-from catalog.values.statistics import FamilyProfile, FrequentKey, Measure, Profile
+from catalog.values.statistics import (
+    FamilyProfile,
+    FilterProfile,
+    FrequentKey,
+    Measure,
+    Profile,
+    StreamProfile,
+)
 from planner.families.families import (
     SIDES,
     Family,
@@ -205,6 +214,52 @@ def family_rates(
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
         frequent=() if known is None else known.frequent,
     )
+
+
+def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:
+    """Add what pairs that go on from a family are expected to be, where the profile is silent about them.
+
+    Of q's pairs S λ_a λ_b (W_a + W_b) go on in a second; the query that hands on most is taken for all.
+
+    Args:
+        profile: What is known.
+        family: The family.
+        made: Id of its intermediate.
+        rates: Its rates.
+    """
+    per_s = {
+        query.id: rates.join_selectivity.value
+        * rates.a.rate.value
+        * rates.a.passing_any([query.filter_a])
+        * rates.b.rate.value
+        * rates.b.passing_any([query.filter_b])
+        * (rates.seconds(query.w_a_us, "a") + rates.seconds(query.w_b_us, "b"))
+        for query in family.queries
+        if query.hands_on
+    }
+    most = max(per_s.values(), default=0.0)
+    shares = {quoted(membership(i)): rate / most if most else 0.0 for i, rate in per_s.items()}
+    known = {(f.stream_id, f.sql) for f in profile.filters}
+    filters = [FilterProfile(made, sql, Measure(share, "assumed")) for sql, share in shares.items()]
+    streams = [StreamProfile(made, Measure(most, "assumed"))]
+    if any(s.stream_id == made for s in profile.streams):
+        streams = []
+    return replace(
+        profile,
+        streams=(*profile.streams, *streams),
+        filters=(*profile.filters, *(f for f in filters if (made, f.sql) not in known)),
+    )
+
+
+def with_intermediates(profile: Profile, plan: Plan) -> Profile:
+    """Add what is expected of the pairs that go on in a plan (``with_handed``)."""
+    taken = taken_intermediates(plan.families)
+    for family in in_order(plan.families) if taken else ():
+        made = made_by(family, taken)
+        if made is not None:
+            rates = family_rates(family, family.stream_a, family.stream_b, profile)
+            profile = with_handed(profile, family, made, rates)
+    return profile
 
 
 def _join_selectivity(family: str, known: FamilyProfile | None) -> Measure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.display import FamilyText, family_text
@@ -32,7 +33,7 @@ def plan_structure(plan: Plan) -> dict[str, Any]:
     Returns:
         Only JSON values, named as in the document of ``GET /plan``. Windows are µs, None for unbounded.
     """
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     return {
         "version": plan.version,
         "strategy": plan.strategy,
@@ -102,4 +103,8 @@ def _bounded(window_us: int) -> int | None:
 
 def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
     """Return what windows are measured in, where windows and ends of slices count rows."""
-    return {"clock": {side: family.clock(side) for side in SIDES}} if family.counted_sides else {}
+    return (
+        {"clock": {side: family.clock(side) for side in SIDES}}
+        if (family.clock_a, family.clock_b) != ("time", "time")
+        else {}
+    )

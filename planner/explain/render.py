@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import UNBOUNDED_US, Clock, join_name
 from planner.explain.cost_document import family_costs, slice_costs
@@ -59,7 +60,7 @@ def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
     """
     if not plan.families:
         return "no queries"
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     return "\n".join(render_family(f, family_text(f, streams), names) for f in plan.families)
 
 
@@ -232,7 +233,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
         heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
     """
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     known = {} if reports is None else reports
     return {
         "version": plan.version,

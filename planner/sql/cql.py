@@ -33,6 +33,8 @@ from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.locate import at_offsets, at_token
 
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
+#: The function by which pairs are grouped into intervals of their event times.
+TUMBLE = "TUMBLE"
 #: A query about the rows of one stream that have a partner in another one, for hints.
 ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] WHERE A.key = B.key)"
 
@@ -68,13 +70,12 @@ def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
 #: What a length of time begins with.
 _LENGTH_TOKENS = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH)
 
-_NO_GROUPS = "Select the joined rows and aggregate them where you read the results."
+_NO_QUALIFY = "Select the joined rows and rank them where you read the results."
 _NO_ORDER = "Leave it out: results come ordered by event time."
 _NO_LIMIT = "Leave it out, and page when you read the results (limit=)."
+_GROUPING_CLAUSES = {TokenType.GROUP_BY, TokenType.HAVING}
 _REFUSED_CLAUSES = {
-    TokenType.GROUP_BY: ("GROUP BY", _NO_GROUPS),
-    TokenType.HAVING: ("HAVING", _NO_GROUPS),
-    TokenType.QUALIFY: ("QUALIFY", _NO_GROUPS),
+    TokenType.QUALIFY: ("QUALIFY", _NO_QUALIFY),
     TokenType.ORDER_BY: ("ORDER BY", _NO_ORDER),
     TokenType.SORT_BY: ("SORT BY", _NO_ORDER),
     TokenType.CLUSTER_BY: ("CLUSTER BY", _NO_ORDER),
@@ -107,7 +108,7 @@ class CqlParser(parser.Parser):
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser.Parser.FUNCTION_PARSERS[name]
         for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
-    }
+    } | {TUMBLE: lambda self: self._parse_tumble()}
     PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
         **parser.Parser.PRIMARY_PARSERS,
         TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
@@ -117,10 +118,14 @@ class CqlParser(parser.Parser):
     QUERY_MODIFIER_PARSERS: ClassVar[dict[Any, Any]] = {
         TokenType.WHERE: lambda self: ("where", self._parse_where()),
         TokenType.WINDOW: lambda self: ("windows", self._parse_trailing_window()),
+        TokenType.GROUP_BY: lambda self: ("group", self._parse_group_by()),
+        TokenType.HAVING: lambda self: ("having", self._parse_having()),
         **{token: refused_clause(*names) for token, names in _REFUSED_CLAUSES.items()},
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[Any]] = set(QUERY_MODIFIER_PARSERS)
-    TABLE_ALIAS_TOKENS: ClassVar[set[Any]] = parser.Parser.TABLE_ALIAS_TOKENS - set(_REFUSED_CLAUSES)
+    TABLE_ALIAS_TOKENS: ClassVar[set[Any]] = (
+        parser.Parser.TABLE_ALIAS_TOKENS - set(_REFUSED_CLAUSES) - _GROUPING_CLAUSES
+    )
 
     def refuse(self, construct: str, hint: str, token: Token | None = None) -> NoReturn:
         """Raise UnsupportedCql at ``token``, or at the current one."""
@@ -271,6 +276,44 @@ class CqlParser(parser.Parser):
             self._expected('"]"', "Write [ROWS 100].")
         clock: Clock = "key rows" if columns else "rows"
         return Window(int(text), self._since(start), clock, tuple(columns))
+
+    # Groups
+
+    def _parse_group_by(self) -> exp.Expr:
+        start = self._curr
+        group = self._parse_group()
+        if (
+            group is None
+            or not group.expressions
+            or any(v for name, v in group.args.items() if name != "expressions")
+        ):
+            self.refuse(
+                "GROUP BY other than a list of columns", "Write GROUP BY a.key, TUMBLE(1 HOUR).", start
+            )
+        group.meta.update({"start": start.start})
+        return group
+
+    def _parse_tumble(self) -> exp.Expr:
+        """Parse the length in ``TUMBLE(1 HOUR)``; the node has it in µs."""
+        start = self._curr
+        if start.token_type not in (*_LENGTH_TOKENS, TokenType.INTERVAL):
+            self._expected("a length of time", "Write TUMBLE(1 HOUR): intervals of the pairs' event times.")
+        length = self._parse_duration()
+        if length.months:
+            raise InvalidWindow(
+                "months and years have no fixed length",
+                hint="Write the length in days: TUMBLE(30 DAYS).",
+                location=self._since(start),
+            )
+        if not 0 < length.us <= MAX_DURATION_US:
+            raise InvalidWindow(
+                f"{TUMBLE} needs a length above zero, of at most 1,000 years",
+                hint="Write TUMBLE(1 HOUR).",
+                location=self._since(start),
+            )
+        node = exp.Anonymous(this=TUMBLE, expressions=[exp.Literal.number(length.us)])
+        node.update_positions(line=start.line, col=start.col, start=start.start, end=self._prev.end)
+        return node
 
     def _parse_trailing_window(self) -> list[exp.Expr]:
         start = self._curr

@@ -30,9 +30,8 @@ from catalog.values.plan import Plan
 from catalog.values.query import Backfill, Query, QueryRecord
 from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
-from planner.bind.bind import bind
+from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
-from planner.bind.rows import refuse_backfill
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
 from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
@@ -127,8 +126,7 @@ class Resolver:
             case UpdateQuery() | EditQuery():
                 return self._updated(change, record)
             case ResumeQuery():
-                backfill = _backfill(record.query, change.backfill)
-                draft = replace(record.query, backfill=backfill) if record.paused else None
+                draft = _entering(record.query, change.backfill) if record.paused else None
                 return ChangeStep(change, record, draft, record.paused)
             case PauseQuery():
                 return ChangeStep(change, record, None, record.running)
@@ -201,7 +199,7 @@ class Resolver:
             bound = bind(cql, self._streams)
         if cql.strip() == record.query.cql.strip():
             return ChangeStep(change, record, None, effective=False, sink=sink)
-        draft = replace(bound, name=record.query.name, backfill=_backfill(bound, change.backfill))
+        draft = _entering(replace(bound, name=record.query.name), change.backfill)
         return ChangeStep(change, record, draft, sink=sink)
 
     def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
@@ -215,9 +213,10 @@ class Resolver:
         return self._bound[cql]
 
 
-def _backfill(query: Query, wanted: Backfill) -> Backfill:
-    """Return whether held rows take part: with windows of rows a query goes on with new ones."""
-    return "none" if query.counts_rows else wanted
+def _entering(query: Query, backfill: Backfill) -> Query:
+    """Return a query that comes again or in place of another one; where it must, it goes on with new rows."""
+    new_rows = query.left is not None or query.counts_rows
+    return replace(query, backfill="none" if new_rows else backfill)
 
 
 def _refuse_second(change: Change, first: int, place: int) -> None:

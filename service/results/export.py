@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.sql_text import quoted, text_literal
+from catalog.steps import widest_sides
 from catalog.store.store import Store
 from catalog.values.query import Query
 from operators.storage.folder import Folder
@@ -240,9 +241,12 @@ def _views(
     newest text. Others, and those of an earlier query of the name, are views of their own, with their ids.
     """
     yield "-- Run in this directory: duckdb -init views.sql"
-    by_family = {family_of(q): (q.a.stream_id, q.b.stream_id) for q in queries.values()}
-    for family, (stream_a, stream_b) in sorted(by_family.items()):
-        pairs = pairs_sql(store.streams.by_id(stream_a), store.streams.by_id(stream_b), files.get(family, ()))
+    by_family: dict[str, list[Query]] = {}
+    for query in queries.values():
+        by_family.setdefault(family_of(query), []).append(query)
+    for family, members in sorted(by_family.items()):
+        a, b = widest_sides(members, store.streams.by_id)
+        pairs = pairs_sql(a, b, files.get(family, ()), queries=members)
         yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
     newest = {query.name.lower(): query for query in queries.values()}
     texts: dict[str, list[str]] = {}

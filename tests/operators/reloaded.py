@@ -25,7 +25,7 @@ def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) 
             assert (mine.t_min, mine.t_max) == (its.t_min, its.t_max)
             assert (mine.epoch_min, mine.epoch_max) == (its.epoch_min, its.epoch_max)
             assert all(len(values[stored]) == length for stored, length in mine.values)
-    counters = list(slice_counters(bucket.families, bucket.watermarks()))
+    counters = list(slice_counters(bucket.families, bucket.clocks))
     # Each slice rounds its share; other state rests in no slice.
     slices = {id(state) for joins in bucket.families.values() for _, _, _, state in joins.slices()}
     apart = {

@@ -113,7 +113,7 @@ def test_nothing_is_given_before_the_counted_stream_is_past_it() -> None:
     runner = Runner(STREAMS)
     runner.step({1: a_table(STREAMS[1], rows_at(1)), 2: a_table(STREAMS[2], rows_at(5))}, [plan])
     assert not runner.results
-    waiting = list(absence_counters(runner.state[0].families, runner.state[0].watermarks()))
+    waiting = list(absence_counters(runner.state[0].families, runner.state[0].clocks))
     assert [(c.side, c.undecided) for c in waiting] == [("a", 1), ("b", 1)]
     # A row of the same time may still come before it is past.
     runner.step({1: a_table(STREAMS[1], rows_at(5, first=1))})

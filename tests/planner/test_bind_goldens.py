@@ -47,7 +47,8 @@ def answer(question: list[str]) -> str:
 
 
 def shown(query: Query) -> str:
-    lines = [_side("a", query.a), _side("b", query.b)]
+    lines = [] if query.left is None else [shown(query.left), "then"]
+    lines += [_side("a", query.a), _side("b", query.b)]
     lines += [
         f"key a.{a} = b.{b} as {type_}" for (a, b), type_ in zip(query.key, query.key_types, strict=True)
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catalog.errors import Location
-from catalog.values.query import Backfill, Clock, JoinKind, Query
+from catalog.values.query import Clock, JoinKind
 from catalog.wording import listed, nearest_or_known
 from planner.errors import InvalidWindow, UnknownColumn, UnsupportedCql
 from planner.sql.cql import Window
@@ -51,20 +51,6 @@ def row_clocks(
             _check_partition(scope, this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
         clocks[this.side] = window.clock
     return clocks
-
-
-def refuse_backfill(query: Query, backfill: Backfill) -> None:
-    """Refuse rows from before a query with windows of rows.
-
-    Raises:
-        UnsupportedCql: The query has a window of rows, and held rows were to take part.
-    """
-    if query.counts_rows and backfill == "state":
-        raise UnsupportedCql(
-            "backfill: state is not supported for a query with a ROWS window",
-            hint='Send "backfill": "none": the query then begins with new rows.',
-            path=("backfill",),
-        )
 
 
 def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str]) -> None:
