@@ -273,7 +273,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         document |= {"format": FORMAT_WITH_CLOCKS, "orders": orders}
     ranked = {
         family_id: [
-            joins.ranked.released_us,
+            [joins.ranked.released_us, *((r.before_us, r.added) for r in joins.ranked.rankings.values())],
             *([segment.id for segment in state.segments] for state in joins.ranked.states()),
         ]
         for family_id, joins in bucket.families.items()
@@ -394,7 +394,9 @@ def load_bucket(
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
         if joins.ranked is not None:
-            joins.ranked.released_us, *kept = document["ranked"][family.id]
+            (joins.ranked.released_us, *facts), *kept = document["ranked"][family.id]
+            for ranking, of_ranking in zip(joins.ranked.rankings.values(), facts, strict=True):
+                ranking.before_us, ranking.added = of_ranking
             for holder, ids in zip(joins.ranked.states(), kept, strict=True):
                 holder.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():

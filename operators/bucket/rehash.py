@@ -24,6 +24,7 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import compact
 from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
+from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
 
 #: Family, join, side and number of a slice.
@@ -76,12 +77,15 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
     new.released_us = old.released_us
     for side, ranking in old.rankings.items():
         target = new.rankings[side]
-        for segment in ranking.segments:
-            if ranking.by_key:
-                comes_here = family.fragments.comes_to(segment.key, number, buckets)
-                target.take([segment.rows.filter(pa.array(comes_here))])
-            elif not target.segments:
-                target.take([segment.rows])  # all buckets have the same
+        target.before_us, target.added = ranking.before_us, max(ranking.added, target.added)
+        rows = ranking.whole()
+        if rows is None:
+            continue
+        if ranking.by_key:
+            comes_here = family.fragments.comes_to(rows.column(KEY).to_numpy(), number, buckets)
+            target.take_over(rows.filter(pa.array(comes_here)))
+        elif not target.segments:
+            target.take_over(rows)  # all buckets have the same
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
             rest = family.fragments.rest(segment.key, segment.pos, buckets)

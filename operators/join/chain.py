@@ -15,7 +15,7 @@ cut. A chain of one slice that admits every row is selection pull-up (§3.1).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -118,6 +118,7 @@ class Chain:
         released: Mapping[str, Sequence[Segment]],
         ranked: RankedRows,
         watermarks: Mapping[str, int | None],
+        searched: Collection[str],
         pairs: PairTable,
     ) -> None:
         """Run one batch through the chain of a family with windows of rows, whose sides have own clocks.
@@ -130,6 +131,7 @@ class Chain:
             released: Rows per side whose ranks are final now, clocked.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
+            searched: Sides on which rows of keys that have left are looked for.
             pairs: Takes the joined pairs.
         """
         for side in SIDES:
@@ -151,9 +153,9 @@ class Chain:
                 self._probe(side, probing, pairs, OneWay(side, Reach(self._reach(side).behind_us, 1)))
         for side in SIDES:
             by_key = ranked.clocks[side] == "key rows"
-            if by_key:
+            if side in searched:
                 self._purge_by_key(side, ranked, watermarks)
-            else:
+            elif not by_key:
                 self._purge(side, ranked.reached(side, watermarks))
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:

@@ -163,8 +163,14 @@ class FamilyJoins:
         """
         pairs = PairTable(self.family.plan)
         released = ranked.release({s: _some(rows) for s, rows in fresh.items()}, counted, watermarks)
+        searched = [
+            side
+            for side, ranking in ranked.rankings.items()
+            if ranking.by_key
+            and ranking.is_look_due(sum(s.rows for _, of, _, s in self.slices() if of == side))
+        ]
         for chain in self.chains.values():
-            chain.process_ranked(released, ranked, watermarks, pairs)
+            chain.process_ranked(released, ranked, watermarks, searched, pairs)
         ranked.end_batch(watermarks)
         self.classes.keep_only(self.stored())
         return pairs

@@ -1,4 +1,4 @@
-"""Binary search in rows that are sorted by two columns, compiled."""
+"""Binary search in rows that are sorted by key, event time and position, compiled."""
 
 from __future__ import annotations
 
@@ -8,32 +8,50 @@ import numpy as np
 from operators.kernels.keys import Int64s
 from operators.kernels.types import INT64S, INT64S_READ
 
+#: In place of a rank where no row has the key.
+NO_SUCH_KEY = -1
+
 
 @numba.njit(
-    INT64S(INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ),
+    INT64S(INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ),
     nogil=True,
     cache=True,
 )
-def counts_up_to(key: Int64s, ts: Int64s, rank: Int64s, keys: Int64s, times: Int64s) -> Int64s:
-    """Return the rank of the last row of each key up to a time, int64[m]; 0 where there is none.
+def ranks_up_to(
+    key: Int64s, ts: Int64s, pos: Int64s, rank: Int64s, keys: Int64s, times: Int64s, positions: Int64s
+) -> Int64s:
+    """Return the rank of the last row of each key up to a time and position, int64[m].
 
     Args:
-        key: int64[n], keys of the rows; rows ascend by key, then by event time.
+        key: int64[n], keys of the rows; rows ascend by key, then by event time, then by position.
         ts: int64[n], event times of the rows, µs.
+        pos: int64[n], positions of the rows.
         rank: int64[n], their ranks in their key.
         keys: int64[m], the keys asked about, in any order.
         times: int64[m], the times asked about, inclusive.
+        positions: int64[m], the positions asked about at that time, inclusive.
+
+    Returns:
+        0 where all rows of a key are later, ``NO_SUCH_KEY`` where there are none.
     """
-    found = np.zeros(len(keys), dtype=np.int64)
+    found = np.empty(len(keys), dtype=np.int64)
     for number in range(len(keys)):
+        wanted, time, position = keys[number], times[number], positions[number]
         low, high = 0, len(key)
         while low < high:
             middle = (low + high) >> 1
-            before = key[middle] < keys[number]
-            if before or (key[middle] == keys[number] and ts[middle] <= times[number]):
+            if key[middle] != wanted:
+                before = key[middle] < wanted
+            elif ts[middle] != time:
+                before = ts[middle] < time
+            else:
+                before = pos[middle] <= position
+            if before:
                 low = middle + 1
             else:
                 high = middle
-        if low and key[low - 1] == keys[number]:
+        if low and key[low - 1] == wanted:
             found[number] = rank[low - 1]
+        else:
+            found[number] = 0 if low < len(key) and key[low] == wanted else NO_SUCH_KEY
     return found

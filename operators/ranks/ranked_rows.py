@@ -133,7 +133,7 @@ class RankedRows:
         return going
 
     def end_batch(self, watermarks: Mapping[str, int | None]) -> None:
-        """Forget ranks that no later row asks about."""
+        """Note which ranks no later row asks about."""
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
             # A stream's watermark does not go back but by ``start_anew``.
@@ -141,7 +141,7 @@ class RankedRows:
         for side, ranking in self.rankings.items():
             least_us = self._least_male_us(side, watermarks)
             if least_us is not None:
-                ranking.forget(least_us)
+                ranking.before_us = max(ranking.before_us, least_us)
 
     def reached(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the own clock of a side that all later males of the other side have reached.
@@ -176,8 +176,11 @@ class RankedRows:
 
     def _clocked(self, side: str, released: Sequence[Segment]) -> list[Segment]:
         own, other = self.rankings.get(side), self.rankings.get("b" if side == "a" else "a")
-        ranks = [s.ts for s in released] if own is None else own.of([s.pos for s in released])
         return [
-            clocked(rows, rank, rows.ts if other is None else other.up_to(rows.key, rows.ts))
-            for rows, rank in zip(released, ranks, strict=True)
+            clocked(
+                rows,
+                rows.ts if own is None else own.of(rows),
+                rows.ts if other is None else other.up_to(rows.key, rows.ts),
+            )
+            for rows in released
         ]

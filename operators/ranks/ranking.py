@@ -7,6 +7,10 @@ forgotten that nobody will ask about; of each key the last of them stays and kee
     forgotten    kept: anchor |  rows that may be asked about
     1 2 ... 41        42      |  43 44 45
                               ^ no later question is about an earlier time
+
+There may be millions of keys, of which a batch has few. So the rows of its keys are taken out of older
+segments, numbered with the new ones, and make a new segment, as in a log-structured merge tree (O'Neil and
+others, Acta Informatica 1996). What older segments have of these keys is stale, until they are merged.
 """
 
 from __future__ import annotations
@@ -17,14 +21,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from operators.kernels.keys import Int64s
-from operators.ranks.rank_kernel import counts_up_to
+from catalog.durations import MIN_TIME_US
+from operators.kernels.keys import Bools, Int64s
+from operators.ranks.rank_kernel import NO_SUCH_KEY, ranks_up_to
 from operators.ranks.rank_rows import ANY_KEY
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 
 RANK = "_rank"
 _NAMES = (KEY, TS, POS, RANK)
+_LAST = np.iinfo(np.int64).max
+#: Two segments are merged unless the older one has more than this many times the rows of the newer one.
+_MERGED_RATIO = 2
+#: Resting rows are searched for those that have left once one in so many of them can have.
+_WORTH_A_LOOK = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -33,33 +43,44 @@ class Ranking:
 
     Attributes:
         by_key: Whether rows count among those of their key.
-        segments: At most one segment: the rows that are kept, sorted by (key, event time, position).
+        segments: The rows that are kept, sorted by (key, event time, position); of each key those of the
+            newest segment count, which comes last.
+        before_us: No later question is about an earlier time.
+        added: Rows since the resting rows were last searched for those that have left.
     """
 
     by_key: bool
     segments: list[Segment] = field(default_factory=list)
+    before_us: int = MIN_TIME_US
+    added: int = 0
 
     def add(self, parts: Sequence[pa.RecordBatch]) -> None:
         """Take in new rows (``rank_rows``); none of them is late."""
-        self.take([part.append_column(RANK, pa.array(np.zeros(part.num_rows, np.int64))) for part in parts])
-
-    def take(self, parts: Sequence[pa.RecordBatch]) -> None:
-        """Take in rows with their ranks, 0 where they are unknown, as of another bucket."""
-        if not any(part.num_rows for part in parts):
+        new = [part for part in parts if part.num_rows]
+        if not new:
             return
-        rows = pa.concat_batches([*(segment.rows for segment in self.segments), *parts])
-        key, ts, pos, rank = (rows.column(name).to_numpy() for name in _NAMES)
-        order = np.lexsort((pos, ts, key))
-        self._put(*(values[order] for values in (key, ts, pos, rank)))
+        unknown = [part.append_column(RANK, pa.array(np.zeros(part.num_rows, np.int64))) for part in new]
+        self.added += sum(part.num_rows for part in new)
+        keys = np.unique(np.concatenate([part.column(KEY).to_numpy() for part in new]))
+        rows = pa.concat_batches([*self._current(keys), *unknown])
+        order = np.lexsort([rows.column(name).to_numpy() for name in (POS, TS, KEY)])
+        self._append(_numbered(rows.take(pa.array(order))))
 
-    def of(self, positions: Sequence[Int64s]) -> list[Int64s]:
-        """Return the ranks of rows that are kept, int64[n] for each array of their positions."""
-        if not positions:
-            return []
-        (rows,) = (segment.rows for segment in self.segments)
-        known, rank = rows.column(POS).to_numpy(), rows.column(RANK).to_numpy()
-        order = np.argsort(known, kind="stable")
-        return [rank[order[np.searchsorted(known, pos, sorter=order)]] for pos in positions]
+    def take_over(self, rows: pa.RecordBatch) -> None:
+        """Take in ``whole`` or a part of it, of another bucket; no key is known yet."""
+        if rows.num_rows:
+            self._append(rows)
+
+    def whole(self) -> pa.RecordBatch | None:
+        """Return the rows that count, sorted; None if there are none."""
+        merged: Segment | None = None
+        for segment in reversed(self.segments):
+            merged = segment if merged is None else _merged(segment, merged)
+        return None if merged is None else merged.rows
+
+    def of(self, rows: Segment) -> Int64s:
+        """Return the ranks of rows that are kept, int64[n]."""
+        return self._ranks(rows.key, rows.ts, rows.pos)
 
     def up_to(self, key: Int64s, times: Int64s) -> Int64s:
         """Return how many rows there are up to some times, int64[n].
@@ -68,31 +89,73 @@ class Ranking:
             key: int64[n], keys; asked only where rows count by key.
             times: int64[n], event times, inclusive, µs.
         """
-        if not self.segments:
-            return np.zeros(len(times), dtype=np.int64)
-        rows = self.segments[0].rows
-        keys = key if self.by_key else np.full(len(times), ANY_KEY, dtype=np.int64)
-        known, at, rank = (rows.column(name).to_numpy() for name in (KEY, TS, RANK))
-        found: Int64s = counts_up_to(known, at, rank, np.ascontiguousarray(keys), np.ascontiguousarray(times))
+        return self._ranks(key, times, np.full(len(times), _LAST, dtype=np.int64))
+
+    def is_look_due(self, held: int) -> bool:
+        """Tell whether enough rows have come that resting ones can have left by them, and begin anew if so.
+
+        Args:
+            held: Number of the resting rows.
+        """
+        if self.added * _WORTH_A_LOOK < held:
+            return False
+        self.added = 0
+        return True
+
+    def _ranks(self, key: Int64s, times: Int64s, positions: Int64s) -> Int64s:
+        keys = np.ascontiguousarray(key) if self.by_key else np.full(len(times), ANY_KEY, dtype=np.int64)
+        asked = keys, np.ascontiguousarray(times), np.ascontiguousarray(positions)
+        found = np.full(len(keys), NO_SUCH_KEY, dtype=np.int64)
+        for segment in reversed(self.segments):
+            unknown = np.flatnonzero(found == NO_SUCH_KEY)
+            if not len(unknown):
+                break
+            columns = [segment.rows.column(name).to_numpy() for name in _NAMES]
+            found[unknown] = ranks_up_to(*columns, *(values[unknown] for values in asked))
+        return np.maximum(found, 0)
+
+    def _current(self, keys: Int64s) -> list[pa.RecordBatch]:
+        """Return the rows of some keys that count; ``keys`` ascend, each once."""
+        found = []
+        for segment in reversed(self.segments):
+            first = np.searchsorted(segment.key, keys)
+            counts = np.searchsorted(segment.key, keys, side="right") - first
+            places = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
+            if len(places):
+                found.append(segment.rows.take(pa.array(places)))
+                keys = keys[counts == 0]
         return found
 
-    def forget(self, before_us: int) -> None:
-        """Forget what no question about this time or a later one needs."""
-        if not self.segments or self.segments[0].t_min >= before_us:
-            return
-        key, ts, pos, rank = (self.segments[0].rows.column(name).to_numpy() for name in _NAMES)
-        keep = ts >= before_us
-        # The last row of each key before that time.
-        keep[:-1] |= (key[1:] != key[:-1]) | (ts[1:] >= before_us)
-        keep[-1] = True
-        if not keep.all():
-            self._put(*(values[keep] for values in (key, ts, pos, rank)))
+    def _append(self, rows: pa.RecordBatch) -> None:
+        """Make rows the newest segment, without what can be forgotten, and merge it with older ones."""
+        self.segments.append(Segment(self._needed(rows), 0, ()))
+        while len(self.segments) > 1 and len(self.segments[-2]) <= _MERGED_RATIO * len(self.segments[-1]):
+            newer = self.segments.pop()
+            merged = _merged(self.segments[-1], newer)
+            self.segments[-1] = Segment(self._needed(merged.rows), 0, ())
 
-    def _put(self, key: Int64s, ts: Int64s, pos: Int64s, rank: Int64s) -> None:
-        """Number sorted rows on from the first row of each key, whose rank is known or 1."""
-        first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-        lengths = np.diff(np.append(first, len(key)))
-        begin = np.maximum(rank[first], 1) - first
-        ranks = np.repeat(begin, lengths) + np.arange(len(key))
-        arrays = [pa.array(values) for values in (key, ts, pos, ranks)]
-        self.segments = [Segment(pa.RecordBatch.from_arrays(arrays, names=list(_NAMES)), 0, ())]
+    def _needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that a question may be about, and the last one of each key before these."""
+        key, ts = rows.column(KEY).to_numpy(), rows.column(TS).to_numpy()
+        keep: Bools = ts >= self.before_us
+        keep[:-1] |= (key[1:] != key[:-1]) | keep[1:]
+        keep[-1:] = True
+        return rows if keep.all() else rows.filter(pa.array(keep))
+
+
+def _merged(older: Segment, newer: Segment) -> Segment:
+    """Return the rows of a newer segment, and those of an older one of other keys."""
+    place = np.minimum(np.searchsorted(newer.key, older.key), len(newer) - 1)
+    stale = newer.key[place] == older.key
+    rows = pa.concat_batches([older.rows.filter(pa.array(~stale)), newer.rows])
+    order = np.argsort(rows.column(KEY).to_numpy(), kind="stable")
+    return Segment(rows.take(pa.array(order)), 0, ())
+
+
+def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Number sorted rows on from the first row of each key, whose rank is known or 1."""
+    key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    lengths = np.diff(np.append(first, len(key)))
+    ranks = np.repeat(np.maximum(rank[first], 1) - first, lengths) + np.arange(len(key))
+    return rows.set_column(rows.schema.names.index(RANK), RANK, pa.array(ranks))
