@@ -106,6 +106,11 @@ class StreamIn(StreamDocument):
         "further ahead is no event. Left out it is one day for `http` and `kafka` sources and unlimited for "
         "files; null is unlimited.",
     )
+    retain: str | int | float | None = Field(
+        default=None,
+        description="Longest window of time on this stream: `30d`, or seconds. Longer windows of queries, "
+        "unbounded ones too, are as long as this. Left out they are as written.",
+    )
     time_unit: TimeUnit | None = Field(
         default=None,
         description="What numbers in timestamp columns count since 1970 UTC. Left out, numbers in JSON are "
@@ -181,6 +186,9 @@ class StreamOut(BaseModel):
     max_ahead: str | None = Field(
         description="How far ahead of the wall clock a row may be when it comes; null for any."
     )
+    retain: str | None = Field(
+        default=None, description="Longest window of time on the stream; null for any."
+    )
     start: str = Field(description="Where reading begins when a query first uses the stream.")
     time_unit: str | None = Field(
         description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
@@ -208,6 +216,7 @@ class StreamOut(BaseModel):
             lateness=format_duration(stream.lateness_us),
             idle_timeout=None if stream.idle_timeout_us is None else format_duration(stream.idle_timeout_us),
             max_ahead=None if stream.max_ahead_us is None else format_duration(stream.max_ahead_us),
+            retain=None if stream.retain_us is None else format_duration(stream.retain_us),
             start=stream.start,
             time_unit=stream.time_unit,
             on_error=stream.on_error,

@@ -331,6 +331,7 @@ class Stream:
             (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
         order: Order in which its rows come, by which it can be joined without windows; None if it has none.
+        retain_us: Longest window of time on its rows, µs; None for any. Left out of the ``repr``, too.
     """
 
     id: int
@@ -348,6 +349,7 @@ class Stream:
     punctuations: Punctuations | None = field(default=None, repr=False)
     constraints: Constraints = field(default=Constraints(), repr=False)
     order: Order | None = field(default=None, repr=False)
+    retain_us: int | None = field(default=None, repr=False)
 
     @property
     def has_contract(self) -> bool:

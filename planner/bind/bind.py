@@ -383,16 +383,29 @@ def _windows(
             f"sides: {_EXAMPLE_BOUNDS}.{by_order}",
             location=missing[0].source.location,
         )
+    allowed = allowed.intersected(_retained(scope))
     low, high = allowed.low_us or 0, allowed.high_us or 0
     if allowed.empty:
         raise InvalidWindow(
             "no pair of rows is in the window",
-            detail="The conditions on the event times lie outside the windows in FROM.",
+            detail="The conditions on the event times lie outside the windows in FROM, or outside what the "
+            "streams retain.",
             hint="Widen the windows in FROM, or leave them out.",
             location=found.bounds_at,
         )
     windows: dict[SideName, int] = {"a": max(high, 0) + 1, "b": max(-low, 0) + 1}
     return {side: min(length, UNBOUNDED_US) for side, length in windows.items()}, _distance(scope, low, high)
+
+
+def _retained(scope: Scope) -> Bounds:
+    """Return the distances in the longest windows of time that both streams have."""
+    most = {
+        this.side: this.stream.retain_us
+        for this in scope.written
+        if this.source.window is None or this.source.window.clock == "time"
+    }
+    a, b = most.get("a"), most.get("b")
+    return Bounds(None if b is None else 1 - b, None if a is None else a - 1)
 
 
 def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:

@@ -109,6 +109,9 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     form = _joined if meaning.kind == "inner" else _asked
     text = f"SELECT {select} FROM {form(scope, statement, meaning, sources, given, filters)}"
     text = f"{text} {group_text(cql)}".rstrip()
+    for side in scope.written:
+        if clocks[side.side] == "time" and side.stream.retain_us is not None:
+            windows[side.side] = min(windows[side.side], side.stream.retain_us)
     _check(before, bind(text, streams), windows, filters, selected=parts.select is not None)
     return text
 

@@ -458,7 +458,7 @@ def _close(scope: StepScope, statement: Statement, found: _Found) -> None:
             for other in range(len(scope.written)):
                 if other != position:
                     distances.bound(position, other, window.length_us - 1)
-    possible = distances.close()
+    distances.close()
     missing = distances.missing()
     if missing is not None:
         this = scope.written[missing[0]]
@@ -468,6 +468,11 @@ def _close(scope: StepScope, statement: Statement, found: _Found) -> None:
             hint=f"Write {this.stream.name} [RANGE 5 MINUTES], or WINDOW 5 MINUTES at the end.",
             location=this.source.location,
         )
+    for position, this in enumerate(scope.written):
+        for other in range(len(scope.written)):
+            if other != position and this.stream.retain_us is not None:
+                distances.bound(position, other, this.stream.retain_us - 1)
+    possible = distances.close()
     if not possible:
         raise InvalidWindow(
             "no combination of rows is in the window",

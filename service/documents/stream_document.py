@@ -199,6 +199,7 @@ class StreamDocument(_StreamDocument):
     punctuations: PunctuationsDocument | None = None
     constraints: ConstraintsDocument | None = None
     order: OrderDocument | None = None
+    retain: str | int | float | None = None
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -228,7 +229,18 @@ class StreamDocument(_StreamDocument):
             if self.constraints is None
             else self.constraints.to_value(self.name, columns),
             order=None if self.order is None else self.order.to_value(self.name, columns),
+            retain_us=self._retain(),
         )
+
+    def _retain(self) -> int | None:
+        retain_us = None if self.retain is None else _duration(self.retain, "retain")
+        if retain_us == 0:
+            raise InvalidStream(
+                "rows that are retained for no time join nothing",
+                hint='Write a length of time such as "30d", or leave it out.',
+                path=("retain",),
+            )
+        return retain_us
 
     def _on_error(self) -> OnError:
         if "on_error" in self.model_fields_set and not isinstance(self.source, FilesDocument):

@@ -37,7 +37,8 @@ def results(service: RunningService, query: str, count: int) -> list[tuple[Any, 
 def test_each_trade_meets_the_last_quote_of_its_symbol(service: RunningService) -> None:
     for name in ("asof_quotes", "asof_trades"):
         stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=stream)
+        answer = service.ok("POST", "/streams", 201, json=stream | {"retain": "30d"})
+        assert answer["retain"] == "30d"
     form = (
         "SELECT t.v AS trade, q.v AS quote FROM asof_quotes [{}] q, asof_trades [NOW] t WHERE q.sym = t.sym"
     )
@@ -50,6 +51,10 @@ def test_each_trade_meets_the_last_quote_of_its_symbol(service: RunningService) 
     plan = service.http.request("GET", "/plan?format=text").text
     assert "asof_quotes by rows of each key" in plan
     assert "slice 1 [0, 2) rows" in plan
+
+    unbounded = queries["last_two"].replace("[NOW]", "[RANGE UNBOUNDED]")
+    meant = service.ok("POST", "/queries:validate", 200, json={"cql": unbounded})
+    assert {meant[side]["window"] for side in ("a", "b")} == {"2 rows", "30d"}
 
     post(service, "asof_quotes", (1, "x", 10), (2, "y", 20), (3, "x", 11), (5, None, 0))
     post(service, "asof_trades", (4, "x", 1), (4, "y", 2), (6, "x", 3))
