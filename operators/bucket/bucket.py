@@ -185,12 +185,8 @@ class Bucket:
                     for side in family.plan.counted_sides
                 }
                 pairs = joins.process_ranked(joins.ranked, males, counted, watermarks)
-                table = pairs.finish(version, batch)
-                if table is not None:
-                    output.results[family_id] = table
-                    output.routes[family_id] = pairs.routes()
-                continue
-            pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
+            else:
+                pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
                 closings.close(watermarks, {side: newest[ids[side]] for side in SIDES})
             if (made := made_by(planned, taken)) is not None:

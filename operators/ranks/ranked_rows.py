@@ -128,7 +128,7 @@ class RankedRows:
             rows = fresh[side]
             if rows is not None:
                 self.waiting[side].segments.append(rows)
-            going[side] = [self._clocked(side, segment) for segment in self.waiting[side].released(before_us)]
+            going[side] = self._clocked(side, self.waiting[side].released(before_us))
             self.waiting[side].merge()
         return going
 
@@ -174,10 +174,10 @@ class RankedRows:
         opposite, before_us = watermarks["b" if side == "a" else "a"], self._release_before_us(watermarks)
         return None if opposite is None or before_us is None else min(opposite, before_us)
 
-    def _clocked(self, side: str, rows: Segment) -> Segment:
+    def _clocked(self, side: str, released: Sequence[Segment]) -> list[Segment]:
         own, other = self.rankings.get(side), self.rankings.get("b" if side == "a" else "a")
-        return clocked(
-            rows,
-            rows.ts if own is None else own.of(rows.pos),
-            rows.ts if other is None else other.up_to(rows.key, rows.ts),
-        )
+        ranks = [s.ts for s in released] if own is None else own.of([s.pos for s in released])
+        return [
+            clocked(rows, rank, rows.ts if other is None else other.up_to(rows.key, rows.ts))
+            for rows, rank in zip(released, ranks, strict=True)
+        ]

@@ -52,15 +52,14 @@ class Ranking:
         order = np.lexsort((pos, ts, key))
         self._put(*(values[order] for values in (key, ts, pos, rank)))
 
-    def of(self, pos: Int64s) -> Int64s:
-        """Return the ranks of rows that are kept, int64[n], by their positions."""
-        if not len(pos):
-            return pos
+    def of(self, positions: Sequence[Int64s]) -> list[Int64s]:
+        """Return the ranks of rows that are kept, int64[n] for each array of their positions."""
+        if not positions:
+            return []
         (rows,) = (segment.rows for segment in self.segments)
         known, rank = rows.column(POS).to_numpy(), rows.column(RANK).to_numpy()
         order = np.argsort(known, kind="stable")
-        ranks: Int64s = rank[order[np.searchsorted(known, pos, sorter=order)]]
-        return ranks
+        return [rank[order[np.searchsorted(known, pos, sorter=order)]] for pos in positions]
 
     def up_to(self, key: Int64s, times: Int64s) -> Int64s:
         """Return how many rows there are up to some times, int64[n].

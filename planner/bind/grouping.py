@@ -72,9 +72,9 @@ def bind_grouping(
         return None
     names = _Values(scope, keys, scope.text)
     _check_form(statement, scope, keys)
-    if set(clocks.values()) != {"time"}:
+    if "order" in clocks.values():
         _refuse(
-            "GROUP BY of a join without windows of time",
+            "GROUP BY of a join without windows",
             "Write a time window behind each stream, such as [RANGE 5 MINUTES].",
             statement.group[0],
             scope,

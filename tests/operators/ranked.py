@@ -208,15 +208,20 @@ def _query(draw: st.DrawFn, number: int, sides: tuple[int, int], clocks: tuple[C
     return replace(query, a=replace(query.a, clock=clocks[0]), b=replace(query.b, clock=clocks[1]))
 
 
-def check_ranked(case: RankedCase, inspect: Callable[[Runner, RankedLoops], None] | None = None) -> int:
+def check_ranked(
+    case: RankedCase,
+    inspect: Callable[[Runner, RankedLoops], None] | None = None,
+    runner: Runner | None = None,
+) -> int:
     """Run a case beside nested loops, compare the results of each batch, and return how many there are.
 
     Args:
         case: What to run; behind its batches both streams end.
         inspect: Called after every batch.
+        runner: Runs the batches; by default one whose buckets are stored and read back.
     """
     loops = RankedLoops(case.streams)
-    runner = Runner(case.streams, case.buckets, case.slack_us, stored=True)
+    runner = runner or Runner(case.streams, case.buckets, case.slack_us, stored=True)
     found = 0
     for batch in range(BATCHES + 1):
         plan, queries = case.plans.get(batch, (None, None))

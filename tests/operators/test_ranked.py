@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catalog.values.plan import Heartbeat
 from catalog.values.query import Clock, Query
@@ -19,9 +22,10 @@ from planner.build.objective import Objective
 from tests.examples import examples
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
+from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_query, a_stream, a_table
-from tests.operators.ranked import RankedCase, RankedLoops, check_ranked, ranked_cases
+from tests.operators.ranked import BATCHES, RankedCase, RankedLoops, check_ranked, ranked_cases
 
 STREAMS = {i: a_stream(i) for i in (1, 2)}
 
@@ -53,6 +57,18 @@ def test_windows_of_rows_give_in_each_batch_what_nested_loops_give(case: RankedC
 def test_ranks_go_on_in_another_number_of_buckets(case: RankedCase, numbers: list[int]) -> None:
     move = moving(numbers)
     check_ranked(case, lambda runner, _: move(runner, None))
+
+
+@settings(SETTINGS, max_examples=examples(15))
+@given(ranked_cases(), st.lists(st.sampled_from(get_args(Crash)), min_size=1, max_size=BATCHES))
+def test_a_batch_that_is_repeated_gives_and_stores_the_same(case: RankedCase, crashes: list[Crash]) -> None:
+    following = cycle(crashes)
+    runner = DurableRunner(case.streams, case.buckets, case.slack_us, crash=next(following))
+
+    def die_in_the_next(_runner: Runner, _loops: RankedLoops) -> None:
+        runner.crash = next(following)
+
+    check_ranked(case, die_in_the_next, runner)
 
 
 @settings(SETTINGS, max_examples=examples(15))
