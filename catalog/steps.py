@@ -36,18 +36,20 @@ Key = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=1 << 10)
-def intermediate_id(stream_a: int, stream_b: int, key: Key) -> int:
+def intermediate_id(stream_a: int, stream_b: int, key: Key, *, ordered: bool = False) -> int:
     """Return the stream id of the pairs that inner joins hand on: negative, streams have others.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
         stream_b: The same of b.
         key: Its key.
+        ordered: Whether the joins have no windows.
 
     >>> intermediate_id(1, 2, (("k", "k"),)) == intermediate_id(1, 2, (("k", "k"),)) < 0
     True
     """
-    digest = hashlib.sha256(repr((stream_a, stream_b, key)).encode()).digest()
+    named = (stream_a, stream_b, key, *(["ordered"] if ordered else []))
+    digest = hashlib.sha256(repr(named).encode()).digest()
     return -1 - int.from_bytes(digest[:_ID_BYTES], "big")
 
 
@@ -132,7 +134,7 @@ def made_by(family: FamilyPlan, taken: Collection[int]) -> int | None:
     """
     if not taken:
         return None
-    made = intermediate_id(family.stream_a, family.stream_b, family.key)
+    made = intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered)
     # A family of outer joins over the same streams and key makes none.
     return made if made in taken and family.hands_on else None
 
@@ -142,17 +144,17 @@ def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
     if not taken_intermediates(families):
         return families
     found = {family.id: family for family in families}
-    order = step_order({f.id: (f.stream_a, f.stream_b, f.key) for f in families})
+    order = step_order({f.id: (f.stream_a, f.stream_b, f.key, f.ordered) for f in families})
     return tuple(found[name] for name in order)
 
 
-def step_order(joined: Mapping[str, tuple[int, int, Key]]) -> tuple[str, ...]:
+def step_order(joined: Mapping[str, tuple[int, int, Key, bool]]) -> tuple[str, ...]:
     """Return ids of families such that each one follows the families whose pairs it may take.
 
     Args:
-        joined: Stream ids of both sides and the key, by the id of the family.
+        joined: Stream ids of both sides, the key, and whether it is ordered, by the id of the family.
     """
-    made = {intermediate_id(*of): of[0] for of in joined.values()}
+    made = {intermediate_id(a, b, key, ordered=ordered): a for a, b, key, ordered in joined.values()}
 
     def depth(stream_id: int) -> int:
         return depth(made[stream_id]) + 1 if stream_id in made else 0
@@ -172,7 +174,7 @@ def intermediate(family: FamilyPlan, a: Stream, b: Stream) -> Stream:
     outputs = {output.name: output for query in handing for output in query.outputs}
     name = intermediate_name(a.name, b.name)
     return _intermediate(
-        intermediate_id(family.stream_a, family.stream_b, family.key),
+        intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered),
         name,
         [outputs[column] for column in sorted(outputs)],
         [membership(query.id) for query in handing],

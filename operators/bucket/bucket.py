@@ -19,6 +19,7 @@ from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
 from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
 from operators.bucket.counters import key_counters
+from operators.bucket.progress import Progress
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -33,7 +34,7 @@ from operators.segments.merge import concat
 from operators.segments.row_codec import TS
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.handed_pairs import HandedPairs
-from operators.steps.watermarks import latest, least, with_intermediates
+from operators.steps.watermarks import latest, least
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 
@@ -122,14 +123,13 @@ class Bucket:
         self.plan_changed = False
         self.closed_groups = {}
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
-        start = self.watermarks()
-        began = {f: self._clocks(joins.family.plan, start) for f, joins in self.families.items()}
+        start = self._reached(self.plan)
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
-        end = self.watermarks()
+        end = self._reached(self.plan)
         output = BatchOutput(
-            late=self._late_rows(ordered, start),
+            late=self._late_rows(ordered, start.times_us),
             filters=[counters for p in ordered for counters in p.filters],
             received=[p.received for p in ordered if p.received is not None],
             pack_us=sum(p.pack_us for p in ordered),
@@ -149,7 +149,7 @@ class Bucket:
             males: dict[str, Segment | None] = {}
             females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
-            before, watermarks = began[family_id], self._clocks(family.plan, end)
+            before, watermarks = start.sides(family.plan), end.sides(family.plan)
             # None for a family without contracts, so that nothing is looked up.
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             for side in SIDES:
@@ -188,7 +188,7 @@ class Bucket:
             else:
                 pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
-                closings.close(watermarks, {side: newest[ids[side]] for side in SIDES})
+                closings.close(watermarks, newest.sides(family.plan))
             if (made := made_by(planned, taken)) is not None:
                 handed[made] = pairs.handed()
             table = pairs.finish(version, batch)
@@ -224,38 +224,25 @@ class Bucket:
                 ignored = 0 if (each.stream_id, frozenset(each.on)) in used else count
                 yield StreamPunctuations(each.stream_id, count, ignored)
 
-    def watermarks(self) -> dict[int, int | None]:
-        """Return the watermark of each stream by its id."""
-        return self._watermarks(self.plan)
+    def watermarks(self) -> Mapping[int, int | None]:
+        """Return the watermark of each stream and intermediate by its id."""
+        return self._reached(self.plan).times_us
 
     def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
         """Return how far each side has come on the clock of a family: its watermark, or its order."""
-        return self._clocks(family, self.watermarks())
+        return self._reached(self.plan).sides(family)
 
-    def _clocks(self, family: FamilyPlan, watermarks: Mapping[int, int | None]) -> dict[str, int | None]:
-        ids = {"a": family.stream_a, "b": family.stream_b}
-        if not family.ordered:
-            return {side: watermarks[stream_id] for side, stream_id in ids.items()}
-        orders = {side: self.streams[stream_id].order for side, stream_id in ids.items()}
-        return {side: None if order is None else order.limit for side, order in orders.items()}
+    def _reached(self, plan: Plan | None) -> Progress:
+        """Return the clocks below which a row comes too late, of all streams and a plan's intermediates."""
+        times = {i: s.watermark.value_us for i, s in self.streams.items()}
+        orders = {i: None if s.order is None else s.order.limit for i, s in self.streams.items()}
+        return Progress.of(plan, times, orders, least)
 
-    def _newest_clocks(self, family: FamilyPlan, newest: Mapping[int, int | None]) -> dict[str, int | None]:
-        """Return the greatest clock of the rows of each side so far, given the newest event times."""
-        ids = {"a": family.stream_a, "b": family.stream_b}
-        if not family.ordered:
-            return {side: newest[stream_id] for side, stream_id in ids.items()}
-        orders = {side: self.streams[stream_id].order for side, stream_id in ids.items()}
-        return {side: None if order is None else order.newest for side, order in orders.items()}
-
-    def _watermarks(self, plan: Plan | None) -> dict[int, int | None]:
-        """Return the watermarks of all streams and of a plan's intermediates."""
-        moved = {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
-        return moved if plan is None else with_intermediates(plan, moved, least)
-
-    def _newest(self, plan: Plan | None) -> dict[int, int | None]:
-        """Return the newest event times of the same."""
-        newest = {stream_id: s.watermark.max_event_time_us for stream_id, s in self.streams.items()}
-        return newest if plan is None else with_intermediates(plan, newest, latest)
+    def _newest(self, plan: Plan | None) -> Progress:
+        """Return the greatest clocks of the rows so far, of the same."""
+        times = {i: s.watermark.max_event_time_us for i, s in self.streams.items()}
+        orders = {i: None if s.order is None else s.order.newest for i, s in self.streams.items()}
+        return Progress.of(plan, times, orders, latest)
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""
@@ -293,17 +280,18 @@ class Bucket:
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
-        moved, newest = self._watermarks(plan), self._newest(plan)
+        reached, newest = self._reached(plan), self._newest(plan)
         for family in plan.families:
             former = self.families.get(family.id)
             activated = frozenset(q.id for q in family.queries if q.since_version > before)
-            self.terms[family.id], marks = self._terms(family, former, activated, moved, newest)
+            self.terms[family.id], marks = self._terms(
+                family, former, activated, reached.sides(family), newest.sides(family)
+            )
             compiled = self.compile(family, plan)
             if former is None:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
-                reached = self._clocks(family, moved)
-                families[family.id] = migrated(former, compiled, activated, marks, reached)
+                families[family.id] = migrated(former, compiled, activated, marks, reached.sides(family))
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = [query for family in plan.families for query in family.queries]
         # An update's former text gives nothing: a batch has results of one query of a series.
@@ -326,21 +314,19 @@ class Bucket:
         family: FamilyPlan,
         former: FamilyJoins | None,
         activated: frozenset[int],
-        watermarks: Mapping[int, int | None],
-        newest_us: Mapping[int, int | None],
+        reached: Mapping[str, int | None],
+        newest: Mapping[str, int | None],
     ) -> tuple[Terms, Marks]:
         """Return what is held for each query, and which rows get a bit to say so.
 
         All buckets come to the same terms, since they know the same watermarks and plans: a family is
         compiled once for all buckets of a worker.
         """
-        reached, newest_of = self._clocks(family, watermarks), self._newest_clocks(family, newest_us)
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
         for side, other in (("a", "b"), ("b", "a")):
             opposite = reached[other]
-            newest = newest_of[side]
             unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
             for query in family.queries:
                 if query.backfill != "state":
@@ -352,7 +338,9 @@ class Bucket:
                     continue
                 columns = frozenset(query.columns_a if side == "a" else query.columns_b)
                 if columns not in unfolded:
-                    found = former.terms_for(side, opposite, newest, columns) if former is not None else ()
+                    found = (
+                        former.terms_for(side, opposite, newest[side], columns) if former is not None else ()
+                    )
                     unfolded[columns] = found
                 held = unfolded[columns]
                 if len(held) > MOST_TERMS:

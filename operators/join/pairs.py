@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from catalog.steps import TIME
 from catalog.values.plan import FamilyPlan
 from catalog.values.routes.route_table import RouteTable
 from operators.join.candidates import CandidateSide
@@ -125,7 +126,9 @@ class PairBuilder:
         ]
         handed = None
         if self.handing:
-            handed = self._handed(a.key(), codes, sets, arrays)
+            # In a family that hands on without windows, both rows of a pair have one clock.
+            clock = event_time if self.layout_a.timed else a.ts()
+            handed = self._handed(a.key(), clock, codes, sets, arrays)
             codes, sets, arrays = self._results(codes, sets, arrays)
         numbers, known = self.router.numbered(sets)
         counts = np.bincount(codes, minlength=len(sets))
@@ -136,17 +139,20 @@ class PairBuilder:
         return PairChunk([pa.array(numbers[codes]), *arrays], chosen, per_class, routes, handed)
 
     def _handed(
-        self, key: Int64s, codes: Int64s, sets: Sequence[int], arrays: Sequence[pa.Array]
+        self, key: Int64s, clock: Int64s, codes: Int64s, sets: Sequence[int], arrays: Sequence[pa.Array]
     ) -> HandedChunk | None:
         """Return the pairs that go on; ``arrays`` as in a chunk, without routes."""
         rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
         if not len(rows):
             return None
-        ts, pos_a, pos_b, *columns = (array.take(pa.array(rows)) for array in arrays)
+        times, pos_a, pos_b, *columns = (array.take(pa.array(rows)) for array in arrays)
         names = [*(f"a.{name}" for name in self.columns_a), *(f"b.{name}" for name in self.columns_b)]
+        if not self.layout_a.timed:
+            names.append(TIME)
+            columns.append(times)
         return HandedChunk(
             key[rows],
-            ts.view(pa.int64()).to_numpy(),
+            clock[rows],
             pair_positions(pos_a.to_numpy(), pos_b.to_numpy()),
             codes[rows],
             tuple(sets),

@@ -34,7 +34,7 @@ class HandedChunk:
 
     Attributes:
         key: int64[n].
-        ts: int64[n], the newer event time of each pair, µs UTC.
+        ts: int64[n], the newer event time of each pair, µs UTC; without windows the order of its rows.
         pos: int64[n], ``pair_positions``.
         codes: int64[n], place in ``sets``.
         sets: Sets of the family's queries.

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from catalog.errors import Location
-from catalog.steps import intermediate_id, intermediate_name
-from catalog.values.query import Output, Query, Side
+from catalog.steps import TIME, intermediate_id, intermediate_name
+from catalog.values.query import Clock, Output, Query, Side
 from catalog.values.stream import Stream
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.clocks.orders import joins_orders
 from planner.bind.distances import Distances
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import pieces
@@ -102,10 +103,19 @@ def bind_steps(
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = _classified(statement, scope)
     key, conditions = _key(scope, found)
-    _close(scope, statement, found)
+    windows = [statement.window, *(source.window for source in statement.sources)]
+    windowed = found.bounds_at is not None or any(window is not None for window in windows)
+    ordered = not windowed and joins_orders([this.stream for this in scope.written], key)
+    if ordered:
+        found.distances.all_equal()
+    else:
+        _close(scope, statement, found)
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
-    bound = [_step(scope.at(step), conditions, found.distances) for step in range(1, last + 1)]
+    clock: Clock = "order" if ordered else "time"
+    # Without windows, equal keys say all that there is to say of distances.
+    distances = None if ordered else found.distances
+    bound = [_step(scope.at(step), conditions, distances) for step in range(1, last + 1)]
     texts = [text.sql for step in bound for text in (*step.filters.values(), step.residual)]
     check_size([*(t for t in texts if t != ALWAYS), *(o.sql for o in outputs if "WHEN" in o.sql)])
     never = NEVER in texts
@@ -117,7 +127,8 @@ def bind_steps(
         later = frozenset().union(*reads[step:])
         handed = {o for o in later if o[0] <= step} | {_left_key(here, columns) for columns in key}
         own = bound[step - 1]
-        query = _query(here, own, key, reads[step - 1], handed, query, outputs, found.distances, never)
+        read_here = reads[step - 1]
+        query = _query(here, own, key, read_here, handed, query, outputs, found.distances, never, clock)
     assert query is not None, "there are two steps at least"
     return replace(query, id=query_id, name=name, cql=cql)
 
@@ -150,6 +161,7 @@ def _query(
     outputs: tuple[Output, ...],
     distances: Distances,
     never: bool,
+    clock: Clock,
 ) -> Query:
     """Return one step as a query of its two sides."""
     is_last = scope.step == len(scope.written) - 1
@@ -171,7 +183,11 @@ def _query(
     for side, window_us in windows_us.items():
         filter_ = Typed(NEVER, "boolean") if never else step.filters[side]
         needed = {scope.named(o)[1] for o in carried if o[0] in positions[side]}
-        sides[side] = _side(scope, side, positions[side], window_us, filter_, needed, left)
+        if clock == "order":
+            handed_on = side == "a" and left is not None
+            needed.add(TIME if handed_on else scope.written[positions[side][0]].stream.event_time)
+        made = _side(scope, side, positions[side], window_us, filter_, needed, left)
+        sides[side] = replace(made, clock=clock)
     return Query(
         id=0,
         name="",
@@ -198,7 +214,7 @@ def _side(
 ) -> Side:
     if side == "a" and left is not None:
         name = intermediate_name(left.a.stream, left.b.stream)
-        stream_id = intermediate_id(left.a.stream_id, left.b.stream_id, left.key)
+        stream_id = intermediate_id(left.a.stream_id, left.b.stream_id, left.key, ordered=left.ordered)
         alias = ", ".join(scope.written[position].alias for position in positions)
         return Side(stream_id, name, alias, window_us, None, (), tuple(sorted(columns)))
     this = scope.written[positions[0]]
@@ -396,8 +412,14 @@ def _left_key(scope: StepScope, columns: tuple[str, ...]) -> Origin:
     return position, columns[position]
 
 
-def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distances) -> _Step:
-    """Compile the conditions of a step: those of which it is the first that knows all columns."""
+def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distances | None) -> _Step:
+    """Compile the conditions of a step: those of which it is the first that knows all columns.
+
+    Args:
+        scope: Names at the step.
+        conditions: Conditions on rows of the query.
+        distances: Distances of event times; None if nothing is said about them.
+    """
     filters: dict[SideName, list[Typed]] = {"a": [], "b": []}
     residuals: list[Typed] = []
     read: set[Origin] = set()
@@ -412,7 +434,8 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
             residuals.append(_compiled(node, columns, scope, qualified))
             read |= columns
     right = scope.step
-    for earlier, later, us in distances.unsaid(tuple(range(right)), right):
+    unsaid = [] if distances is None else distances.unsaid(tuple(range(right)), right)
+    for earlier, later, us in unsaid:
         before, after = ((p, scope.written[p].stream.event_time) for p in (earlier, later))
         residuals.append(_no_later(scope, before, after, us))
         read |= {before, after}

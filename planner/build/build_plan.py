@@ -114,7 +114,8 @@ def build_plan(
     grouped = families(queries)
     spread: dict[int, Replication] = {}
     firsts = {name: members[0] for name, members in grouped.items()}
-    for family_id in step_order({n: (q.a.stream_id, q.b.stream_id, q.key) for n, q in firsts.items()}):
+    joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.ordered) for n, q in firsts.items()}
+    for family_id in step_order(joined):
         members = grouped[family_id]
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)
         rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
@@ -136,7 +137,7 @@ def build_plan(
         # Pairs go on in the bucket in which they are made.
         replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
-            made = intermediate_id(*sides, members[0].key)
+            made = intermediate_id(*sides, members[0].key, ordered=members[0].ordered)
             spread[made] = replication
             profile = with_handed(profile, family, made, rates)
         if (

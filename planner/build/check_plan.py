@@ -109,7 +109,8 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         assert stream is not None
         stored = family.columns_a if side == "a" else family.columns_b
         _require(
-            not family.ordered or (stream.order is not None and stream.event_time in stored),
+            not family.ordered
+            or ((stream.order is not None or is_intermediate(stream.id)) and stream.event_time in stored),
             f'{where}: stream "{stream.name}" has no order, or its rows no event time',
         )
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}

@@ -19,17 +19,17 @@ def post(service: RunningService, stream: str, *rows: tuple[int, int]) -> None:
     service.ok("POST", f"/streams/{stream}/events", 202, json=events)
 
 
-def results(service: RunningService, count: int) -> list[tuple[int, int, int]]:
-    """Wait until the query has the given number of results, and return them."""
+def results(service: RunningService, count: int, query: str = "or_q") -> list[tuple[int, ...]]:
+    """Wait until a query has the given number of results, and return them."""
     deadline = time.monotonic() + WAIT_S
     while True:
-        rows = service.ok("GET", "/queries/or_q/results", 200)["rows"]
+        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
         if len(rows) >= count or time.monotonic() > deadline:
-            return sorted((row["epoch"], row["v"], row["w"]) for row in rows)
+            return sorted(tuple(v for name, v in row.items() if name[0] != "_") for row in rows)
 
 
 def test_streams_in_order_are_joined_without_windows(service: RunningService) -> None:
-    for name in ("or_left", "or_right", "or_none"):
+    for name in ("or_left", "or_right", "or_third", "or_none"):
         columns = {"ts": "timestamp", "epoch": "bigint", "v": "int"}
         document: dict[str, Any] = {"name": name, "columns": columns, "event_time": "ts"}
         document |= {"lateness": "0s", "source": {"type": "http"}}
@@ -41,6 +41,12 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
         assert answer["order"] == (None if name == "or_none" else expected)
     added = service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "or_q", "cql": CQL})
     assert (added["a"]["window"], added["b"]["window"]) == ("none", "none")
+
+    three = (
+        "SELECT a.v AS v, b.v AS w, c.v AS x FROM or_left a, or_right b, or_third c WHERE a.epoch = b.epoch"
+    )
+    body = {"name": "or_3", "cql": f"{three} AND b.epoch = c.epoch"}
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json=body)
 
     # Event times are in no order, and far apart; nothing is late.
     post(service, "or_left", (1, 50), (2, 3), (4, 1), (3, 2))
@@ -54,15 +60,18 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
     post(service, "or_left", (2, 9), (7, 6))
     post(service, "or_right", (2, 7), (7, 8), (6, 9))
     assert results(service, 5) == [(1, 50, 1), (2, 3, 7), (3, 2, 59), (6, 5, 9), (7, 6, 8)]
+    post(service, "or_third", (3, 11), (6, 12), (8, 13))
+    assert results(service, 2, "or_3") == [(2, 59, 11), (5, 9, 12)]
     counters = service.ok("GET", "/statistics", 200)["punctuations"]
     (left,) = [each for each in counters if each["stream"] == "or_left"]
     assert left["violating"] == 1
     streams = service.ok("GET", "/statistics", 200)["streams"]
     scrambles = {each["stream"]: each["scramble"] for each in streams if each["stream"][:3] == "or_"}
-    assert scrambles == {"or_left": 2, "or_right": 64, "or_none": None}
+    assert scrambles == {"or_left": 2, "or_right": 64, "or_third": 64, "or_none": None}
 
     refused = service.http.request(
         "POST", "/queries:validate", json={"cql": CQL.replace("or_right", "or_none")}
     )
     assert "declare it as order (or_left: epoch, or_none: epoch)" in refused.text
     service.ok("DELETE", "/queries/or_q", 202)
+    service.ok("DELETE", "/queries/or_3", 202)

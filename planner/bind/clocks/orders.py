@@ -59,6 +59,22 @@ def ordered_windows(
     return windows if max(windows.values()) < UNBOUNDED_US else None
 
 
+def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) -> bool:
+    """Return whether a key holds the columns that order all of its streams, as one clock.
+
+    Args:
+        streams: The streams.
+        key: For each part of the key its column of every stream.
+    """
+    ordering = [_column(stream) for stream in streams]
+    first = ordering[0]
+    return (
+        first is not None
+        and all(_one_clock(streams[0], stream) for stream in streams[1:])
+        and tuple(column.name for column in ordering if column is not None) in set(key)
+    )
+
+
 def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
     """Return what else a query without windows could do: use the order of its streams; empty for nothing.
 
@@ -90,12 +106,18 @@ def _window(distance: float) -> int:
 def _ordering(scope: Scope) -> tuple[Column, Column] | None:
     """Return the columns that order both streams, where their values are one clock."""
     first, second = _column(scope.a.stream), _column(scope.b.stream)
-    if first is None or second is None:
+    if first is None or second is None or not _one_clock(scope.a.stream, scope.b.stream):
         return None
-    a, b = scope.a.stream.order, scope.b.stream.order
+    return first, second
+
+
+def _one_clock(one: Stream, other: Stream) -> bool:
+    """Return whether the orders of two streams are of one type, and go the same way."""
+    first, second = _column(one), _column(other)
+    if first is None or second is None or one.order is None or other.order is None:
+        return False
     alike = first.type == second.type or (is_integer(first.type) and is_integer(second.type))
-    same_way = a is not None and b is not None and a.descending == b.descending
-    return (first, second) if alike and same_way else None
+    return alike and one.order.descending == other.order.descending
 
 
 def _column(stream: Stream) -> Column | None:

@@ -17,6 +17,7 @@ from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.bucket import BatchOutput
 from planner.families.families import family_of
 from service.results.result_sql import pairs_sql, results_sql
+from tests.operators.durable import DurableRunner
 from tests.operators.harness import Runner
 
 SECOND_US = 1_000_000
@@ -131,6 +132,11 @@ class Recorder(Runner):
                         duck.sql(results_sql(query, pairs, ", ".join(routes), besides=())).fetchall()
                     )
         return found
+
+
+@dataclass
+class DurableRecorder(DurableRunner, Recorder):
+    """A recorder whose buckets crash."""
 
 
 def expected(

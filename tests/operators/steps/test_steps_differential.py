@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 from hypothesis import given, settings
@@ -18,7 +19,8 @@ from planner.build.objective import Objective
 from planner.errors import InvalidWindow
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
-from tests.operators.steps.combinations import Recorder, Written, expected, rows, stream
+from tests.operators.durable import Crash
+from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, expected, rows, stream
 
 PARTITIONINGS: tuple[Partitioning, ...] = ("hash", "replicate")
 WINDOWS_S = st.sampled_from((1, 2, 3, 5, 8, 13))
@@ -49,7 +51,7 @@ def written(draw: st.DrawFn, known: int, batches: int) -> Written:
     return Written(streams, windows, tuple(conditions), since, until)
 
 
-@settings(SETTINGS, max_examples=examples(150))
+@settings(SETTINGS, max_examples=examples(80))
 @given(data=st.data())
 def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
     known = data.draw(st.integers(2, 4), "streams")
@@ -70,11 +72,15 @@ def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
     strategy = data.draw(st.sampled_from(sorted(STRATEGIES)), "strategy")
     # A family of two streams alone spreads its keys; then they stay spread.
     partitioning = data.draw(st.sampled_from(PARTITIONINGS), "partitioning")
-    runner = Recorder(
-        streams,
+    crash = data.draw(st.sampled_from(get_args(Crash)), "crash")
+    buckets, slack_us = (
         data.draw(st.integers(1, 4), "buckets"),
-        slack_us=data.draw(st.sampled_from((0, None)), "slack"),
-        stored=data.draw(st.booleans(), "stored"),
+        data.draw(st.sampled_from((0, None)), "slack"),
+    )
+    runner = (
+        Recorder(streams, buckets, slack_us=slack_us, stored=data.draw(st.booleans(), "stored"))
+        if crash == "never"
+        else DurableRecorder(streams, buckets, slack_us=slack_us, crash=crash)
     )
     plan: Plan | None = None
     for batch in range(batches):
