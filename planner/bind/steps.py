@@ -393,10 +393,10 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
             residuals.append(_compiled(node, columns, scope, qualified))
             read |= columns
     right = scope.step
-    for earlier, later, us in distances.unsaid(tuple(range(right)), right):
-        before, after = ((p, scope.written[p].stream.event_time) for p in (earlier, later))
-        residuals.append(_no_later(scope, before, after, us))
-        read |= {before, after}
+    for bound in distances.unsaid(tuple(range(right)), right):
+        times = [(p, scope.written[p].stream.event_time) for p in (*bound.earlier, bound.later)]
+        residuals.append(_no_later(scope, times[:-1], times[-1], bound.most_us))
+        read.update(times)
     found = {side: canonical(parts) for side, parts in filters.items()}
     return _Step(found, canonical(residuals), frozenset(read))
 
@@ -412,11 +412,12 @@ def _compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, colu
     return compile_condition(node, scope, column_sql)
 
 
-def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Typed:
-    """Return the condition that one event time is not later than another by more than ``us``."""
-    columns = frozenset(scope.named(origin) for origin in (earlier, later))
-    before, after = (qualified(*scope.named(origin)) for origin in (earlier, later))
-    text = f"TRY(epoch_us({after}) - epoch_us({before}))"
+def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: int) -> Typed:
+    """Return the condition that one event time is not later than any of others by more than ``us``."""
+    columns = frozenset(scope.named(origin) for origin in (*earlier, later))
+    *before, after = (qualified(*scope.named(origin)) for origin in (*earlier, later))
+    oldest = before[0] if len(before) == 1 else f"least({', '.join(sorted(before))})"
+    text = f"TRY(epoch_us({after}) - epoch_us({oldest}))"
     limit = Operand(str(us), constant=Constant.decimal(str(us)))
     predicate = compared(Operand(text, columns), "<=", limit)
     return Typed(f"{text} <= {us}", "boolean", columns, form="comparison", predicate=predicate)
