@@ -144,13 +144,22 @@ class SideOut(BaseModel):
 
     stream: str
     alias: str
-    window: str = Field(description="How far behind the other stream's row a row of this one may be.")
+    window: str = Field(
+        description="How far behind the other stream's row a row of this one may be: a time, a number of "
+        "`rows`, a number of `rows of each key`, or `none` in a join without windows, by the order of both "
+        "streams."
+    )
     filter: str | None = Field(description="Condition on this stream alone, as it was understood.")
 
     @classmethod
     def of(cls, side: Side) -> Self:
         """Return a side as it is answered."""
         window = "unbounded" if side.window_us >= UNBOUNDED_US else format_duration(side.window_us)
+        if side.clock == "order":
+            window = "none"
+        elif side.clock != "time":
+            rows = f"{side.window_us:,} row{'s' if side.window_us != 1 else ''}"
+            window = f"{rows} of each key" if side.clock == "key rows" else rows
         return cls(stream=side.stream, alias=side.alias, window=window, filter=side.filter)
 
 

@@ -163,7 +163,7 @@ class AbsenceCounters:
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
         undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
-            rests in several joins counts in each.
+            rests in several joins counts in each. With windows of rows: those that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
     """
 
@@ -173,6 +173,24 @@ class AbsenceCounters:
     side: str
     undecided: int
     absent: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounters:
+    """Counters of the groups of a family in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        open: Groups at the end of the batch that may still get pairs; queries with intervals of one length
+            have them in common.
+        closed: Groups that came out, all queries together.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family",)
+
+    family: str
+    open: int
+    closed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +278,7 @@ class StreamCounters:
         rejected_rows: Rows without an event time.
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
+        scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
     """
 
     stream_id: int
@@ -268,6 +287,7 @@ class StreamCounters:
     rejected_rows: int
     watermark_us: int | None
     max_event_time_us: int | None
+    scramble: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +325,7 @@ class BatchManifest:
         absence: Counters per family side whose rows are judged for absence, likewise.
         punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
+        groups: Counters per family whose results are groups, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
@@ -331,6 +352,7 @@ class BatchManifest:
     digest: str = ""
     punctuations: tuple[PunctuationCounters, ...] = ()
     received: tuple[StreamPunctuations, ...] = ()
+    groups: tuple[GroupCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -350,6 +372,7 @@ class BatchManifest:
             absence=(),
             punctuations=(),
             received=(),
+            groups=(),
         )
 
     @property
@@ -387,6 +410,7 @@ Counters = TypeVar(
     FilterCounters,
     KeyCounters,
     AbsenceCounters,
+    GroupCounters,
     PunctuationCounters,
     StreamPunctuations,
 )

@@ -17,15 +17,17 @@ from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
-from operators.bucket.closing import BatchClosings, decoded_promise
+from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
 from operators.bucket.counters import key_counters
+from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.lineage.route_counts import RouteCounts
-from operators.pack.payload import Payload, arrivals
+from operators.orders.order_progress import OrderProgress
+from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat
 from operators.segments.row_codec import TS
@@ -45,12 +47,14 @@ class StreamState:
         rows: Rows of this batch.
         rejected_rows: Rows of this batch without an event time.
         late_rows: Late rows of this batch; counted in the bucket that got the suspects.
+        order: Progress in the stream's order; None for a stream without one.
     """
 
     watermark: Watermark
     rows: int = 0
     rejected_rows: int = 0
     late_rows: int = 0
+    order: OrderProgress | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +96,7 @@ class Bucket:
         next_batch: Number of the batch to come.
         slack_us: Overrides every family's slack (tests; 0 is exact).
         plan_changed: Whether this batch put another plan in force.
+        closed_groups: Groups that come out in this batch, per family id.
     """
 
     plan: Plan | None = None
@@ -101,6 +106,7 @@ class Bucket:
     next_batch: int = 0
     slack_us: int | None = None
     plan_changed: bool = False
+    closed_groups: dict[str, list[pa.Table]] = field(default_factory=dict)
 
     def process(self, payloads: Sequence[Payload]) -> BatchOutput:
         """Run one batch.
@@ -114,8 +120,10 @@ class Bucket:
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
         self.plan_changed = False
+        self.closed_groups = {}
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self.watermarks()
+        began = {f: self._clocks(joins.family.plan, start) for f, joins in self.families.items()}
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
@@ -141,22 +149,28 @@ class Bucket:
             males: dict[str, Segment | None] = {}
             females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
+            before, watermarks = began[family_id], self._clocks(family.plan, end)
             # None for a family without contracts, so that nothing is looked up.
-            late_limits = {side: start[ids[side]] for side in SIDES}
-            closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
+            closings = BatchClosings.of(joins, ordered, before, promises, place)
             for side in SIDES:
                 if is_intermediate(ids[side]):
                     filters, layout = family.plan.filters_a, family.layouts[side]
                     came = handed[ids[side]].rows(filters, layout, version)
+                elif family.plan.ordered:
+                    came = self._fresh_rows(ordered, family, side, None, version)
+                    came, disordered = joins.in_order(side, came, before[side], place)
+                    if disordered is not None:
+                        kept = kept_columns(family.layouts[side], disordered)
+                        output.violating[ids[side], family_id, side] = kept
                 else:
-                    came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                    came = self._fresh_rows(ordered, family, side, before[side], version)
                 if closings is not None and came is not None:
                     came, violating = closings.without_violating(side, came, place)
                     if violating is not None:
                         output.violating[ids[side], family_id, side] = violating
                 males[side] = females[side] = came
                 if family.absence is not None:
-                    keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
+                    keyless[side] = self._keyless_rows(ordered, family, side, before[side], version)
                 if came is not None:
                     placed = family.fragments.place(came.key, came.pos, *place)
                     # Pairs rest where they are made, so the rows that they meet rest in all buckets of a key.
@@ -165,17 +179,32 @@ class Bucket:
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
                 if closings is not None and came is not None:
                     females[side] = closings.resting(side, came, females[side])
-            watermarks = {side: end[ids[side]] for side in SIDES}
-            before = {side: start[ids[side]] for side in SIDES}
-            pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
+            if joins.ranked is not None:
+                counted: dict[str, list[pa.RecordBatch]] = {
+                    side: counted_rows(ordered, family_id, side, before[side])
+                    for side in family.plan.counted_sides
+                }
+                pairs = joins.process_ranked(joins.ranked, males, counted, watermarks)
+            else:
+                pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
                 closings.close(watermarks, {side: newest[ids[side]] for side in SIDES})
             if (made := made_by(planned, taken)) is not None:
                 handed[made] = pairs.handed()
             table = pairs.finish(version, batch)
-            if table is not None:
+            if joins.groups is not None:
+                if table is not None:
+                    joins.groups.add(table, pairs.routes().table)
+                closed = joins.groups.close(watermarks.values())
+                if closed is not None:
+                    self.closed_groups.setdefault(family_id, []).append(closed)
+            elif table is not None:
                 output.results[family_id] = table
                 output.routes[family_id] = pairs.routes()
+        for family_id, groups in self.closed_groups.items():
+            found = group_results(groups, version, batch)
+            if found is not None:
+                output.results[family_id], output.routes[family_id] = found
         if promises:
             output.received += self._received(promises, place)
         self.next_batch = batch + 1
@@ -198,6 +227,25 @@ class Bucket:
     def watermarks(self) -> dict[int, int | None]:
         """Return the watermark of each stream by its id."""
         return self._watermarks(self.plan)
+
+    def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
+        """Return how far each side has come on the clock of a family: its watermark, or its order."""
+        return self._clocks(family, self.watermarks())
+
+    def _clocks(self, family: FamilyPlan, watermarks: Mapping[int, int | None]) -> dict[str, int | None]:
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        if not family.ordered:
+            return {side: watermarks[stream_id] for side, stream_id in ids.items()}
+        orders = {side: self.streams[stream_id].order for side, stream_id in ids.items()}
+        return {side: None if order is None else order.limit for side, order in orders.items()}
+
+    def _newest_clocks(self, family: FamilyPlan, newest: Mapping[int, int | None]) -> dict[str, int | None]:
+        """Return the greatest clock of the rows of each side so far, given the newest event times."""
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        if not family.ordered:
+            return {side: newest[stream_id] for side, stream_id in ids.items()}
+        orders = {side: self.streams[stream_id].order for side, stream_id in ids.items()}
+        return {side: None if order is None else order.newest for side, order in orders.items()}
 
     def _watermarks(self, plan: Plan | None) -> dict[int, int | None]:
         """Return the watermarks of all streams and of a plan's intermediates."""
@@ -230,6 +278,7 @@ class Bucket:
         for beat in beats:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
+                stream.order = None if stream.order is None else stream.order.reset()
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
@@ -239,7 +288,8 @@ class Bucket:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
         before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
-            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+            order = None if stream.order is None else OrderProgress.begun(stream.order.scramble)
+            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us), order=order))
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
@@ -252,10 +302,21 @@ class Bucket:
             if former is None:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
-                ids = {"a": family.stream_a, "b": family.stream_b}
-                watermarks = {side: moved[ids[side]] for side in SIDES}
-                families[family.id] = migrated(former, compiled, activated, marks, watermarks)
+                reached = self._clocks(family, moved)
+                families[family.id] = migrated(former, compiled, activated, marks, reached)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
+        queries = [query for family in plan.families for query in family.queries]
+        # An update's former text gives nothing: a batch has results of one query of a series.
+        staying = {query.id for query in queries}, {query.name.lower() for query in queries}
+        for family_id, joins in self.families.items():
+            if joins.groups is not None:
+                left = joins.groups.leave(
+                    q.id
+                    for q in joins.family.plan.queries
+                    if q.id not in staying[0] and q.name.lower() not in staying[1]
+                )
+                if left is not None:
+                    self.closed_groups.setdefault(family_id, []).append(left)
         self.families = families
         self.plan = plan
         self.plan_changed = True
@@ -273,13 +334,13 @@ class Bucket:
         All buckets come to the same terms, since they know the same watermarks and plans: a family is
         compiled once for all buckets of a worker.
         """
-        ids = {"a": family.stream_a, "b": family.stream_b}
+        reached, newest_of = self._clocks(family, watermarks), self._newest_clocks(family, newest_us)
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
         for side, other in (("a", "b"), ("b", "a")):
-            opposite = watermarks[ids[other]]
-            newest = newest_us[ids[side]]
+            opposite = reached[other]
+            newest = newest_of[side]
             unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
             for query in family.queries:
                 if query.backfill != "state":
@@ -308,6 +369,8 @@ class Bucket:
                 stream.rows += header.rows
                 stream.rejected_rows += header.rejected_rows
                 stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
+                if stream.order is not None and header.order is not None:
+                    stream.order = stream.order.after_rows(header.order)
         for stream_id, watermark_us in heartbeats:
             # A stream may be removed in the batch that brings its last heartbeat.
             if stream_id in self.streams:

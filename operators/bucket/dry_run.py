@@ -7,15 +7,20 @@ raises.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
 from catalog.steps import plan_streams
-from catalog.values.plan import Plan
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.query import UNBOUNDED_US
+from catalog.values.routes.route_table import RouteTable
 from catalog.values.stream import Stream
 from operators.bucket.bucket import Bucket
+from operators.groups.compiled_groups import compile_groups
+from operators.groups.open_groups import OpenGroups
 from operators.lineage.expressions import evaluate_residuals
 from operators.pack.pack import packer
 from operators.pack.pack_plan import pack_plan
@@ -67,7 +72,10 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
             compiled.pack(_one_row(stream), 1, 0, None)
     answered = frozenset() if previous is None else _residuals(previous)
     streams = plan_streams(plan)
+    grouped = _groupings(plan) - (frozenset() if previous is None else _groupings(previous))
     for family in plan.families:
+        if any(name == family.id for name, _ in grouped):
+            _group(family, streams)
         texts = sorted(text for name, text in _residuals(plan) - answered if name == family.id)
         if not texts:
             continue
@@ -78,6 +86,27 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
             1,
             texts,
         )
+
+
+def _group(family: FamilyPlan, streams: Mapping[int, Stream]) -> None:
+    """Group a made-up pair, and close the group."""
+    compiled = compile_groups(family)
+    if compiled is None:
+        return
+    one = pa.array([0], pa.int64())
+    columns = {"_route": one, "_event_time": one.cast(pa.timestamp("us")), "_pos_a": one}
+    for side, stream_id in (("a", family.stream_a), ("b", family.stream_b)):
+        kinds = {column.name: column.type for column in streams[stream_id].columns}
+        for name in compiled.carried_a if side == "a" else compiled.carried_b:
+            columns[f"{side}_{name}"] = pa.nulls(1, arrow_type(kinds[name]))
+    groups = OpenGroups(compiled)
+    groups.add(pa.table(columns).to_batches()[0], RouteTable.of({0: list(compiled.queries)}))
+    groups.close([UNBOUNDED_US, UNBOUNDED_US])
+
+
+def _groupings(plan: Plan) -> frozenset[tuple[str, int]]:
+    """Return family id and query id of the queries of a plan that have groups."""
+    return frozenset((f.id, q.id) for f in plan.families for q in f.queries if q.grouping is not None)
 
 
 def _filters(plan: Plan) -> frozenset[tuple[int, str]]:

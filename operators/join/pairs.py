@@ -17,6 +17,7 @@ from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.lineage.routes import Router
+from operators.ranks.clocked_rows import cross_clock, own_clock
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
 from operators.steps.handed_pairs import HandedChunk, HandedPairs, pair_positions
@@ -53,7 +54,11 @@ class PairBuilder:
     handing: int = 0
 
     def build(
-        self, a: CandidateSide, b: CandidateSide, matches: BatchMatches | None = None
+        self,
+        a: CandidateSide,
+        b: CandidateSide,
+        matches: BatchMatches | None = None,
+        one_way: str | None = None,
     ) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
 
@@ -61,14 +66,21 @@ class PairBuilder:
             a: Side a of n candidates.
             b: Side b of the same candidates.
             matches: Takes in what the pairs tell of absence, where queries ask about it.
+            one_way: Side whose windows alone count, where the rows are clocked; None: distances in time.
 
         Returns:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
-        distances = self.router.distance_classes(ts_b - ts_a)
-        codes, sets = self.router.masks_of(distances, a.classes(), b.classes())
-        event_time = np.maximum(ts_a, ts_b)
+        if one_way is None:
+            distances = codes = self.router.distance_classes(ts_b - ts_a)
+            within: Sequence[int] = self.router.within
+        else:
+            ahead = b.gathered(cross_clock) - a.gathered(own_clock)
+            behind = a.gathered(cross_clock) - b.gathered(own_clock)
+            distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
+        codes, sets = self.router.masks_of(codes, within, a.classes(), b.classes())
+        event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 
         def choose(keep: Bools) -> None:
@@ -120,8 +132,8 @@ class PairBuilder:
         taken = np.flatnonzero(counts)
         routes = RouteCounts(RouteTable(numbers[taken], known.take(taken)), counts[taken])
         apart = distances if len(chosen) == len(distances) else distances[chosen]
-        within = np.bincount(apart, minlength=len(self.router.within))
-        return PairChunk([pa.array(numbers[codes]), *arrays], chosen, within, routes, handed)
+        per_class = np.bincount(apart, minlength=len(self.router.within))
+        return PairChunk([pa.array(numbers[codes]), *arrays], chosen, per_class, routes, handed)
 
     def _handed(
         self, key: Int64s, codes: Int64s, sets: Sequence[int], arrays: Sequence[pa.Array]
@@ -151,6 +163,15 @@ class PairBuilder:
             return codes, sets, arrays
         chosen = pa.array(keep)
         return codes[keep], sets, [array.filter(chosen) for array in arrays]
+
+    def _event_time(self, a: CandidateSide, b: CandidateSide) -> Int64s:
+        """Return the later of both event times where these are columns like others."""
+        times = [
+            side.read(layout, layout.event_time).cast(pa.int64()).to_numpy(zero_copy_only=False)
+            for side, layout in ((a, self.layout_a), (b, self.layout_b))
+        ]
+        latest: Int64s = np.maximum(*times)
+        return latest
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: CandidateSide, b: CandidateSide

@@ -54,11 +54,31 @@ def evaluate_residuals(
     Returns:
         One bool[n] per predicate; NULL counts as False.
     """
+    table, source = _pairs(a, b, rows)
+    return _evaluate(table, predicates, source)
+
+
+def evaluate_groups(values: pa.Table, predicates: Sequence[str]) -> list[Bools]:
+    """Evaluate predicates over groups, whose values are named ``g."name"``.
+
+    Args:
+        values: n groups, columns ``g_<name>``.
+        predicates: DuckDB texts.
+
+    Returns:
+        One bool[n] per predicate; NULL counts as False.
+    """
+    names = [name.removeprefix("g_") for name in values.column_names]
+    return _evaluate(values, predicates, f'(SELECT {struct_sql("g", names)} AS g FROM "rows")')
+
+
+def _pairs(a: Mapping[str, pa.Array], b: Mapping[str, pa.Array], rows: int) -> tuple[pa.Table, str]:
+    """Return pairs as a table, and the text that selects from it with both rows as STRUCTs."""
     arrays: dict[str, pa.Array] = {"_n": pa.nulls(rows, pa.int8())}
     arrays |= {f"a_{name}": values for name, values in a.items()}
     arrays |= {f"b_{name}": values for name, values in b.items()}
     source = f'(SELECT {struct_sql("a", a)} AS a, {struct_sql("b", b)} AS b FROM "rows")'
-    return _evaluate(pa.table(arrays), predicates, source)
+    return pa.table(arrays), source
 
 
 def struct_sql(side: str, columns: Mapping[str, object] | Sequence[str]) -> str:
@@ -107,6 +127,47 @@ def select_values(
     return [np.asarray(answer[f"c{i}"], dtype=kind) for i in range(len(texts))]
 
 
+def select_table(tables: Mapping[str, pa.Table], text: str) -> pa.Table:
+    """Return the answer of a SELECT over Arrow tables, which has no expression of a user.
+
+    Args:
+        tables: Tables by the name under which the text knows them.
+        text: The SELECT.
+    """
+    with closing(_connection().cursor()) as cursor:
+        for name, table in tables.items():
+            cursor.register(name, table)
+        return cursor.sql(text).to_arrow_table()
+
+
+def evaluated(
+    a: Mapping[str, pa.Array], b: Mapping[str, pa.Array], rows: int, texts: Mapping[str, str]
+) -> pa.Table:
+    """Evaluate expressions over pairs, whose columns are named ``a."c"`` and ``b."c"``.
+
+    Args:
+        a: Columns of the a rows, length n each.
+        b: Columns of the b rows, length n each.
+        rows: n, at least 1.
+        texts: DuckDB texts by the name of their column.
+
+    Returns:
+        n values of each text.
+
+    Raises:
+        ExpressionFailed: A text takes too much time or memory (``lineage.limits``).
+    """
+    if not texts:
+        return pa.table({})
+    table, source = _pairs(a, b, rows)
+    columns = ", ".join(f"({text}) AS {quoted(name)}" for name, text in texts.items())
+    try:
+        with _limited(table, TIME_LIMIT_S * len(texts)) as cursor:
+            return cursor.sql(f"SELECT {columns} FROM {source}").to_arrow_table()
+    except FAILURES as error:
+        raise _failed(table, list(texts.values()), source, error) from error
+
+
 @contextmanager
 def _limited(table: pa.Table, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a cursor over rows under the limits of an evaluation."""
@@ -120,7 +181,7 @@ def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exce
     for text in predicates:
         try:
             with _limited(table, TIME_LIMIT_S) as cursor:
-                cursor.execute(f"SELECT count(*) FILTER (WHERE {text}) FROM {source}").fetchall()
+                cursor.execute(f"SELECT count({text}) FROM {source}").fetchall()
         except duckdb.InterruptException:
             return ExpressionFailed(text, f"takes more than {TIME_LIMIT_S:g} s for {table.num_rows:,} rows")
         except (duckdb.OutOfMemoryException, MemoryError):

@@ -7,6 +7,7 @@ reserved column of that name. An expression without AS is named ``col<position>`
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -26,7 +27,7 @@ RESERVED = frozenset({"_event_time"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class OutputItem:
     """A result column before names are settled."""
 
     name: str
@@ -49,13 +50,21 @@ def bind_outputs(
     Raises:
         InvalidOutput: A column has a name that another one has, a reserved one, or no type.
     """
-    items: list[_Item] = []
+    items: list[OutputItem] = []
     for node in statement.select:
         items += _items(node, scope, len(items) + 1, null_side)
     for node in statement.unused:
         if not node.is_star:
             compile_expression(node.unalias(), scope)
-    items = _named(items)
+    return outputs_of(_named(items)), frozenset().union(*(item.value.columns for item in items))
+
+
+def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
+    """Return result columns whose names are settled.
+
+    Raises:
+        InvalidOutput: A column has a name that another one has, or a reserved one.
+    """
     seen: dict[str, str] = {}
     for item in items:
         folded = item.name.lower()
@@ -72,26 +81,25 @@ def bind_outputs(
                 location=item.location,
             )
         seen[folded] = item.name
-    outputs = tuple(
+    return tuple(
         Output(item.name, item.value.sql, item.value.type, tuple(sorted(item.value.columns)))
         for item in items
     )
-    return outputs, frozenset().union(*(item.value.columns for item in items))
 
 
-def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | None) -> list[_Item]:
+def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | None) -> list[OutputItem]:
     """Return the columns of one entry of the select list."""
 
     def compiled(part: exp.Expr) -> Typed:
-        value = _typed(compile_expression(part, scope), part, scope)
+        value = typed_output(compile_expression(part, scope), part, scope)
         if null_side is None:
             return value
         return compile_expression(expression_without(part, scope, null_side), scope)
 
-    def all_of(side: SideScope) -> list[_Item]:
+    def all_of(side: SideScope) -> list[OutputItem]:
         location = at_expression(scope.text, node)
         return [
-            _Item(
+            OutputItem(
                 column.name,
                 compiled(exp.column(exp.to_identifier(column.name), exp.to_identifier(side.alias))),
                 location,
@@ -107,14 +115,14 @@ def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | No
         _refuse_star_options(node.this, scope)
         return all_of(scope.qualifier(node))
     if isinstance(node, exp.Alias):
-        return [_Item(node.alias, compiled(node.this), at_expression(scope.text, node), None)]
+        return [OutputItem(node.alias, compiled(node.this), at_expression(scope.text, node), None)]
     value = compiled(node)
     location = at_expression(scope.text, node)
     plain = node.unnest()
     if isinstance(plain, exp.Column):
         of, column = scope.found(plain)
-        return [_Item(column.name, value, location, of.alias)]
-    return [_Item(f"col{position}", value, location, None)]
+        return [OutputItem(column.name, value, location, of.alias)]
+    return [OutputItem(f"col{position}", value, location, None)]
 
 
 def _refuse_star_options(star: exp.Star, scope: Scope) -> None:
@@ -128,7 +136,7 @@ def _refuse_star_options(star: exp.Star, scope: Scope) -> None:
         )
 
 
-def _typed(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
+def typed_output(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
     """Make sure that a column can have the value's type."""
     if value.type == "interval":
         raise InvalidOutput(
@@ -143,11 +151,11 @@ def _typed(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
     return value
 
 
-def _named(items: list[_Item]) -> list[_Item]:
+def _named(items: list[OutputItem]) -> list[OutputItem]:
     """Put the alias before plain columns whose name occurs twice or is reserved for results."""
     count = Counter(item.name.lower() for item in items)
     return [
-        _Item(f"{item.alias}_{item.name}", item.value, item.location, item.alias)
+        OutputItem(f"{item.alias}_{item.name}", item.value, item.location, item.alias)
         if item.alias is not None and (count[item.name.lower()] > 1 or item.name.lower() in RESERVED)
         else item
         for item in items

@@ -23,7 +23,7 @@ from catalog.durations import duration
 from catalog.errors import InvalidInput
 from catalog.sql_text import quoted
 from catalog.values.change import BOTH, QueryParts
-from catalog.values.query import UNBOUNDED_US, Query, Side
+from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
@@ -34,7 +34,7 @@ from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, Unknown
 from planner.expressions.expressions import compile_condition
 from planner.sql.cql import Cql
 from planner.sql.scope import Scope, SideName, SideScope
-from planner.sql.statement import Statement, parse, parse_condition, select_list_text, tokens_of
+from planner.sql.statement import Statement, group_text, parse, parse_condition, select_list_text, tokens_of
 from planner.sql.time_bounds import time_bounds
 
 _UNITS = (
@@ -91,17 +91,24 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     if meaning.kind != statement.form.kind and NEVER in (before.a.filter, before.b.filter):
         raise NotRewritable("the query has no results", hint="Send the whole query as cql.")
     windows = {side.side: _bound_side(before, side.side).window_us for side in scope.written}
-    windows |= _new_windows(scope, parts)
+    asked = _new_windows(scope, parts)
+    windows |= asked
+    clocks: dict[SideName, Clock] = {
+        s.side: "time" if s.side in asked else _bound_side(before, s.side).clock for s in scope.written
+    }
+    keys: dict[SideName, list[str]] = {"a": [a for a, _ in before.key], "b": [b for _, b in before.key]}
     filters = _new_filters(scope, parts)
     with _at("select"):
         select = select_list_text(cql) if parts.select is None else _select_list(parts.select)
     sources = tuple(
-        f"{_name(side.source.stream)} {_bracket(windows[side.side])} AS {_name(side.alias)}"
+        f"{_name(side.source.stream)} {_bracket(windows[side.side], clocks[side.side], keys[side.side])}"
+        f" AS {_name(side.alias)}"
         for side in scope.written
     )
     given = _pieces(scope, statement, meaning)
     form = _joined if meaning.kind == "inner" else _asked
     text = f"SELECT {select} FROM {form(scope, statement, meaning, sources, given, filters)}"
+    text = f"{text} {group_text(cql)}".rstrip()
     _check(before, bind(text, streams), windows, filters, selected=parts.select is not None)
     return text
 
@@ -321,7 +328,7 @@ def _check(
             )
     never = NEVER in (before.a.filter, before.b.filter, after.a.filter, after.b.filter)
     same = (before.key, before.kind, before.preserved) == (after.key, after.kind, after.preserved)
-    same = same and (never or before.residual == after.residual)
+    same = same and (never or before.residual == after.residual) and _groups(before) == _groups(after)
     for side, old, new in (("a", before.a, after.a), ("b", before.b, after.b)):
         same = same and (never or side in filters or old.filter == new.filter)
     if not same or not (selected or before.outputs == after.outputs):
@@ -332,16 +339,28 @@ def _check(
         )
 
 
+def _groups(query: Query) -> tuple[int, str | None] | None:
+    """Return what the select list leaves as it is of a query's groups."""
+    return None if query.grouping is None else (query.grouping.tumble_us, query.grouping.having)
+
+
 def _bound_side(query: Query, side: SideName) -> Side:
     return query.a if side == "a" else query.b
 
 
-def _bracket(window_us: int) -> str:
+def _bracket(window_us: int, clock: Clock = "time", key: Sequence[str] = ()) -> str:
     """Return a window as CQL has it.
 
     >>> _bracket(90_000_000), _bracket(1), _bracket(1_500_000)
     ('[RANGE 90 SECONDS]', '[NOW]', '[RANGE 1500 MILLISECONDS]')
+    >>> _bracket(5, "rows"), _bracket(1, "key rows", ["k"])
+    ('[ROWS 5]', '[PARTITION BY k ROWS 1]')
     """
+    if clock == "order":
+        return ""
+    if clock != "time":
+        by_key = f"PARTITION BY {', '.join(map(_name, key))} " if clock == "key rows" else ""
+        return f"[{by_key}ROWS {window_us}]"
     if window_us == 1:
         return "[NOW]"
     if window_us >= UNBOUNDED_US:

@@ -98,6 +98,7 @@ def bind_steps(
     Raises:
         InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
     """
+    _refuse_unsupported(statement)
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = _classified(statement, scope)
     key, conditions = _key(scope, found)
@@ -119,6 +120,24 @@ def bind_steps(
         query = _query(here, own, key, reads[step - 1], handed, query, outputs, found.distances, never)
     assert query is not None, "there are two steps at least"
     return replace(query, id=query_id, name=name, cql=cql)
+
+
+def _refuse_unsupported(statement: Statement) -> None:
+    """Refuse what only joins of two streams may have."""
+    for source in statement.sources:
+        if source.window is not None and source.window.clock != "time":
+            raise UnsupportedCql(
+                "a ROWS window in a join of more than two streams is not supported",
+                hint="Write a time window, such as [RANGE 5 MINUTES].",
+                location=source.window.location,
+            )
+    grouped = [*statement.group, *([] if statement.having is None else [statement.having])]
+    if grouped:
+        raise UnsupportedCql(
+            "GROUP BY in a join of more than two streams is not supported",
+            hint="Group the pairs of a join of two streams.",
+            location=at_expression(statement.text, grouped[0]),
+        )
 
 
 def _query(

@@ -38,9 +38,10 @@ from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates, with_handed
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
-from planner.families.bands import Types, family_band
+from planner.families.bands import family_band
 from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
+from planner.predicates.limits import Types
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
 from planner.strategies.pullup import pullup
@@ -127,8 +128,9 @@ def build_plan(
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
-        if hands_on:
-            # Rows that rest in a next step would not meet pairs that are made in a bucket of a new fragment.
+        if members[0].counts_rows or hands_on:
+            # Rows of a key are counted, and wait for their ranks, in one bucket. Rows that rest in a next
+            # step would not meet pairs that are made in a bucket of a new fragment.
             asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
         # Pairs go on in the bucket in which they are made.
@@ -201,6 +203,7 @@ def _family(
                 backfill=q.backfill,
                 kind=q.kind,
                 preserved=q.preserved,
+                grouping=q.grouping,
                 hands_on=q.hands_on,
             )
         )
@@ -258,6 +261,8 @@ def _family_plan(
         result_columns_a=result_columns(family.queries, "a"),
         result_columns_b=result_columns(family.queries, "b"),
         band=band,
+        clock_a=member.a.clock,
+        clock_b=member.b.clock,
     )
 
 

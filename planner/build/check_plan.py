@@ -63,9 +63,20 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
 
 def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     where = f'family "{family.id}"'
+    derived = family_id(
+        family.stream_a,
+        family.stream_b,
+        family.key,
+        absence=family.judges_absence,
+        groups=family.has_groups,
+        clocks=(family.clock_a, family.clock_b),
+    )
     _require(
-        family.id == family_id(family.stream_a, family.stream_b, family.key, absence=family.judges_absence),
-        f"{where}: id does not follow from streams, key and kind of queries",
+        family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
+    )
+    _require(
+        not (family.counted_sides and (family.judges_absence or family.replication.replicates)),
+        f"{where}: rows of a key that are counted would come to several buckets, or be judged",
     )
     inner = [q.kind == "inner" for q in family.queries]
     _require(all(inner) or not any(inner), f"{where}: inner joins beside others")
@@ -78,6 +89,16 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         not (family.judges_absence and family.replication.replicates),
         f"{where}: partners of a row would come to several buckets",
     )
+    grouped = [q.grouping is not None for q in family.queries]
+    _require(all(grouped) or not any(grouped), f"{where}: groups beside pairs")
+    _require(
+        not (family.has_groups and (family.judges_absence or not family.key)),
+        f"{where}: groups without a key",
+    )
+    _require(
+        not (family.has_groups and family.replication.replicates),
+        f"{where}: pairs of a group would be made in several buckets",
+    )
     _require(family.stream_a <= family.stream_b, f"{where}: side a is not the stream with the smaller id")
     _require(len(family.key) == len(family.key_types), f"{where}: key columns and key types differ in number")
     _require(bool(family.queries), f"{where}: no query")
@@ -87,6 +108,10 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         _require(stream is not None, f"{where}: stream {side_stream(family, side)} is not in the plan")
         assert stream is not None
         stored = family.columns_a if side == "a" else family.columns_b
+        _require(
+            not family.ordered or (stream.order is not None and stream.event_time in stored),
+            f'{where}: stream "{stream.name}" has no order, or its rows no event time',
+        )
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
         _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
         unstored = sorted(set(family.carried(side)) - needed)
@@ -163,7 +188,7 @@ def _meanings(family: FamilyPlan) -> Iterator[tuple[PlannedQuery, tuple[object, 
     for q in family.queries:
         filter_a = None if q.filter_a is None else sql_a[q.filter_a]
         filter_b = None if q.filter_b is None else sql_b[q.filter_b]
-        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b, q.kind, q.preserved)
+        yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b, q.kind, q.preserved, q.grouping)
 
 
 def _ascending(values: Iterable[_T], what: str) -> None:

@@ -28,7 +28,15 @@ from catalog.values.statistics import (
     Profile,
     StreamProfile,
 )
-from planner.families.families import SIDES, Family, SideName, is_theta, side_filters
+from planner.families.families import (
+    SIDES,
+    Family,
+    SideName,
+    family_clocks,
+    is_theta,
+    side_filters,
+    side_window_us,
+)
 from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
 
 _US_PER_S = 1_000_000
@@ -57,12 +65,14 @@ class SideRates:
         row_bytes: Encoded bytes of a stored row.
         selectivity: Fraction of rows that pass each filter, by lineage bit.
         weaker: Filters that each filter implies, by bit.
+        counted_s: Seconds in which one more row counts, where windows of the side are of rows; else None.
     """
 
     rate: Measure
     row_bytes: Measure
     selectivity: Mapping[int, Measure]
     weaker: Weaker = field(default_factory=lambda: NOTHING_IMPLIED)
+    counted_s: float | None = None
     #: Fraction of rows that pass each filter: no more than pass what it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
     #: The strongest of the filters that each filter implies.
@@ -139,8 +149,11 @@ class FamilyRates:
         """Return one side's rates."""
         return self.a if side == "a" else self.b
 
-    def seconds(self, window_us: int) -> float:
-        """Return a window in seconds; an unbounded one is as long as the horizon."""
+    def seconds(self, window_us: int, side: SideName) -> float:
+        """Return a window of a side in seconds; an unbounded one is as long as the horizon."""
+        counted_s = self.side(side).counted_s
+        if counted_s is not None:
+            return min(window_us * counted_s, self.horizon_s)
         return self.horizon_s if window_us >= UNBOUNDED_US else window_us / _US_PER_S
 
 
@@ -169,26 +182,33 @@ def family_rates(
     filters = {(f.stream_id, f.sql): f.selectivity for f in profile.filters}
     known = {f.family: f for f in profile.families}.get(family.id)
     ids: Mapping[SideName, int] = {"a": stream_a, "b": stream_b}
+    clocks = dict(zip(SIDES, family_clocks(family.id), strict=True))
+    join_selectivity = _join_selectivity(family.id, known)
 
     def side_rates(side: SideName) -> SideRates:
         stream = streams.get(ids[side])
         row_bytes = None if stream is None else stream.row_bytes
+        rate = ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s
+        # Of n rows about n times the join selectivity have the key of a row.
+        counting = rate.value * (join_selectivity.value if clocks[side] == "key rows" else 1.0)
         return SideRates(
-            rate=ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s,
+            rate=rate,
             row_bytes=ASSUMED_ROW_BYTES if row_bytes is None else row_bytes,
             selectivity={
                 bit: filters.get((ids[side], planned.sql), ASSUMED_SELECTIVITY)
                 for bit, planned in side_filters(family, side).items()
             },
             weaker=weaker_filters(family, side),
+            counted_s=None if clocks[side] == "time" else 1.0 / counting if counting else math.inf,
         )
 
-    bounded = [w for q in family.queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
+    timed = [side for side in SIDES if clocks[side] == "time"]
+    bounded = [w for q in family.queries for s in timed if (w := side_window_us(q, s)) < UNBOUNDED_US]
     a, b = (side_rates(side) for side in SIDES)
     return FamilyRates(
         a=a,
         b=b,
-        join_selectivity=_join_selectivity(family.id, known),
+        join_selectivity=join_selectivity,
         batch_s=profile.batch_s,
         buckets=profile.buckets,
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
@@ -213,7 +233,7 @@ def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates:
         * rates.a.passing_any([query.filter_a])
         * rates.b.rate.value
         * rates.b.passing_any([query.filter_b])
-        * (rates.seconds(query.w_a_us) + rates.seconds(query.w_b_us))
+        * (rates.seconds(query.w_a_us, "a") + rates.seconds(query.w_b_us, "b"))
         for query in family.queries
         if query.hands_on
     }

@@ -104,6 +104,8 @@ def _stream(stream_id: int) -> str:
 def one_chain(family: FamilyPlan, join: JoinPlan) -> bool:
     """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
     a, b = ([piece.w_end_us for piece in side_chain(join, side)] for side in SIDES)
+    if family.clock_a != family.clock_b:
+        return False
     return a == b and family.slices_reached(join, "a") == family.slices_reached(join, "b")
 
 
@@ -162,11 +164,12 @@ class _FamilyDrawing:
         """Return the slices of a join; its id stands before them where there are several joins."""
         before = f"{join.id}: " if len(self.family.joins) > 1 else ""
         if one_chain(self.family, join):
+            clock = self.family.clock_a
             return [
                 self._node(
                     self._slice(join, "ab", n),
                     "slice",
-                    " ".join(filter(None, [f"{before}slice {n} {display_interval(piece)}", note])),
+                    " ".join(filter(None, [f"{before}slice {n} {display_interval(piece, clock)}", note])),
                 )
                 for n, (piece, note) in enumerate(
                     zip(join.chain_a, lazy_notes(self.family, join, SIDES, self.text), strict=True), start=1
@@ -177,7 +180,7 @@ class _FamilyDrawing:
             label = self.text.labels[side]
             notes = lazy_notes(self.family, join, (side,), self.text)
             for n, (piece, note) in enumerate(zip(side_chain(join, side), notes, strict=True), start=1):
-                text = f"{before}slice {n} of {label} {display_interval(piece)}"
+                text = f"{before}slice {n} of {label} {display_interval(piece, self.family.clock(side))}"
                 node = self._slice(join, side, n)
                 nodes.append(self._node(node, "slice", " ".join(filter(None, [text, note]))))
         return nodes

@@ -11,7 +11,7 @@ from typing import Any
 
 from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.display import FamilyText, family_text
 from planner.families.families import (
     SIDES,
@@ -76,6 +76,7 @@ def _family(family: FamilyPlan, text: FamilyText, streams: Mapping[int, str]) ->
                 "filter": {side: text.filter(side, side_filter(q, side)) for side in SIDES},
                 "residual": None if q.residual is None else text.residual(q.residual),
             }
+            | clocks_document(family)
             for q in family.queries
         ],
     }
@@ -98,3 +99,12 @@ def _chain(family: FamilyPlan, join: JoinPlan, side: SideName, text: FamilyText)
 
 def _bounded(window_us: int) -> int | None:
     return None if window_us >= UNBOUNDED_US else window_us
+
+
+def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
+    """Return what windows are measured in, where windows and ends of slices count rows."""
+    return (
+        {"clock": {side: family.clock(side) for side in SIDES}}
+        if (family.clock_a, family.clock_b) != ("time", "time")
+        else {}
+    )

@@ -15,7 +15,7 @@ from typing import Literal
 
 from catalog.steps import steps
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
-from catalog.values.query import Query
+from catalog.values.query import Clock, Query
 
 SideName = Literal["a", "b"]
 
@@ -62,24 +62,41 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
 
 def family_of(query: Query) -> str:
     """Return the id of a query's family, in which its results are; of the last one, if it has steps."""
-    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=query.kind != "inner")
+    return family_id(
+        query.a.stream_id,
+        query.b.stream_id,
+        query.key,
+        absence=query.kind != "inner",
+        groups=query.grouping is not None,
+        clocks=(query.a.clock, query.b.clock),
+    )
 
 
 # Every change of queries asks it of all queries, which are of few families.
 @lru_cache(maxsize=1 << 10)
 def family_id(
-    stream_a: int, stream_b: int, key: tuple[tuple[str, str], ...], *, absence: bool = False
+    stream_a: int,
+    stream_b: int,
+    key: tuple[tuple[str, str], ...],
+    *,
+    absence: bool = False,
+    groups: bool = False,
+    clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow.
+    while the fragments of an inner family may only grow. So are queries whose results are groups, for the
+    same reason: the pairs of a group must come to one bucket. So are queries whose windows are measured in
+    other clocks than time, since a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
+        groups: Whether the results of its queries are groups of pairs.
+        clocks: What the windows of a and of b are measured in.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
@@ -87,10 +104,14 @@ def family_id(
 
     >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
+    >>> family_id(1, 2, (("k", "k"),), clocks=("rows", "time"))
+    's1s2-52383a8d-rows-a'
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
+    counted = [f"-{c.replace(' ', '')}-{s}" for s, c in zip(SIDES, clocks, strict=True) if c != "time"]
+    kind = "-absence" if absence else "-groups" if groups else ""
     streams = f"s{stream_a}s{stream_b}".replace("s-", "d")
-    return f"{streams}-{digest}{'-absence' if absence else ''}"
+    return f"{streams}-{digest}{kind}{''.join(counted)}"
 
 
 def is_theta(family: str) -> bool:
@@ -100,6 +121,22 @@ def is_theta(family: str) -> bool:
     (True, True, False)
     """
     return family.split("-")[1] == _THETA
+
+
+def family_clocks(family: str) -> tuple[Clock, Clock]:
+    """Return what the windows of a family are measured in, given its id.
+
+    >>> family_clocks("s1s2-52383a8d"), family_clocks("s1s2-52383a8d-keyrows-a-rows-b")
+    (('time', 'time'), ('key rows', 'rows'))
+    """
+    found = [_clock(family, side) for side in SIDES]
+    return found[0], found[1]
+
+
+def _clock(family: str, side: SideName) -> Clock:
+    if f"-keyrows-{side}" in family:
+        return "key rows"
+    return "rows" if f"-rows-{side}" in family else "time"
 
 
 def family_streams(family: str) -> tuple[int, int]:
@@ -127,6 +164,7 @@ def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str
     # Of a thousand queries most outputs read the same.
     distinct = {output.columns for query in queries for output in query.outputs}
     carried = {name for columns in distinct for of, name in columns or () if of == side}
+    carried |= {name for q in queries if q.grouping for of, name in q.grouping.columns if of == side}
     if None in distinct:
         for query in queries:
             if any(output.columns is None for output in query.outputs):

@@ -9,7 +9,7 @@ from typing import TypeVar
 from catalog.values.query import Query
 from catalog.wording import nearest_or_known
 from planner.errors import UnknownFamily
-from planner.families.display import ABSENCE, family_title
+from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
 from planner.families.families import families
 
 _T = TypeVar("_T")
@@ -17,8 +17,9 @@ _T = TypeVar("_T")
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 #: What stands behind the key of a self-join: ``(A a, A b)``.
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
-#: What stands behind the key, or inside these parentheses, for outer, semi and anti joins: ``(absence)``.
-_OF_ABSENCE = re.compile(rf"(\(|,)\s*{ABSENCE}\s*\)$")
+#: Kinds of families besides inner joins with windows. One stands behind the key or inside these parentheses.
+_KINDS = (ABSENCE, GROUPS, ORDERED)
+_OF_KIND = re.compile(rf"(\(|,)\s*({'|'.join(_KINDS)})\s*\)$")
 
 #: A key as a set of equal pairs, so that neither order matters.
 _Key = frozenset[frozenset[str]]
@@ -28,7 +29,12 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
     """Return what the families of some queries are called, by id."""
     return {
         family: family_title(
-            members[0].a.stream, members[0].b.stream, members[0].key, absence=members[0].kind != "inner"
+            members[0].a.stream,
+            members[0].b.stream,
+            members[0].key,
+            absence=members[0].kind != "inner",
+            groups=members[0].grouping is not None,
+            clocks=(members[0].a.clock, members[0].b.clock),
         )
         for family, members in families(queries).items()
     }
@@ -40,19 +46,22 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
-            anti joins, which the key alone means where there are no inner ones.
+            anti joins, ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
+            joins without windows. The key alone means the first that there is: inner joins with windows, then
+            those.
         queries: Queries whose families are known.
 
     Raises:
         UnknownFamily: No family of the queries is called so.
     """
     titles = family_titles(queries)
-    wanted, absence = _key(name)
+    wanted, kind = _key(name)
     found = {_key(title)[1]: family for family, title in titles.items() if _key(title)[0] == wanted}
     if name in titles:
         return name
-    if found and (absence in found or not absence):
-        return found.get(absence) or found[True]
+    for each in (kind,) if kind else ("", *_KINDS):
+        if each in found:
+            return found[each]
     raise UnknownFamily(
         f'family "{name}" does not exist',
         detail="A family is named by the key of its queries, or by its id.",
@@ -83,16 +92,17 @@ def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool
     return found
 
 
-def _key(name: str) -> tuple[_Key, bool]:
-    """Take a name apart: its key, and whether it says absence.
+def _key(name: str) -> tuple[_Key, str]:
+    """Take a name apart: its key, and the kind of family that it says, or nothing.
 
     The sides of a self-join are its stream, and told apart by ``#``.
     """
     text = name.replace('"', "").strip().casefold()
-    if absence := (said := _OF_ABSENCE.search(text)) is not None:
+    if (said := _OF_KIND.search(text)) is not None:
         text = f"{text[: said.start()].strip()}{')' if said[1] == ',' else ''}"
     if (found := _SELF_JOIN.search(text)) is not None:
         stream = found[1]
         text = re.sub(r"\b([ab])\.", rf"{stream}#\1.", text[: found.start()])
     pairs = _AND.split(text.strip())
-    return frozenset(frozenset(part.strip() for part in pair.split("=")) for pair in pairs), absence
+    key = frozenset(frozenset(part.strip() for part in pair.split("=")) for pair in pairs)
+    return key, "" if said is None else said[2]

@@ -4,6 +4,7 @@ A window stands behind a stream's name or alias, once for both streams at the en
 streams (ksqlDB):
 
     FROM A [RANGE 5 MINUTES], B [NOW]      FROM A, B WHERE ... WINDOW 5 MIN
+    FROM A [ROWS 100], B [NOW]             FROM A [PARTITION BY k ROWS 1], B [NOW]
     FROM A JOIN B WITHIN 5 MINUTES ON ...  FROM A JOIN B WITHIN (5 MINUTES, 1 MINUTE) ON ...
 
 Flink's and Spark's windows are ordinary predicates on event times; ``planner.sql.time_bounds`` finds them.
@@ -27,13 +28,21 @@ from sqlglot.parser import SENTINEL_NONE
 
 from catalog.durations import MAX_DURATION_US, Duration, duration
 from catalog.errors import Location, Unavailable
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Clock
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.locate import at_offsets, at_token
 
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
+#: The function by which pairs are grouped into intervals of their event times.
+TUMBLE = "TUMBLE"
 #: A query about the rows of one stream that have a partner in another one, for hints.
 ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] WHERE A.key = B.key)"
+
+
+#: Forms of a window, for hints.
+WINDOWS = "Write [RANGE 5 MINUTES], [NOW], [RANGE UNBOUNDED] or [ROWS 100]."
+#: Longest window of rows; a slice of more rows fits no machine.
+MAX_ROWS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +50,16 @@ class Window:
     """Window of a stream: the distance behind the other stream at which its rows still match.
 
     Attributes:
-        length_us: W of the half-open window [0, W), µs.
+        length_us: W of the half-open window [0, W), µs, or rows.
         location: Where it is written.
+        clock: What it is measured in.
+        partition: Columns by which rows are counted apart.
     """
 
     length_us: int
     location: Location
+    clock: Clock = "time"
+    partition: tuple[exp.Identifier, ...] = ()
 
 
 def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
@@ -57,13 +70,12 @@ def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
 #: What a length of time begins with.
 _LENGTH_TOKENS = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH)
 
-_NO_GROUPS = "Select the joined rows and aggregate them where you read the results."
+_NO_QUALIFY = "Select the joined rows and rank them where you read the results."
 _NO_ORDER = "Leave it out: results come ordered by event time."
 _NO_LIMIT = "Leave it out, and page when you read the results (limit=)."
+_GROUPING_CLAUSES = {TokenType.GROUP_BY, TokenType.HAVING}
 _REFUSED_CLAUSES = {
-    TokenType.GROUP_BY: ("GROUP BY", _NO_GROUPS),
-    TokenType.HAVING: ("HAVING", _NO_GROUPS),
-    TokenType.QUALIFY: ("QUALIFY", _NO_GROUPS),
+    TokenType.QUALIFY: ("QUALIFY", _NO_QUALIFY),
     TokenType.ORDER_BY: ("ORDER BY", _NO_ORDER),
     TokenType.SORT_BY: ("SORT BY", _NO_ORDER),
     TokenType.CLUSTER_BY: ("CLUSTER BY", _NO_ORDER),
@@ -96,7 +108,7 @@ class CqlParser(parser.Parser):
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser.Parser.FUNCTION_PARSERS[name]
         for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
-    }
+    } | {TUMBLE: lambda self: self._parse_tumble()}
     PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
         **parser.Parser.PRIMARY_PARSERS,
         TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
@@ -106,10 +118,14 @@ class CqlParser(parser.Parser):
     QUERY_MODIFIER_PARSERS: ClassVar[dict[Any, Any]] = {
         TokenType.WHERE: lambda self: ("where", self._parse_where()),
         TokenType.WINDOW: lambda self: ("windows", self._parse_trailing_window()),
+        TokenType.GROUP_BY: lambda self: ("group", self._parse_group_by()),
+        TokenType.HAVING: lambda self: ("having", self._parse_having()),
         **{token: refused_clause(*names) for token, names in _REFUSED_CLAUSES.items()},
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[Any]] = set(QUERY_MODIFIER_PARSERS)
-    TABLE_ALIAS_TOKENS: ClassVar[set[Any]] = parser.Parser.TABLE_ALIAS_TOKENS - set(_REFUSED_CLAUSES)
+    TABLE_ALIAS_TOKENS: ClassVar[set[Any]] = (
+        parser.Parser.TABLE_ALIAS_TOKENS - set(_REFUSED_CLAUSES) - _GROUPING_CLAUSES
+    )
 
     def refuse(self, construct: str, hint: str, token: Token | None = None) -> NoReturn:
         """Raise UnsupportedCql at ``token``, or at the current one."""
@@ -216,18 +232,88 @@ class CqlParser(parser.Parser):
         elif self._match_text_seq("RANGE"):
             length = self._parse_window_length()
         elif self._curr.text.upper() in ("ROWS", "ROW", "PARTITION", "PARTITION BY"):
-            raise UnsupportedCql(
-                "ROWS windows are not supported yet",
-                hint="Write a time window: [RANGE 5 MINUTES].",
-                location=at_token(self.sql, self._curr),
-            )
+            return self._parse_rows_window(start)
         else:
-            self._expected("a window", "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
+            self._expected("a window", WINDOWS)
         if self._curr.text.upper() == "SLIDE":
             self.refuse("SLIDE", "Leave it out: windows slide with every row.")
         if not self._match(TokenType.R_BRACKET):
-            self._expected('"]"', "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
+            self._expected('"]"', WINDOWS)
         return Window(length, self._since(start))
+
+    def _parse_rows_window(self, start: Token) -> Window:
+        """Parse the rest of ``[ROWS n]`` or ``[PARTITION BY k, ... ROWS n]``."""
+        columns: list[exp.Identifier] = []
+        if self._match_text_seq("PARTITION BY") or self._match_text_seq("PARTITION", "BY"):
+            while not columns or self._match(TokenType.COMMA):
+                column = None if self._curr.text.upper() == "ROWS" else self._parse_id_var(any_token=False)
+                if not isinstance(column, exp.Identifier):
+                    self._expected("a column", "Write [PARTITION BY key ROWS 1].")
+                columns.append(column)
+        if not self._match_text_seq("ROWS"):
+            hint = "Write [PARTITION BY key ROWS 1]." if columns else "Write [ROWS 100]."
+            self._expected("ROWS", hint)
+        number = self._curr
+        negative = self._match(TokenType.DASH)
+        text = self._curr.text
+        if self._curr.token_type != TokenType.NUMBER:
+            self._expected("a number of rows", "Write [ROWS 100].")
+        self._advance()
+        location = self._since(number)
+        if negative or not text.isdigit() or int(text) == 0:
+            raise InvalidWindow(
+                f"a window of {'-' if negative else ''}{text} rows cannot be kept",
+                hint="Write a whole number of rows above zero: [ROWS 100].",
+                location=location,
+            )
+        if int(text) > MAX_ROWS:
+            raise InvalidWindow(
+                f"the window is longer than {MAX_ROWS:,} rows",
+                hint="Write [RANGE UNBOUNDED] to keep all rows.",
+                location=location,
+            )
+        if not self._match(TokenType.R_BRACKET):
+            self._expected('"]"', "Write [ROWS 100].")
+        clock: Clock = "key rows" if columns else "rows"
+        return Window(int(text), self._since(start), clock, tuple(columns))
+
+    # Groups
+
+    def _parse_group_by(self) -> exp.Expr:
+        start = self._curr
+        group = self._parse_group()
+        if (
+            group is None
+            or not group.expressions
+            or any(v for name, v in group.args.items() if name != "expressions")
+        ):
+            self.refuse(
+                "GROUP BY other than a list of columns", "Write GROUP BY a.key, TUMBLE(1 HOUR).", start
+            )
+        group.meta.update({"start": start.start})
+        return group
+
+    def _parse_tumble(self) -> exp.Expr:
+        """Parse the length in ``TUMBLE(1 HOUR)``; the node has it in µs."""
+        start = self._curr
+        if start.token_type not in (*_LENGTH_TOKENS, TokenType.INTERVAL):
+            self._expected("a length of time", "Write TUMBLE(1 HOUR): intervals of the pairs' event times.")
+        length = self._parse_duration()
+        if length.months:
+            raise InvalidWindow(
+                "months and years have no fixed length",
+                hint="Write the length in days: TUMBLE(30 DAYS).",
+                location=self._since(start),
+            )
+        if not 0 < length.us <= MAX_DURATION_US:
+            raise InvalidWindow(
+                f"{TUMBLE} needs a length above zero, of at most 1,000 years",
+                hint="Write TUMBLE(1 HOUR).",
+                location=self._since(start),
+            )
+        node = exp.Anonymous(this=TUMBLE, expressions=[exp.Literal.number(length.us)])
+        node.update_positions(line=start.line, col=start.col, start=start.start, end=self._prev.end)
+        return node
 
     def _parse_trailing_window(self) -> list[exp.Expr]:
         start = self._curr

@@ -73,6 +73,8 @@ class Statement:
         unused: Select list inside EXISTS, which means nothing.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
+        group: GROUP BY.
+        having: HAVING.
     """
 
     text: str
@@ -85,6 +87,8 @@ class Statement:
     unused: tuple[exp.Expr, ...]
     within: tuple[Window, Window] | None
     window: Window | None
+    group: tuple[exp.Expr, ...] = ()
+    having: exp.Expr | None = None
     using_at: tuple[int, ...] = ()
 
 
@@ -98,7 +102,7 @@ def parse(text: str) -> Statement:
     """
     tokens = _outer_select(text, tokens_of(text))
     select = _parse_select(text, tokens)
-    _refuse_rest(text, select, tokens)
+    _refuse_rest(text, select, tokens, _KNOWN | _GROUPING)
     refuse_subqueries(
         text, [*select.expressions, *(j.args["on"] for j in _joins(select) if j.args.get("on"))]
     )
@@ -141,6 +145,8 @@ def parse(text: str) -> Statement:
         unused=tuple(asked.select.expressions) if asked is not None else (),
         within=within[0] if within else None,
         window=trailing[0] if trailing else None,
+        group=tuple(select.args["group"].expressions) if select.args.get("group") else (),
+        having=select.args["having"].this if select.args.get("having") else None,
     )
     _refuse_windows_twice(statement)
     if len(trailing) > 1 or len(within) > 1:
@@ -166,6 +172,24 @@ def select_list_text(text: str) -> str:
             end = position
             break
     return text[tokens[1].start : tokens[end - 1].end + 1]
+
+
+def group_text(text: str) -> str:
+    """Return GROUP BY and HAVING of a CQL text as they are written there; empty without.
+
+    >>> group_text("SELECT a.k FROM A a [NOW], B b [NOW] WHERE a.k = b.k GROUP BY a.k, TUMBLE(1 HOUR)")
+    'GROUP BY a.k, TUMBLE(1 HOUR)'
+    """
+    tokens = _outer_select(text, tokens_of(text))
+    depth, first, last = 0, None, len(tokens)
+    for position, token in enumerate(tokens):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth == 0 and token.token_type == TokenType.GROUP_BY:
+            first = position
+        if depth == 0 and first is not None and token.token_type == TokenType.WINDOW:
+            last = position
+            break
+    return "" if first is None else text[tokens[first].start : tokens[last - 1].end + 1]
 
 
 def parse_condition(text: str) -> exp.Expr:
@@ -311,9 +335,10 @@ def _refuse(text: str, construct: str, hint: str, token: Token) -> NoReturn:
 
 #: Parts of a SELECT that are bound; any other that sqlglot fills is refused.
 _KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows"})
+_GROUPING = frozenset({"group", "having"})
 
 
-def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
+def _refuse_rest(text: str, select: exp.Select, tokens: list[Token], known: frozenset[str] = _KNOWN) -> None:
     """Refuse what the grammar of SELECT has beyond a window join."""
     if not _select_list(select):
         raise CqlSyntaxError(
@@ -325,8 +350,8 @@ def _refuse_rest(text: str, select: exp.Select, tokens: list[Token]) -> None:
     if select.args.get("limit"):
         _refuse(text, "TOP", "Leave it out, and page when you read the results (limit=).", tokens[1])
     for name, value in select.args.items():
-        if value and name not in _KNOWN:
-            word = name.rstrip("_").upper()
+        if value and name not in known:
+            word = {"group": "GROUP BY"}.get(name, name.rstrip("_").upper())
             token = next((t for t in tokens if t.text.upper() == word), tokens[0])
             _refuse(text, word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
 

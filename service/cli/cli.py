@@ -141,7 +141,10 @@ def run(
         str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
     ] = None,
     final: Annotated[
-        bool, typer.Option("--final", help="End all streams for good: rows without a partner are decided.")
+        bool,
+        typer.Option(
+            "--final", help="End all streams for good: rows without a partner are decided, groups closed."
+        ),
     ] = False,
 ) -> None:
     """Run a workload over all available input, write results, and exit; a terminal shows a progress bar.

@@ -19,6 +19,7 @@ from catalog.values.batch import (
     AbsenceCounters,
     CpuCounters,
     FilterCounters,
+    GroupCounters,
     KeyCounters,
     PunctuationCounters,
     ResultFile,
@@ -54,6 +55,7 @@ class BucketReport:
         query_rows: Pairs by query id, in no order; queries may come more than once.
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
+        groups: Counters of the families whose results are groups.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -73,6 +75,7 @@ class BucketReport:
     routes: tuple[bytes, ...] = ()
     punctuations: tuple[PunctuationCounters, ...] = ()
     received: tuple[StreamPunctuations, ...] = ()
+    groups: tuple[GroupCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

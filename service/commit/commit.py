@@ -23,6 +23,7 @@ from catalog.values.batch import (
     BucketCounters,
     CpuCounters,
     FilterCounters,
+    GroupCounters,
     KeyCounters,
     PunctuationCounters,
     ResultFile,
@@ -156,6 +157,7 @@ class BatchCommitter:
             input_end=tuple(sorted(ends[1].items())),
             punctuations=add_up((c for r in reports for c in r.punctuations), PunctuationCounters.KEY),
             received=add_up((c for r in reports for c in r.received), StreamPunctuations.KEY),
+            groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 

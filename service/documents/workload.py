@@ -208,8 +208,8 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
     added = [step.query for step in workload.script if step.query is not None]
     for number, query in enumerate([*workload.queries, *added], start=1):
         with workload.locating(query.path, text_at=(*query.path, "cql")):
-            bound[query.path] = replace(
-                bind(query.cql, by_name, name=query.name, query_id=number), backfill=query.backfill
+            bound[query.path] = bind(
+                query.cql, by_name, name=query.name, query_id=number, backfill=query.backfill
             )
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)

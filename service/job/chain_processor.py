@@ -31,7 +31,7 @@ from operators.bucket.bucket_state import (
     store_segments,
     stored_plan_version,
 )
-from operators.bucket.counters import absence_counters, punctuation_counters, slice_counters
+from operators.bucket.counters import absence_counters, group_counters, punctuation_counters, slice_counters
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
@@ -255,15 +255,17 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
                 rejected_rows=s.rejected_rows,
                 watermark_us=s.watermark.value_us,
                 max_event_time_us=s.watermark.max_event_time_us,
+                scramble=None if s.order is None else s.order.scramble,
             )
             for stream_id, s in bucket.streams.items()
         ),
-        slices=tuple(slice_counters(bucket.families, bucket.watermarks())),
+        slices=tuple(slice_counters(bucket.families, bucket.clocks)),
         filters=tuple(output.filters),
         keys=tuple(output.keys),
-        absence=tuple(absence_counters(bucket.families, bucket.watermarks())),
+        absence=tuple(absence_counters(bucket.families, bucket.clocks)),
         cpu=CpuCounters(pack_us=output.pack_us),
         punctuations=tuple(punctuation_counters(bucket.families)),
         received=tuple(output.received),
+        groups=tuple(group_counters(bucket.families)),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )

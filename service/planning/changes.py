@@ -214,8 +214,9 @@ class Resolver:
 
 
 def _entering(query: Query, backfill: Backfill) -> Query:
-    """Return a query that comes again or in place of another one; joins of many streams with new rows."""
-    return replace(query, backfill=backfill if query.left is None else "none")
+    """Return a query that comes again or in place of another one; where it must, it goes on with new rows."""
+    new_rows = query.left is not None or query.counts_rows
+    return replace(query, backfill="none" if new_rows else backfill)
 
 
 def _refuse_second(change: Change, first: int, place: int) -> None:

@@ -34,4 +34,6 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
 
 def _digests(query: Query) -> frozenset[str]:
     texts = [text for step in steps(query) for text in (step.a.filter, step.b.filter, step.residual)]
+    if query.grouping is not None:
+        texts += [query.grouping.having, *(each.sql for each in query.grouping.aggregates)]
     return frozenset(expression_digest(text) for text in texts if text is not None)

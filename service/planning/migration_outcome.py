@@ -61,7 +61,9 @@ def _slices(store: Store, manifest: BatchManifest, families: tuple[str, ...]) ->
         window = None
         if family is not None:
             join = next(j for j in family.joins if j.id == found.join)
-            window = display_interval(side_chain(join, "a" if found.side == "a" else "b")[found.slice - 1])
+            window = display_interval(
+                side_chain(join, "a" if found.side == "a" else "b")[found.slice - 1], family.clock(found.side)
+            )
         yield SliceRows(
             family=found.family if family is None else family_text(family, streams).title,
             join=found.join,

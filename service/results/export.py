@@ -246,7 +246,7 @@ def _views(
         by_family.setdefault(family_of(query), []).append(query)
     for family, members in sorted(by_family.items()):
         a, b = widest_sides(members, store.streams.by_id)
-        pairs = pairs_sql(a, b, files.get(family, ()))
+        pairs = pairs_sql(a, b, files.get(family, ()), queries=members)
         yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
     newest = {query.name.lower(): query for query in queries.values()}
     texts: dict[str, list[str]] = {}

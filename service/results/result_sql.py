@@ -2,7 +2,7 @@
 
     result files of the family          one row per joined pair: _route, order columns, a_<c>, b_<c>
       -> rows on the query's routes     _route IN (...)
-      -> a and b as STRUCTs             so that the texts of the select list resolve
+      -> a and b as STRUCTs             so that the texts of the select list resolve (or g: a group)
       -> the select list                each output cast to its declared type, plus _event_time
 
 A file may have rows of other batches, too: old batches are merged into larger files, whose row groups say
@@ -13,7 +13,7 @@ has is NULL, with its type.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from catalog.sql_text import quoted, text_literal
 from catalog.values.query import Query
@@ -35,21 +35,29 @@ RESULT_ORDER = ("_batch", "_event_time", "_pos_a", "_pos_b")
 
 
 def pairs_sql(
-    stream_a: Stream, stream_b: Stream, files: Sequence[str], batches: Collection[int] | None = None
+    stream_a: Stream,
+    stream_b: Stream,
+    files: Sequence[str],
+    batches: Collection[int] | None = None,
+    queries: Iterable[Query] = (),
 ) -> str:
-    """Return the text of a relation of joined pairs.
+    """Return the text of a relation of joined pairs, or of groups.
 
     Args:
         stream_a: Stream of side a.
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; none gives an empty relation.
         batches: Batches whose rows are wanted, and with them those of all batches in between; None for all.
+        queries: Queries of the family; asked for the values of their groups.
 
     Returns:
-        A SELECT with every column of both streams, whether or not a file has it.
+        A SELECT with every column of both streams, or value of the groups, whether or not a file has it.
     """
     columns = dict(PAIR_COLUMNS)
-    for side, stream in (("a", stream_a), ("b", stream_b)):
+    groups = [query for query in queries if query.grouping is not None]
+    for query in groups:
+        columns |= {f"g_{name}": kind for name, kind in _values(query, stream_a).items()}
+    for side, stream in () if groups else (("a", stream_a), ("b", stream_b)):
         columns |= {f"{side}_{column.name}": column.type for column in stream.columns}
     template = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns.items())
     empty = f"SELECT {template} WHERE false"
@@ -75,12 +83,22 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
     outputs = [f"TRY_CAST(({o.sql}) AS {o.type}) AS {quoted(o.name)}" for o in query.outputs]
     outputs += [f'r."{name}" AS "{name}"' for name in besides]
     order = ", ".join(_event_time_sql(query) if name == "_event_time" else name for name in RESULT_ORDER)
-    a = struct_sql("a", query.a.columns)
-    b = struct_sql("b", query.b.columns)
+    if query.grouping is not None:
+        names = query.grouping.values([""] * len(query.key))
+        structs = f"{struct_sql('g', list(names))} AS g"
+    else:
+        structs = f"{struct_sql('a', query.a.columns)} AS a, {struct_sql('b', query.b.columns)} AS b"
     return (
         f"SELECT {', '.join(outputs)} "
-        f"FROM (SELECT {order}, {a} AS a, {b} AS b FROM {pairs} AS p WHERE _route IN ({routes})) AS r"
+        f"FROM (SELECT {order}, {structs} FROM {pairs} AS p WHERE _route IN ({routes})) AS r"
     )
+
+
+def _values(query: Query, stream_a: Stream) -> dict[str, str]:
+    """Return the types of the values of a query's groups by name."""
+    types = {column.name: column.type for column in stream_a.columns}
+    assert query.grouping is not None, "it is asked of queries with groups alone"
+    return query.grouping.values([types[a] for a, _ in query.key])
 
 
 def _event_time_sql(query: Query) -> str:

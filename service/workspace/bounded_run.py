@@ -255,6 +255,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
+                *((s.name, s.order) for s in workload.streams if s.order is not None),
             )
         ).encode()
     ).hexdigest()
@@ -415,14 +416,15 @@ def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
 
 
 def _end_streams(store: Store) -> None:
-    """Move the watermark of every stream past the last row by the largest window."""
+    """Move the watermark of every stream past the last row by the largest window and interval of groups."""
     plan = store.control_log.latest_plan()
     newest = [s.max_event_time_us for s in store.batches.stream_totals() if s.max_event_time_us is not None]
     if plan is None or not newest:
         return
     queries = [query for family in plan.families for query in family.queries]
     windows = [w for q in queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
-    end_us = min(max(newest) + max(windows, default=0), MAX_TIME_US)
+    intervals = [q.grouping.tumble_us for q in queries if q.grouping is not None]
+    end_us = min(max(newest) + max(windows, default=0) + max(intervals, default=0), MAX_TIME_US)
     with store.transaction():
         for stream in plan.streams:
             store.control_log.append(heartbeat=Heartbeat(stream.id, end_us))

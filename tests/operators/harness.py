@@ -48,6 +48,7 @@ class Runner:
         done: What every slice did since the plan in force took effect, over all buckets.
         files: Rows of the batch that came in files, by name.
         violating: Family id, side and position of the rows that broke a promise.
+        groups: Groups per query id that came out.
     """
 
     streams: Mapping[int, Stream]
@@ -60,6 +61,7 @@ class Runner:
     results: Counter[tuple[int, int | None, int | None]] = field(default_factory=Counter)
     late: dict[int, set[int]] = field(default_factory=dict)
     violating: set[tuple[str, str, int]] = field(default_factory=set)
+    groups: dict[int, list[dict[str, object]]] = field(default_factory=dict)
     state: list[Bucket] = field(default_factory=list)
     segments: list[dict[str, bytes]] = field(default_factory=list)
     done: dict[SliceName, Counter[str]] = field(default_factory=dict)
@@ -94,7 +96,7 @@ class Runner:
         if plans:
             self.done = {}
         for bucket in self.state:
-            for counters in slice_counters(bucket.families, bucket.watermarks()):
+            for counters in slice_counters(bucket.families, bucket.clocks):
                 name = (counters.family, counters.join, counters.side, counters.slice)
                 self.done.setdefault(name, Counter()).update(_deeds(counters))
         if self.stored:
@@ -195,6 +197,10 @@ class Runner:
                 for query_id in members[route]:
                     self.results[query_id, a, b] += 1
             assert Counter(routes) == output.routes[family].totals()
+            if "g_closed_by" in table.schema.names:
+                for row in table.to_pylist():
+                    (query_id,) = members[row["_route"]]
+                    self.groups.setdefault(query_id, []).append(row)
         for stream_id, table in output.late.items():
             positions = table.column("_pos").to_pylist()
             known = self.late.setdefault(stream_id, set())

@@ -61,6 +61,7 @@ def shown(query: Query) -> str:
 
 
 def _side(name: str, side: Side) -> str:
-    window = "unbounded" if side.window_us == UNBOUNDED_US else f"{side.window_us} us"
+    unit = "us" if side.clock == "time" else side.clock
+    window = "unbounded" if side.window_us == UNBOUNDED_US else f"{side.window_us} {unit}"
     kept = f"  keep {side.filter} ({' '.join(side.filter_columns)})" if side.filter is not None else ""
     return f"{name} {side.stream} {side.alias} [{window}] columns ({' '.join(side.columns)}){kept}"

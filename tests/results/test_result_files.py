@@ -16,7 +16,7 @@ from catalog.values.query import Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
-from tests.bound_query import Tables, outputs_of, results_sql
+from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
 from tests.operators.steps.combinations import Recorder
 from tests.results.result_file import LATENESS_US, ResultFile, read, written
 
@@ -30,8 +30,12 @@ def test_duckdb_gives_the_rows_of_the_fixture(path: Path) -> None:
     fixture = read(path)
     with duckdb.connect() as duck:
         for query, case in zip(_bound(fixture), fixture.cases, strict=True):
-            rows = duck.sql(results_sql(query, _tables(duck, fixture, query))).fetchall()
-            assert written([row[2:-1] for row in rows]) == case.rows, f"{path}:{case.line}"
+            tables = _tables(duck, fixture, query)
+            if query.grouping is not None:
+                rows = duck.sql(groups_sql(query, tables)).fetchall()
+            else:
+                rows = [row[2:-1] for row in duck.sql(results_sql(query, tables)).fetchall()]
+            assert written(rows) == case.rows, f"{path}:{case.line}"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -44,13 +48,15 @@ def test_the_shared_chain_gives_the_rows_of_the_fixture(path: Path, strategy: St
             runner = _run(fixture, queries, strategy, cut, buckets)
             with duckdb.connect() as duck:
                 for query, case in zip(queries, fixture.cases, strict=True):
-                    found = runner.results.items()
-                    pairs = [(a, b) for (i, a, b), n in found for _ in range(n) if i == query.id]
-                    rows = (
-                        list(runner.rows_of(query).elements())
-                        if query.left is not None
-                        else outputs_of(query, _tables(duck, fixture, query), pairs)
-                    )
+                    tables = _tables(duck, fixture, query)
+                    if query.left is not None:
+                        rows = list(runner.rows_of(query).elements())
+                    elif query.grouping is not None:
+                        rows = group_outputs(query, runner.groups.get(query.id, ()), tables)
+                    else:
+                        found = runner.results.items()
+                        pairs = [(a, b) for (i, a, b), n in found for _ in range(n) if i == query.id]
+                        rows = outputs_of(query, tables, pairs)
                     where = f"{path}:{case.line}, {cut or 'all'} rows a batch, {buckets} buckets"
                     assert written(rows) == case.rows, where
 

@@ -69,7 +69,7 @@ def query_sql(
     a table of the connection, which the next call replaces.
     """
     a, b = side_streams(query, store.streams.by_id)
-    pairs = pairs_sql(a, b, files, batches)
+    pairs = pairs_sql(a, b, files, batches, (query,))
     connection.register(_ROUTES, pa.table({"route": store.routes.of_query(query.id, batches)}))
     return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w", besides=besides)
 

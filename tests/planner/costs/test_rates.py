@@ -88,11 +88,27 @@ def test_a_small_fraction_keeps_its_digits() -> None:
 
 def test_unbounded_windows_are_costed_for_a_day_or_the_largest_bounded_window() -> None:
     rates = family_rates(FAMILY, 1, 2, Profile())
-    assert rates.seconds(UNBOUNDED_US) == HORIZON_S
-    assert rates.seconds(90 * SECOND_US) == 90
+    assert rates.seconds(UNBOUNDED_US, "a") == HORIZON_S
+    assert rates.seconds(90 * SECOND_US, "a") == 90
     long = family_of([a_query(1, 10 * HORIZON_S), replace(a_query(2), name="q2")])
-    assert family_rates(long, 1, 2, Profile()).seconds(UNBOUNDED_US) == 10 * HORIZON_S
-    assert family_rates(FAMILY, 1, 2, Profile(), horizon_s=100).seconds(UNBOUNDED_US) == 100
+    assert family_rates(long, 1, 2, Profile()).seconds(UNBOUNDED_US, "a") == 10 * HORIZON_S
+    assert family_rates(FAMILY, 1, 2, Profile(), horizon_s=100).seconds(UNBOUNDED_US, "a") == 100
+
+
+def test_a_window_of_rows_costs_as_the_time_in_which_they_come() -> None:
+    profile = Profile(
+        streams=(StreamProfile(1, Measure(200.0)), StreamProfile(2, Measure(10.0))),
+        families=tuple(
+            FamilyProfile(family, Measure(0.05))
+            for family in ("s1s2-52383a8d-rows-a", "s1s2-52383a8d-keyrows-a", "s1s2-52383a8d")
+        ),
+    )
+    rows, of_keys, times = (
+        family_rates(replace(FAMILY, id=known.family), 1, 2, profile) for known in profile.families
+    )
+    assert rows.seconds(400, "a") == pytest.approx(2)
+    assert of_keys.seconds(400, "a") == pytest.approx(40)  # a twentieth of the rows have the key
+    assert of_keys.seconds(30_000_000, "b") == times.seconds(30_000_000, "b") == 30
 
 
 def test_pairs_that_go_on_are_as_many_as_their_family_makes() -> None:

@@ -104,6 +104,8 @@ def test_smoothed_numbers_come_with_their_age(tmp_path: Path, batches: int) -> N
             undecided_b=None,
             absent_a=2 * probed,
             absent_b=None,
+            open_groups=None,
+            closed_groups=None,
         ),
     )
     assert (found.batch_seconds, found.batch_event_seconds) == (pytest.approx(0.5), pytest.approx(1))

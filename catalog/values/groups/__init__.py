@@ -1,0 +1,4 @@
+"""Groups of pairs, the results of queries with GROUP BY.
+
+Doors: grouping.
+"""

@@ -1,0 +1,184 @@
+"""Exact sums of doubles: the same for any order and any cut, rounded once at the end.
+
+A double is a whole number of at most 53 bits times a power of two. Its bits are added into *limbs*, whole
+numbers that stand for 28 bits each, as the digits of a number in base 2^28:
+
+    5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
+                          0b..1100 << ..   0b..0101          0
+
+Whole numbers add up to the same, whatever comes first; carries wait until the end. A value changes three
+limbs that follow each other, by less than 2^29 each, so 2^34 values fit into 64 bits. Only the three limbs of
+a value are named, by the number of the first one (``bin``), so that sums of values of one size stay small.
+
+Infinities and NaN are counted in bins of their own.
+
+Source: the idea of long accumulators is Kulisch's (*Computer Arithmetic and Validity*, 2008, ch. 8).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from operators.kernels.keys import Int64s
+from operators.kernels.types import INT64, INT64S_READ
+
+Float64s = npt.NDArray[np.float64]
+
+#: Bits of a limb.
+_BITS = 28
+_MASK = (1 << _BITS) - 1
+#: Bits of a double's whole number, and the exponent that makes the smallest one's shift zero.
+_MANTISSA_BITS = 53
+_LEAST_EXPONENT = 1126
+#: Limbs of a sum: 75 that values begin in, what they and carries reach beyond, and the sign.
+_LIMBS = 84
+#: Bins of values that are no numbers.
+NAN, INFINITE, MINUS_INFINITE = 1000, 1001, 1002
+
+
+class Limbs(NamedTuple):
+    """Limbs of n values: the bin of each, and what it adds to three limbs from there on; int64[n] each."""
+
+    bins: Int64s
+    low: Int64s
+    middle: Int64s
+    high: Int64s
+
+
+def limbs(values: Float64s) -> Limbs:
+    """Return what doubles add to a sum.
+
+    Args:
+        values: float64[n].
+    """
+    finite = np.isfinite(values)
+    mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
+    whole = (mantissa * 2.0**_MANTISSA_BITS).astype(np.int64)
+    # The exponent of zero is 0, which is as good as any.
+    bins, shift = np.divmod(exponent.astype(np.int64) - _MANTISSA_BITS + _LEAST_EXPONENT, _BITS)
+    sign, size = np.sign(whole), np.abs(whole)
+    first, second = (size & _MASK) << shift, (size >> _BITS) << shift
+    low = sign * (first & _MASK)
+    middle = sign * ((first >> _BITS) + (second & _MASK))
+    high = sign * (second >> _BITS)
+    for other, bin_ in (
+        (np.isnan(values), NAN),
+        (values == np.inf, INFINITE),
+        (values == -np.inf, MINUS_INFINITE),
+    ):
+        bins[other], low[other] = bin_, 1
+    return Limbs(bins, low, middle, high)
+
+
+def rounded_sums(groups: int, group: Int64s, added: Limbs) -> Float64s:
+    """Return the sums of groups, each rounded to the nearest double, ties to even.
+
+    Args:
+        groups: Number of groups, g.
+        group: int64[n], ascending, the group that each entry adds to.
+        added: The entries; their limbs may be sums of those of several values.
+
+    Returns:
+        float64[g]; 0.0 for a group without entries, an infinity where the sum is beyond all doubles.
+    """
+    sums: Float64s = _rounded_sums(groups, group, added.bins, added.low, added.middle, added.high)
+    return sums
+
+
+@numba.njit(nogil=True, cache=True)
+def _carried(digits: Int64s) -> np.int64:
+    """Bring every limb into [0, 2^28); return what is carried out: -1 if the number is negative."""
+    carry = np.int64(0)
+    for place in range(len(digits)):
+        value = digits[place] + carry
+        digits[place] = value & _MASK
+        carry = value >> _BITS
+    return carry
+
+
+@numba.njit(nogil=True, cache=True)
+def _rounded(digits: Int64s) -> float:
+    """Return the number that limbs stand for as the nearest double."""
+    sign = 1.0
+    if _carried(digits) < 0:
+        sign = -1.0
+        for place in range(len(digits)):
+            digits[place] = -digits[place]
+        # What was carried out of the number was the base itself, so nothing is carried out of its negative.
+        _carried(digits)
+    top = len(digits) - 1
+    while top >= 0 and digits[top] == 0:
+        top -= 1
+    if top < 0:
+        return 0.0
+    # The 64 highest bits; what is below only tells a tie from more.
+    bits, width = np.uint64(digits[top]), 0
+    while digits[top] >> width:
+        width += 1
+    exponent, place, sticky = top * _BITS + width - 64, top - 1, False
+    missing = 64 - width
+    while missing > 0:
+        digit = np.uint64(digits[place]) if place >= 0 else np.uint64(0)
+        if missing >= _BITS:
+            bits = (bits << np.uint64(_BITS)) | digit
+            missing -= _BITS
+        else:
+            rest = np.uint64(_BITS - missing)
+            bits = (bits << np.uint64(missing)) | (digit >> rest)
+            sticky = (digit & ((np.uint64(1) << rest) - np.uint64(1))) != 0
+            missing = 0
+        place -= 1
+    while place >= 0 and not sticky:
+        sticky = digits[place] != 0
+        place -= 1
+    dropped = bits & np.uint64(0x7FF)
+    kept = bits >> np.uint64(11)
+    half = np.uint64(0x400)
+    if dropped > half or (dropped == half and (sticky or kept & np.uint64(1))):
+        kept += np.uint64(1)
+    # All values are multiples of the smallest double, so a sum that is subnormal has no bits below it.
+    return sign * math.ldexp(float(kept), exponent + 11 - _LEAST_EXPONENT)
+
+
+@numba.njit(
+    numba.types.Array(numba.types.float64, 1, "C")(
+        INT64, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ
+    ),
+    nogil=True,
+    cache=True,
+)
+def _rounded_sums(
+    groups: int, group: Int64s, bins: Int64s, low: Int64s, middle: Int64s, high: Int64s
+) -> Float64s:
+    sums = np.zeros(groups, dtype=np.float64)
+    digits = np.zeros(_LIMBS, dtype=np.int64)
+    row = 0
+    while row < len(group):
+        digits[:] = 0
+        nan = plus = minus = False
+        current = group[row]
+        while row < len(group) and group[row] == current:
+            place = bins[row]
+            if place == NAN:
+                nan = True
+            elif place == INFINITE:
+                plus = True
+            elif place == MINUS_INFINITE:
+                minus = True
+            else:
+                digits[place] += low[row]
+                digits[place + 1] += middle[row]
+                digits[place + 2] += high[row]
+            row += 1
+        if nan or (plus and minus):
+            sums[current] = np.nan
+        elif plus or minus:
+            sums[current] = np.inf if plus else -np.inf
+        else:
+            sums[current] = _rounded(digits)
+    return sums

@@ -1,0 +1,301 @@
+"""GROUP BY and HAVING: the groups that a query makes of its pairs.
+
+    SELECT k, TUMBLE(1 HOUR) AS hour, SUM(b.v) / 2 AS half ... GROUP BY k, TUMBLE(1 HOUR) HAVING COUNT(*) > 2
+           |                          |
+           g."key_0"   g."tumble"     g."sum_4f2c81d09a3b" / 2
+
+Arguments of aggregates are expressions over a pair. What the select list and HAVING make of key, interval
+and aggregates is compiled as any other expression, over the values of a group (``values.groups.grouping``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn, cast
+
+from sqlglot import exp
+
+from catalog.sql_text import quoted
+from catalog.values.groups.grouping import (
+    CLOSED_BY,
+    COUNT_ALL,
+    TUMBLE,
+    Aggregate,
+    AggregateFunction,
+    Grouping,
+    key_name,
+)
+from catalog.values.query import Clock, Output
+from catalog.values.stream import Column
+from planner.bind.outputs import OutputItem, outputs_of, typed_output
+from planner.errors import InvalidOutput, UnsupportedCql
+from planner.expressions.column_types import decimal_parts, duckdb_type, is_numeric
+from planner.expressions.expressions import compile_condition, compile_expression
+from planner.expressions.functions import AGGREGATES
+from planner.sql import cql
+from planner.sql.locate import at_expression
+from planner.sql.scope import ResolvedColumn, Scope, SideName
+from planner.sql.statement import Statement
+
+#: Column of every result that says why the group came out.
+CLOSED_BY_COLUMN = "_closed_by"
+#: A sum of so many digits more than its values has never too many: it would take 10^10 pairs.
+_MOST_SUMMED_DIGITS = 28
+
+_VALUE = "value of a group"
+_EXAMPLE = "GROUP BY {key}, TUMBLE(1 HOUR)"
+_SUPPORTED = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+
+
+def bind_grouping(
+    statement: Statement,
+    scope: Scope,
+    keys: Sequence[tuple[str, str]],
+    clocks: Mapping[SideName, Clock],
+) -> tuple[Grouping, tuple[Output, ...]] | None:
+    """Return the groups of a query and its outputs over them; None if it has none.
+
+    Args:
+        statement: The query.
+        scope: Its names.
+        keys: Key columns as (of a, of b).
+        clocks: What its windows are measured in.
+
+    Raises:
+        UnsupportedCql: It groups by other columns than the key and TUMBLE, or has an aggregate that is not
+            supported.
+        InvalidOutput: A column has a name that another one has, a reserved one, or no type.
+    """
+    if not statement.group:
+        _refuse_ungrouped(statement.select, statement.having, scope, keys)
+        return None
+    names = _Values(scope, keys, scope.text)
+    _check_form(statement, scope, keys)
+    if "order" in clocks.values():
+        _refuse(
+            "GROUP BY of a join without windows",
+            "Write a time window behind each stream, such as [RANGE 5 MINUTES].",
+            statement.group[0],
+            scope,
+        )
+    names.tumble_us = _tumble(statement, scope, names)
+    items = []
+    for position, node in enumerate(statement.select, 1):
+        plain = node.unalias()
+        value = typed_output(compile_expression(names.over_values(plain), names, names.sql), plain, scope)
+        name = node.alias if isinstance(node, exp.Alias) else _name(plain, position)
+        items.append(OutputItem(name, value, at_expression(scope.text, node), None))
+    having = None
+    if statement.having is not None:
+        having = compile_condition(names.over_values(statement.having), names, names.sql).sql
+    outputs = tuple(Output(o.name, o.sql, o.type, ()) for o in outputs_of(items))
+    if any(o.name.lower() == CLOSED_BY_COLUMN for o in outputs):
+        raise InvalidOutput(
+            f'result column name "{CLOSED_BY_COLUMN}" is reserved', hint="Write another name behind AS."
+        )
+    closed_by = Output(CLOSED_BY_COLUMN, f"g.{quoted(CLOSED_BY)}", "string", ())
+    key: frozenset[tuple[SideName, str]] = frozenset(("a", a) for a, _ in keys)
+    read = names.columns | key
+    aggregates = tuple(names.aggregates[name] for name in sorted(names.aggregates))
+    return Grouping(names.tumble_us, aggregates, having, tuple(sorted(read))), (*outputs, closed_by)
+
+
+@dataclass(slots=True)
+class _Values:
+    """Names in expressions over a group: key columns and the values that aggregates stand for."""
+
+    scope: Scope
+    keys: Sequence[tuple[str, str]]
+    text: str
+    tumble_us: int = 0
+    aggregates: dict[str, Aggregate] = field(default_factory=dict)
+    columns: frozenset[tuple[SideName, str]] = frozenset()
+
+    def key(self, node: exp.Column) -> tuple[SideName, int] | None:
+        """Return the side of a column and its number in the key; None if it is not in the key."""
+        pairs = [(a.lower(), b.lower()) for a, b in self.keys]
+        shared = (node.name.lower(), node.name.lower())
+        if not node.args.get("table") and shared in pairs:
+            return "a", pairs.index(shared)
+        found = self.scope.column(node)
+        for number, (a, b) in enumerate(self.keys):
+            if found.column.name == (a if found.side == "a" else b):
+                return found.side, number
+        return None
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the value of a group that a name means."""
+        if _VALUE in node.meta:
+            return ResolvedColumn("a", Column(node.name, node.meta[_VALUE]))
+        key = self.key(node)
+        if key is None:
+            raise UnsupportedCql(
+                f'column "{node.sql()}" outside of an aggregate is not supported',
+                detail="Results are groups, and the pairs of a group differ in this column.",
+                hint=f"Write it inside an aggregate: MIN({node.sql()}).",
+                location=at_expression(self.text, node),
+            )
+        side, number = key
+        return ResolvedColumn(side, Column(key_name(number), self._type(side, number)))
+
+    def sql(self, side: SideName, name: str) -> str:
+        """Render a value; keys are stored as side a has them."""
+        text = f"g.{quoted(name)}"
+        if side == "a":
+            return text
+        return f"TRY_CAST({text} AS {duckdb_type(self._type(side, int(name.rpartition('_')[2])))})"
+
+    def over_values(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with values in place of its aggregates and of TUMBLE."""
+        return node.transform(self._value)
+
+    def _type(self, side: SideName, number: int) -> str:
+        column = self.scope.side(side).stream.column(self.keys[number][0 if side == "a" else 1])
+        assert column is not None, "key columns were resolved before"
+        return column.type
+
+    def _value(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Filter):
+            _refuse(
+                "FILTER",
+                "Write the condition inside: SUM(CASE WHEN condition THEN x END).",
+                node.this,
+                self.scope,
+            )
+        if isinstance(node, exp.Star):
+            _refuse("* of groups", "Write the key columns and aggregates out.", node, self.scope)
+        if not isinstance(node, exp.Anonymous):
+            return node
+        function = node.name.upper()
+        if function == cql.TUMBLE:
+            length_us = int(node.expressions[0].name)
+            if length_us != self.tumble_us:
+                _refuse(
+                    "TUMBLE that differs from the one in GROUP BY", "Write it as there.", node, self.scope
+                )
+            return _placeholder(node, TUMBLE, "timestamp")
+        if function in _SUPPORTED:
+            return self._aggregate(node, function)
+        if function in AGGREGATES:
+            _refuse(f"the aggregate {function}", f"There are {', '.join(_SUPPORTED)}.", node, self.scope)
+        return node
+
+    def _aggregate(self, node: exp.Anonymous, function: str) -> exp.Expr:
+        if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Distinct):
+            _refuse(f"{function}(DISTINCT ...)", f"Write {function}(x).", node, self.scope)
+        if len(node.expressions) != 1:
+            _refuse(
+                f"{function} of {len(node.expressions)} arguments", f"Write {function}(x).", node, self.scope
+            )
+        (argument,) = node.expressions
+        if isinstance(argument, exp.Star):
+            if function != "COUNT":
+                _refuse(f"{function}(*)", f"Write {function}(x).", node, self.scope)
+            return _placeholder(node, COUNT_ALL, "bigint")
+        value = typed_output(compile_expression(argument, self.scope), argument, self.scope)
+        if function in ("SUM", "AVG"):
+            decimal = decimal_parts(value.type)
+            if not is_numeric(value.type):
+                _refuse(f"{function} of {value.type}", "Give it a number.", argument, self.scope)
+            if decimal is not None and decimal[0] > _MOST_SUMMED_DIGITS:
+                scale = min(decimal[1], _MOST_SUMMED_DIGITS)
+                _refuse(
+                    f"{function} of {value.type}",
+                    f"Write CAST(x AS DECIMAL({_MOST_SUMMED_DIGITS},{scale})), so that the sum has room, "
+                    "or CAST(x AS DOUBLE).",
+                    argument,
+                    self.scope,
+                )
+        found = Aggregate(cast("AggregateFunction", function.lower()), value.sql, value.type)
+        self.aggregates[found.name] = found
+        self.columns |= value.columns
+        return _placeholder(node, found.name, found.result_type)
+
+
+def _placeholder(node: exp.Expr, name: str, type_: str) -> exp.Expr:
+    column = exp.Column(this=exp.to_identifier(name))
+    column.meta.update({**node.meta, _VALUE: type_})
+    return column
+
+
+def _name(node: exp.Expr, position: int) -> str:
+    """Name a result column without AS: as the key column that it is, or by its position."""
+    plain = node.unnest()
+    return plain.name if isinstance(plain, exp.Column) else f"col{position}"
+
+
+def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, str]]) -> None:
+    if statement.form.kind != "inner":
+        _refuse(
+            "GROUP BY of an outer, semi or anti join",
+            "Group the pairs of an inner join.",
+            statement.group[0],
+            scope,
+        )
+    if not keys:
+        _refuse(
+            "GROUP BY of a join without an equal key",
+            "Join the streams on an equal key, and group by it.",
+            statement.group[0],
+            scope,
+        )
+
+
+def _tumble(statement: Statement, scope: Scope, names: _Values) -> int:
+    """Return the length of the intervals, µs; every key column must be there, and nothing else."""
+    lengths: list[int] = []
+    there: set[int] = set()
+    for node in statement.group:
+        plain = node.unnest()
+        if isinstance(plain, exp.Anonymous) and plain.name.upper() == cql.TUMBLE:
+            lengths.append(int(plain.expressions[0].name))
+            if len(lengths) > 1:
+                _refuse("a second TUMBLE", "Write it once.", node, scope)
+            continue
+        key = names.key(plain) if isinstance(plain, exp.Column) else None
+        if key is None:
+            _refuse(
+                f"GROUP BY {node.sql()}",
+                f"Group by the join key and an interval: {_example(scope, names.keys)}.",
+                node,
+                scope,
+            )
+        there.add(key[1])
+    missing = [a for number, (a, _) in enumerate(names.keys) if number not in there]
+    if missing:
+        _refuse(
+            f"GROUP BY without the key column {missing[0]}",
+            f"Group by all columns of the join key and an interval: {_example(scope, names.keys)}.",
+            statement.group[0],
+            scope,
+        )
+    if not lengths:
+        raise UnsupportedCql(
+            "GROUP BY without TUMBLE is not supported",
+            detail="Nothing would tell when a group has all of its pairs.",
+            hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}.",
+            location=at_expression(scope.text, statement.group[-1]),
+        )
+    return lengths[0]
+
+
+def _example(scope: Scope, keys: Sequence[tuple[str, str]]) -> str:
+    return _EXAMPLE.format(key=", ".join(f"{scope.a.alias}.{a}" for a, _ in keys))
+
+
+def _refuse_ungrouped(
+    parts: Sequence[exp.Expr], having: exp.Expr | None, scope: Scope, keys: Sequence[tuple[str, str]]
+) -> None:
+    """Refuse aggregates, TUMBLE and HAVING of a query without GROUP BY."""
+    if having is not None:
+        _refuse("HAVING without GROUP BY", f"Write {_example(scope, keys)} before it.", having, scope)
+    for part in parts:
+        for node in part.find_all(exp.Anonymous):
+            name = node.name.upper()
+            if not isinstance(node.parent, exp.Window) and (name in _SUPPORTED or name == cql.TUMBLE):
+                _refuse(f"{name} without GROUP BY", f"Write {_example(scope, keys)}.", node, scope)
+
+
+def _refuse(construct: str, hint: str, node: exp.Expr, scope: Scope) -> NoReturn:
+    raise UnsupportedCql(f"{construct} is not supported", hint=hint, location=at_expression(scope.text, node))
