@@ -416,6 +416,16 @@ def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: lis
             hint="Leave streams out whose columns no result needs.",
             location=at_expression(text, tables[MOST_STREAMS].this),
         )
+    for word, name, kind in (
+        ("GROUP BY", "group", TokenType.GROUP_BY),
+        ("HAVING", "having", TokenType.HAVING),
+    ):
+        if select.args.get(name):
+            raise UnsupportedCql(
+                f"{word} in a join of more than two streams is not supported yet",
+                hint="Select the joined rows and aggregate them where you read the results.",
+                location=at_token(text, _first(tokens, kind)),
+            )
     for table in tables:
         if table.meta["within"]:
             raise UnsupportedCql(
