@@ -18,6 +18,21 @@ from catalog.values.query import UNBOUNDED_US
 _ANY_US = UNBOUNDED_US - 1
 
 
+@dataclass(frozen=True, slots=True)
+class TimeBound:
+    """TimeBound on the oldest row of some streams and the row of another one.
+
+    Attributes:
+        earlier: The streams.
+        later: The other one.
+        most_us: ``T_later - T_earlier <= most_us``, for each of them.
+    """
+
+    earlier: tuple[int, ...]
+    later: int
+    most_us: int
+
+
 @dataclass(slots=True)
 class Distances:
     """Bounds on the event times of n streams.
@@ -66,22 +81,19 @@ class Distances:
         behind = max(self.most_us[right, i] for i in left)
         return _window_us(ahead), _window_us(behind)
 
-    def unsaid(self, left: tuple[int, ...], right: int) -> list[tuple[int, int, int]]:
-        """Return the bounds between the same streams that these windows do not say.
-
-        Returns:
-            As (earlier, later, µs): ``T_later - T_earlier <= µs``.
-        """
+    def unsaid(self, left: tuple[int, ...], right: int) -> list[TimeBound]:
+        """Return the bounds between the same streams that these windows do not say."""
         ahead_us, behind_us = self.windows_us(left, right)
+        earlier: dict[int, list[int]] = {}
         found = []
         for i in left:
             ahead, behind = self.most_us[i, right], self.most_us[right, i]
             # The newest row of the left ones may be another one than that of i.
             if ahead < _ANY_US and (len(left) > 1 or ahead < ahead_us - 1):
-                found.append((i, right, ahead))
+                earlier.setdefault(ahead, []).append(i)
             if behind < behind_us - 1:
-                found.append((right, i, behind))
-        return found
+                found.append(TimeBound((right,), i, behind))
+        return [*(TimeBound(tuple(streams), right, us) for us, streams in earlier.items()), *found]
 
 
 def _window_us(most_us: int) -> int:

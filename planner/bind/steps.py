@@ -99,7 +99,7 @@ def bind_steps(
     Raises:
         InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
     """
-    _refuse_unsupported(statement)
+    _refuse_rows(statement)
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = _classified(statement, scope)
     key, conditions = _key(scope, found)
@@ -133,8 +133,8 @@ def bind_steps(
     return replace(query, id=query_id, name=name, cql=cql)
 
 
-def _refuse_unsupported(statement: Statement) -> None:
-    """Refuse what only joins of two streams may have."""
+def _refuse_rows(statement: Statement) -> None:
+    """Refuse windows of rows, which only joins of two streams have."""
     for source in statement.sources:
         if source.window is not None and source.window.clock != "time":
             raise UnsupportedCql(
@@ -142,13 +142,6 @@ def _refuse_unsupported(statement: Statement) -> None:
                 hint="Write a time window, such as [RANGE 5 MINUTES].",
                 location=source.window.location,
             )
-    grouped = [*statement.group, *([] if statement.having is None else [statement.having])]
-    if grouped:
-        raise UnsupportedCql(
-            "GROUP BY in a join of more than two streams is not supported",
-            hint="Group the pairs of a join of two streams.",
-            location=at_expression(statement.text, grouped[0]),
-        )
 
 
 def _query(
@@ -434,11 +427,10 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
             residuals.append(_compiled(node, columns, scope, qualified))
             read |= columns
     right = scope.step
-    unsaid = [] if distances is None else distances.unsaid(tuple(range(right)), right)
-    for earlier, later, us in unsaid:
-        before, after = ((p, scope.written[p].stream.event_time) for p in (earlier, later))
-        residuals.append(_no_later(scope, before, after, us))
-        read |= {before, after}
+    for bound in distances.unsaid(tuple(range(right)), right) if distances is not None else ():
+        times = [(p, scope.written[p].stream.event_time) for p in (*bound.earlier, bound.later)]
+        residuals.append(_no_later(scope, times[:-1], times[-1], bound.most_us))
+        read.update(times)
     found = {side: canonical(parts) for side, parts in filters.items()}
     return _Step(found, canonical(residuals), frozenset(read))
 
@@ -454,11 +446,12 @@ def _compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, colu
     return compile_condition(node, scope, column_sql)
 
 
-def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Typed:
-    """Return the condition that one event time is not later than another by more than ``us``."""
-    columns = frozenset(scope.named(origin) for origin in (earlier, later))
-    before, after = (qualified(*scope.named(origin)) for origin in (earlier, later))
-    text = f"TRY(epoch_us({after}) - epoch_us({before}))"
+def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: int) -> Typed:
+    """Return the condition that one event time is not later than any of others by more than ``us``."""
+    columns = frozenset(scope.named(origin) for origin in (*earlier, later))
+    *before, after = (qualified(*scope.named(origin)) for origin in (*earlier, later))
+    oldest = before[0] if len(before) == 1 else f"least({', '.join(sorted(before))})"
+    text = f"TRY(epoch_us({after}) - epoch_us({oldest}))"
     limit = Operand(str(us), constant=Constant.decimal(str(us)))
     predicate = compared(Operand(text, columns), "<=", limit)
     return Typed(f"{text} <= {us}", "boolean", columns, form="comparison", predicate=predicate)

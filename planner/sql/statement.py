@@ -145,8 +145,8 @@ def parse(text: str) -> Statement:
         unused=tuple(asked.select.expressions) if asked is not None else (),
         within=within[0] if within else None,
         window=trailing[0] if trailing else None,
-        group=_group(select),
-        having=_having(select),
+        group=tuple(select.args["group"].expressions) if select.args.get("group") else (),
+        having=select.args["having"].this if select.args.get("having") else None,
     )
     _refuse_windows_twice(statement)
     if len(trailing) > 1 or len(within) > 1:
@@ -416,6 +416,16 @@ def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: lis
             hint="Leave streams out whose columns no result needs.",
             location=at_expression(text, tables[MOST_STREAMS].this),
         )
+    for word, name, kind in (
+        ("GROUP BY", "group", TokenType.GROUP_BY),
+        ("HAVING", "having", TokenType.HAVING),
+    ):
+        if select.args.get(name):
+            raise UnsupportedCql(
+                f"{word} in a join of more than two streams is not supported yet",
+                hint="Select the joined rows and aggregate them where you read the results.",
+                location=at_token(text, _first(tokens, kind)),
+            )
     for table in tables:
         if table.meta["within"]:
             raise UnsupportedCql(
@@ -452,23 +462,9 @@ def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: lis
         within=None,
         window=trailing[0] if trailing else None,
         using_at=tuple(position for position, _ in using),
-        group=_group(select),
-        having=_having(select),
     )
     _refuse_windows_twice(statement)
     return statement
-
-
-def _group(select: exp.Select) -> tuple[exp.Expr, ...]:
-    """Return what GROUP BY lists."""
-    group = select.args.get("group")
-    return tuple(group.expressions) if group is not None else ()
-
-
-def _having(select: exp.Select) -> exp.Expr | None:
-    """Return the condition of HAVING."""
-    having = select.args.get("having")
-    return having.this if having is not None else None
 
 
 def _asked_table(
