@@ -256,6 +256,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
                 *((s.name, s.order) for s in workload.streams if s.order is not None),
+                *((s.name, s.retain_us) for s in workload.streams if s.retain_us is not None),
             )
         ).encode()
     ).hexdigest()
