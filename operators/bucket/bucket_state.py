@@ -263,7 +263,11 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         # Versions without closings must refuse such a state: rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
     groups = {
-        family_id: [joins.groups.facts(), [segment.id for segment in joins.groups.segments]]
+        family_id: [
+            joins.groups.facts(),
+            [segment.id for segment in joins.groups.segments],
+            [segment.id for segment in joins.groups.closed_keys.segments],
+        ]
         for family_id, joins in bucket.families.items()
         if joins.groups is not None
     }
@@ -300,7 +304,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     ]
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
-    held += [[ids] for _, ids in document.get("groups", {}).values()]
+    held += [[ids, closed] for _, ids, closed in document.get("groups", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -372,9 +376,10 @@ def load_bucket(
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
-            facts, ids = document["groups"][family.id]
+            facts, ids, closed_ids = document["groups"][family.id]
             joins.groups.restore(facts)
             joins.groups.segments = [segment(segment_id) for segment_id in ids]
+            joins.groups.closed_keys.segments = [segment(segment_id) for segment_id in closed_ids]
         bucket.families[family.id] = joins
     return bucket
 

@@ -97,7 +97,7 @@ class _Values:
     scope: Scope
     keys: Sequence[tuple[str, str]]
     text: str
-    tumble_us: int = 0
+    tumble_us: int | None = None
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
     columns: frozenset[tuple[SideName, str]] = frozenset()
 
@@ -231,8 +231,11 @@ def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, st
         )
 
 
-def _tumble(statement: Statement, scope: Scope, names: _Values) -> int:
-    """Return the length of the intervals, µs; every key column must be there, and nothing else."""
+def _tumble(statement: Statement, scope: Scope, names: _Values) -> int | None:
+    """Return the length of the intervals, µs; every key column must be there, and nothing else.
+
+    None without intervals: then one stream must be able to close keys.
+    """
     lengths: list[int] = []
     there: set[int] = set()
     for node in statement.group:
@@ -259,14 +262,19 @@ def _tumble(statement: Statement, scope: Scope, names: _Values) -> int:
             statement.group[0],
             scope,
         )
-    if not lengths:
+    if lengths:
+        return lengths[0]
+    key_a, key_b = (frozenset(columns) for columns in zip(*names.keys, strict=True))
+    if not (scope.a.stream.closes_keys(key_a) or scope.b.stream.closes_keys(key_b)):
         raise UnsupportedCql(
             "GROUP BY without TUMBLE is not supported",
-            detail="Nothing would tell when a group has all of its pairs.",
-            hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}.",
+            detail="Nothing would tell when a group has all of its pairs: no contract of "
+            f'"{scope.a.stream.name}" or "{scope.b.stream.name}" lets punctuations close the key.',
+            hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}; or give a "
+            "stream a contract of punctuations on its key.",
             location=at_expression(scope.text, statement.group[-1]),
         )
-    return lengths[0]
+    return None
 
 
 def _example(scope: Scope, keys: Sequence[tuple[str, str]]) -> str:
