@@ -1,4 +1,4 @@
 """The catalog: values that all packages share, and their storage. Imports nothing of Sluice.
 
-Doors: arrow_types, clock, durations, errors, mistakes, sql_text, wording.
+Doors: arrow_types, clock, durations, errors, mistakes, sql_text, steps, wording.
 """

@@ -48,19 +48,56 @@ Result = tuple[int | None, int | None]
 def match_sql(query: Query, tables: Tables) -> str:
     """Return the condition under which rows ``a`` and ``b``, which passed their filters, are a match."""
     d = f'(epoch_us(b."{tables.time_b}") - epoch_us(a."{tables.time_a}"))'
-    near = f"(({d} >= 0 AND {d} < {query.a.window_us}) OR ({d} <= 0 AND -{d} < {query.b.window_us}))"
+    in_a, in_b = _in_window(query, tables, "a", d), _in_window(query, tables, "b", f"(-{d})")
+    near = f"(({d} >= 0 AND {in_a}) OR ({d} <= 0 AND {in_b}))"
     keys = [f'a."{left}" = b."{right}"' for left, right in query.key]
     return " AND ".join([*keys, near, f"({query.residual or 'TRUE'})"])
+
+
+def _in_window(query: Query, tables: Tables, side: str, distance: str) -> str:
+    """Condition under which the older row, of a side, is still in its window: by time, or by row_number()."""
+    mine = _side(query, side)
+    if mine.clock == "time":
+        return f"{distance} < {mine.window_us}"
+    table, time, other_time = (
+        (tables.a, tables.time_a, f'b."{tables.time_b}"')
+        if side == "a"
+        else (tables.b, tables.time_b, f'a."{tables.time_a}"')
+    )
+    alike = _key_columns(query, side) if mine.clock == "key rows" else []
+    same = "".join(f' AND x."{column}" = {side}."{column}"' for column in alike)
+    passed = f'(SELECT count(*) FROM {table} x WHERE x."{time}" <= {other_time}{same})'
+    return f"{passed} - {side}._rank < {mine.window_us}"
+
+
+def _key_columns(query: Query, side: str) -> list[str]:
+    return [pair[0 if side == "a" else 1] for pair in query.key]
+
+
+def _ranked(query: Query, tables: Tables, side: str) -> str:
+    """Rows of a side before its filter, with their ranks where its window counts them."""
+    table, time = (tables.a, tables.time_a) if side == "a" else (tables.b, tables.time_b)
+    clock = _side(query, side).clock
+    if clock == "time":
+        return table
+    by = ", ".join(f'"{column}"' for column in _key_columns(query, side)) if clock == "key rows" else ""
+    over = f'{f"PARTITION BY {by} " if by else ""}ORDER BY "{time}", {tables.row}'
+    return f"(SELECT *, row_number() OVER ({over}) AS _rank FROM {table})"
 
 
 def results_sql(query: Query, tables: Tables) -> str:
     """Return the query as SQL: the rows' numbers ``row_a`` and ``row_b``, the outputs, ``_event_time``."""
     a, b = (
-        f"(SELECT * FROM {table} WHERE {side.filter or 'TRUE'}) {name}"
-        for name, table, side in (("a", tables.a, query.a), ("b", tables.b, query.b))
+        f"(SELECT * FROM {_ranked(query, tables, name)} WHERE {side.filter or 'TRUE'}) {name}"
+        for name, side in (("a", query.a), ("b", query.b))
     )
     match = match_sql(query, tables)
     outputs = "".join(f', {output.sql} AS "{output.name}"' for output in query.outputs)
+    if query.counts_rows:
+        return (
+            f"SELECT a.{tables.row} AS row_a, b.{tables.row} AS row_b{outputs}, "
+            f'greatest(a."{tables.time_a}", b."{tables.time_b}") AS _event_time FROM {a}, {b} WHERE {match}'
+        )
     if query.kind in ("inner", "outer"):
         word = {(): "JOIN", ("a",): "LEFT JOIN", ("b",): "RIGHT JOIN", ("a", "b"): "FULL JOIN"}[
             query.preserved

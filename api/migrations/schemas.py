@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.timestamps import timestamp, timestamp_or_none
+from catalog.steps import stream_names
 from catalog.values.migration import MigrationOutcome, SliceRows
 from catalog.values.plan import Strategy
 from planner.explain.cost_document import cost_document
@@ -210,9 +211,9 @@ class DryRunOut(BaseModel):
     def of(cls, found: MigrationDryRun) -> Self:
         """Return a dry run as it is answered."""
         preview = found.preview
-        streams = {s.id: s.name for s in preview.plan.streams}
+        streams = stream_names(preview.plan)
         if preview.previous is not None:
-            streams |= {s.id: s.name for s in preview.previous.streams}
+            streams |= stream_names(preview.previous)
         return cls(
             plan_version=preview.plan.version,
             previous_version=0 if preview.previous is None else preview.previous.version,

@@ -24,6 +24,7 @@ from api.problems import problem_responses
 from api.routes import SluiceRoute
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
+from catalog.steps import stream_names
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
 from planner.explain.plan_report import plan_report
@@ -190,7 +191,7 @@ def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
         return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
     reports = workspace.plans.explain(plan)
     if form == "text":
-        text = plan_report(list(reports.values()), {stream.id: stream.name for stream in plan.streams})
+        text = plan_report(list(reports.values()), stream_names(plan))
         return Response(f"{text}\n", media_type=TEXT, headers=headers)
     return _json(PlanOut.model_validate(plan_document(plan, reports)), plan.version)
 

@@ -18,6 +18,7 @@ from api.queries.sinks import (
 )
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.durations import format_duration
+from catalog.steps import stream_sides
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side, join_name
 from catalog.values.sink import SetSink
@@ -29,9 +30,7 @@ _CQL_EXAMPLE = (
     "WHERE f.origin = w.origin AND w.gust > 30"
 )
 
-_CQL = Field(
-    min_length=1, description="A join of two streams with a window each and at least one equal key, in CQL."
-)
+_CQL = Field(min_length=1, description="A join of two to eight streams with a window each, in CQL.")
 _BACKFILL: Backfill = Field(
     default="none",
     description="`none`: pairs of rows that both come from the activation on. `state`: also pairs of a "
@@ -145,13 +144,22 @@ class SideOut(BaseModel):
 
     stream: str
     alias: str
-    window: str = Field(description="How far behind the other stream's row a row of this one may be.")
+    window: str = Field(
+        description="How far behind the other stream's row a row of this one may be: a time, a number of "
+        "`rows`, a number of `rows of each key`, or `none` in a join without windows, by the order of both "
+        "streams."
+    )
     filter: str | None = Field(description="Condition on this stream alone, as it was understood.")
 
     @classmethod
     def of(cls, side: Side) -> Self:
         """Return a side as it is answered."""
         window = "unbounded" if side.window_us >= UNBOUNDED_US else format_duration(side.window_us)
+        if side.clock == "order":
+            window = "none"
+        elif side.clock != "time":
+            rows = f"{side.window_us:,} row{'s' if side.window_us != 1 else ''}"
+            window = f"{rows} of each key" if side.clock == "key rows" else rows
         return cls(stream=side.stream, alias=side.alias, window=window, filter=side.filter)
 
 
@@ -170,6 +178,9 @@ class BoundQuery(BaseModel):
     )
     a: SideOut
     b: SideOut
+    streams: list[SideOut] = Field(
+        description="The parts of all streams. Of more than two, `a` has those that are joined before `b`."
+    )
     key: list[tuple[str, str]] = Field(description="Equal columns, as (of a, of b).")
     residual: str | None = Field(description="Condition on both rows, beside key and windows.")
     columns: list[ColumnOut] = Field(description="Result columns; every result has `_event_time` besides.")
@@ -299,6 +310,7 @@ def _bound(query: Query) -> dict[str, Any]:
         "undecided": undecided(query),
         "a": SideOut.of(query.a),
         "b": SideOut.of(query.b),
+        "streams": [SideOut.of(side) for side in stream_sides(query)],
         "key": list(query.key),
         "residual": query.residual,
         "columns": [ColumnOut(name=output.name, type=output.type) for output in query.outputs],

@@ -23,8 +23,10 @@ from catalog.values.stream import (
 )
 from service.documents.contract_document import (
     ConstraintsDocument,
+    OrderDocument,
     PunctuationsDocument,
     constraints_document,
+    order_document,
     punctuations_document,
 )
 from service.documents.stream_document import StreamDocument
@@ -124,6 +126,11 @@ class StreamIn(StreamDocument):
     constraints: ConstraintsDocument | None = Field(
         default=None, description="Constraints on the stream's rows that imply punctuations."
     )
+    order: OrderDocument | None = Field(
+        default=None,
+        description="Order in which the rows come. Streams that are joined by the columns that order them "
+        "need no windows; it cannot be changed later.",
+    )
 
 
 class ContractIn(BaseModel):
@@ -186,6 +193,9 @@ class StreamOut(BaseModel):
     constraints: dict[str, Any] | None = Field(
         default=None, description="Constraints on its rows; null for none."
     )
+    order: dict[str, Any] | None = Field(
+        default=None, description="Order in which its rows come; null if it has none."
+    )
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
@@ -204,6 +214,7 @@ class StreamOut(BaseModel):
             source=_source(stream.source),
             punctuations=punctuations_document(stream.punctuations),
             constraints=constraints_document(stream.constraints),
+            order=order_document(stream.order),
         )
 
 

@@ -163,7 +163,7 @@ class AbsenceCounters:
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
         undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
-            rests in several joins counts in each.
+            rests in several joins counts in each. With windows of rows: those that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
     """
 
@@ -278,6 +278,7 @@ class StreamCounters:
         rejected_rows: Rows without an event time.
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
+        scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
     """
 
     stream_id: int
@@ -286,6 +287,7 @@ class StreamCounters:
     rejected_rows: int
     watermark_us: int | None
     max_event_time_us: int | None
+    scramble: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from catalog.values.groups.grouping import Grouping
-from catalog.values.query import Backfill, JoinKind, Output
+from catalog.values.query import Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -82,6 +82,7 @@ class PlannedQuery:
         kind: What it gives of its matches (``catalog.values.query.Query``).
         preserved: Sides whose rows it judges.
         grouping: Groups of its pairs that are its results; None: the pairs themselves are.
+        hands_on: Whether its pairs are rows of its next step (``catalog.steps``), and no results.
     """
 
     id: int
@@ -99,6 +100,7 @@ class PlannedQuery:
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
+    hands_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,8 @@ class FamilyPlan:
             None, in a plan of a version that did not tell them apart: all of them.
         result_columns_b: The same for b.
         band: Range by which pairs are found where there is no key; None: all pairs are looked at.
+        clock_a: What the windows on a, and so the slices of a, are measured in.
+        clock_b: The same for b.
     """
 
     id: str
@@ -280,6 +284,23 @@ class FamilyPlan:
     result_columns_a: tuple[str, ...] | None = None
     result_columns_b: tuple[str, ...] | None = None
     band: Band | None = None
+    clock_a: Clock = "time"
+    clock_b: Clock = "time"
+
+    def clock(self, side: str) -> Clock:
+        """Return what the windows of a side are measured in."""
+        return self.clock_a if side == "a" else self.clock_b
+
+    @property
+    def counted_sides(self) -> tuple[Literal["a", "b"], ...]:
+        """Sides with windows of rows."""
+        clocks: tuple[tuple[Literal["a", "b"], Clock], ...] = (("a", self.clock_a), ("b", self.clock_b))
+        return tuple(side for side, clock in clocks if clock in ("rows", "key rows"))
+
+    @property
+    def ordered(self) -> bool:
+        """Tell whether its clock is the order of its streams: windows count steps of the ordering columns."""
+        return self.clock_a == "order"
 
     @property
     def judges_absence(self) -> bool:
@@ -290,6 +311,11 @@ class FamilyPlan:
     def has_groups(self) -> bool:
         """Return whether the results of its queries are groups of pairs: of all of them, or of none."""
         return any(q.grouping is not None for q in self.queries)
+
+    @property
+    def hands_on(self) -> bool:
+        """Tell whether pairs of some of its queries are rows of a next step."""
+        return any(q.hands_on for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:

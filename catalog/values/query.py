@@ -25,6 +25,10 @@ UNBOUNDED_US = 2**61
 
 Backfill = Literal["none", "state"]
 
+#: What the windows of a side are measured in: µs of event time, rows of the stream, rows of equal key, or
+#: steps of the column that orders the stream.
+Clock = Literal["time", "rows", "key rows", "order"]
+
 #: What a query gives of its matches, which are the pairs that it would give as an inner join.
 JoinKind = Literal["inner", "outer", "semi", "anti"]
 
@@ -67,10 +71,12 @@ class Side:
         stream: Its name.
         alias: Name under which the query refers to it.
         window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the
-            query iff 0 <= d < window_us. At least 1 (``[NOW]``).
+            query iff 0 <= d < window_us. At least 1 (``[NOW]``). In rows where ``clock`` says so.
         filter: Canonical predicate over this side's columns, or None.
         filter_columns: Columns the filter reads.
         columns: Columns that the query needs of a stored row: outputs, residual and filter.
+        clock: What the window is measured in. ``rows``: a row is older by as many as the rows of its stream
+            that come after it, up to the other row; ``key rows``: those of its key among them.
     """
 
     stream_id: int
@@ -80,6 +86,7 @@ class Side:
     filter: str | None
     filter_columns: tuple[str, ...]
     columns: tuple[str, ...]
+    clock: Clock = "time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,9 @@ class Query:
             side's filter and has no match is absent.
         preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
         grouping: Groups of its pairs that are its results; None: the pairs themselves are.
+        left: Join whose pairs are the rows of side a, in a join of three and more streams
+            (``catalog.steps``); None in a join of two.
+        hands_on: Whether its pairs are rows of a next step, and no results.
     """
 
     id: int
@@ -117,6 +127,18 @@ class Query:
     kind: JoinKind = "inner"
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
+    left: Query | None = None
+    hands_on: bool = False
+
+    @property
+    def counts_rows(self) -> bool:
+        """Tell whether a window is of rows."""
+        return not {self.a.clock, self.b.clock}.isdisjoint(("rows", "key rows"))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it has no windows of time or rows, but follows the order of both streams."""
+        return self.a.clock == "order"
 
     def __post_init__(self) -> None:
         """Hold the preserved sides to the kind."""

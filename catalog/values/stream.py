@@ -291,6 +291,22 @@ class Constraints:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """Order in which a stream's rows come, by one of their columns.
+
+    Attributes:
+        column: The column; rows in which it is NULL are not counted.
+        scramble: Scrambling factor (WO-Join, §2.2): a row comes at most so many rows behind a row that stands
+            after it in the order. None: it is found from the rows.
+        descending: Whether the values fall.
+    """
+
+    column: str
+    scramble: int | None
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A registered stream.
 
@@ -314,6 +330,7 @@ class Stream:
             and ``on_error`` it is left out of the ``repr``, by which a run recognizes its workload
             (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
+        order: Order in which its rows come, by which it can be joined without windows; None if it has none.
     """
 
     id: int
@@ -330,6 +347,7 @@ class Stream:
     on_error: OnError = field(default="set-aside", repr=False)
     punctuations: Punctuations | None = field(default=None, repr=False)
     constraints: Constraints = field(default=Constraints(), repr=False)
+    order: Order | None = field(default=None, repr=False)
 
     def closes_keys(self, key: frozenset[str]) -> bool:
         """Return whether rows or punctuations of the stream can close keys of these columns."""

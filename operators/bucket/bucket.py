@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from catalog.steps import in_order, is_intermediate, made_by, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
-from operators.bucket.closing import BatchClosings, decoded_promise
+from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
 from operators.bucket.counters import key_counters
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
@@ -25,11 +26,14 @@ from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.lineage.route_counts import RouteCounts
-from operators.pack.payload import Payload, arrivals
+from operators.orders.order_progress import OrderProgress
+from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat
 from operators.segments.row_codec import TS
 from operators.segments.segment import Segment, unlabelled
+from operators.steps.handed_pairs import HandedPairs
+from operators.steps.watermarks import latest, least, with_intermediates
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 
@@ -43,12 +47,14 @@ class StreamState:
         rows: Rows of this batch.
         rejected_rows: Rows of this batch without an event time.
         late_rows: Late rows of this batch; counted in the bucket that got the suspects.
+        order: Progress in the stream's order; None for a stream without one.
     """
 
     watermark: Watermark
     rows: int = 0
     rejected_rows: int = 0
     late_rows: int = 0
+    order: OrderProgress | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +123,7 @@ class Bucket:
         self.closed_groups = {}
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self.watermarks()
+        began = {f: self._clocks(joins.family.plan, start) for f, joins in self.families.items()}
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
@@ -131,43 +138,67 @@ class Bucket:
         version = self.plan.version if self.plan else 0
         # Whoever brings rows says so.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
-        for family_id, joins in self.families.items():
+        handed: dict[int, HandedPairs] = {}
+        newest = self._newest(self.plan)
+        planned_families = self.plan.families if self.plan else ()
+        taken = taken_intermediates(planned_families)
+        for planned in in_order(planned_families):
+            family_id, joins = planned.id, self.families[planned.id]
             family = joins.family
             ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
             males: dict[str, Segment | None] = {}
             females: dict[str, Segment | None] = {}
             keyless: dict[str, Segment | None] = {"a": None, "b": None}
+            before, watermarks = began[family_id], self._clocks(family.plan, end)
             # None for a family without contracts, so that nothing is looked up.
-            late_limits = {side: start[ids[side]] for side in SIDES}
-            closings = BatchClosings.of(joins, ordered, late_limits, promises, place)
+            closings = BatchClosings.of(joins, ordered, before, promises, place)
             for side in SIDES:
-                came = self._fresh_rows(ordered, family, side, start[ids[side]], version)
+                if is_intermediate(ids[side]):
+                    filters, layout = family.plan.filters_a, family.layouts[side]
+                    came = handed[ids[side]].rows(filters, layout, version)
+                elif family.plan.ordered:
+                    came = self._fresh_rows(ordered, family, side, None, version)
+                    came, disordered = joins.in_order(side, came, before[side], place)
+                    if disordered is not None:
+                        kept = kept_columns(family.layouts[side], disordered)
+                        output.violating[ids[side], family_id, side] = kept
+                else:
+                    came = self._fresh_rows(ordered, family, side, before[side], version)
                 if closings is not None and came is not None:
                     came, violating = closings.without_violating(side, came, place)
                     if violating is not None:
                         output.violating[ids[side], family_id, side] = violating
                 males[side] = females[side] = came
                 if family.absence is not None:
-                    keyless[side] = self._keyless_rows(ordered, family, side, start[ids[side]], version)
+                    keyless[side] = self._keyless_rows(ordered, family, side, before[side], version)
                 if came is not None:
                     placed = family.fragments.place(came.key, came.pos, *place)
-                    females[side] = came if placed.female is None else came.filter(placed.female)
+                    # Pairs rest where they are made, so the rows that they meet rest in all buckets of a key.
+                    apart = None if is_intermediate(ids["a"]) else placed.female
+                    females[side] = came if apart is None else came.filter(apart)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
                 if closings is not None and came is not None:
                     females[side] = closings.resting(side, came, females[side])
-            watermarks = {side: end[ids[side]] for side in SIDES}
-            before = {side: start[ids[side]] for side in SIDES}
-            pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
+            if joins.ranked is not None:
+                counted: dict[str, list[pa.RecordBatch]] = {
+                    side: counted_rows(ordered, family_id, side, before[side])
+                    for side in family.plan.counted_sides
+                }
+                pairs = joins.process_ranked(joins.ranked, males, counted, watermarks)
+            else:
+                pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
             if closings is not None:
-                closings.close(watermarks, {side: self._newest_us(ids[side]) for side in SIDES})
+                closings.close(watermarks, {side: newest[ids[side]] for side in SIDES})
+            if (made := made_by(planned, taken)) is not None:
+                handed[made] = pairs.handed()
             table = pairs.finish(version, batch)
             if joins.groups is not None:
                 if table is not None:
                     joins.groups.add(table, pairs.routes().table)
-                newest = {side: self._newest_us(ids[side]) for side in SIDES}
+                newest_of = {side: newest[ids[side]] for side in SIDES}
                 arrived = {} if closings is None else closings.arrived
                 came_out = [
-                    joins.groups.close_keys(arrived, newest, watermarks),
+                    joins.groups.close_keys(arrived, newest_of, watermarks),
                     joins.groups.close(watermarks.values()),
                 ]
                 found = [groups for groups in came_out if groups is not None]
@@ -201,15 +232,41 @@ class Bucket:
 
     def watermarks(self) -> dict[int, int | None]:
         """Return the watermark of each stream by its id."""
-        return {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
+        return self._watermarks(self.plan)
 
-    def _newest_us(self, stream_id: int) -> int | None:
-        return self.streams[stream_id].watermark.max_event_time_us
+    def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
+        """Return how far each side has come on the clock of a family: its watermark, or its order."""
+        return self._clocks(family, self.watermarks())
+
+    def _clocks(self, family: FamilyPlan, watermarks: Mapping[int, int | None]) -> dict[str, int | None]:
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        if not family.ordered:
+            return {side: watermarks[stream_id] for side, stream_id in ids.items()}
+        orders = {side: self.streams[stream_id].order for side, stream_id in ids.items()}
+        return {side: None if order is None else order.limit for side, order in orders.items()}
+
+    def _newest_clocks(self, family: FamilyPlan, newest: Mapping[int, int | None]) -> dict[str, int | None]:
+        """Return the greatest clock of the rows of each side so far, given the newest event times."""
+        ids = {"a": family.stream_a, "b": family.stream_b}
+        if not family.ordered:
+            return {side: newest[stream_id] for side, stream_id in ids.items()}
+        orders = {side: self.streams[stream_id].order for side, stream_id in ids.items()}
+        return {side: None if order is None else order.newest for side, order in orders.items()}
+
+    def _watermarks(self, plan: Plan | None) -> dict[int, int | None]:
+        """Return the watermarks of all streams and of a plan's intermediates."""
+        moved = {stream_id: stream.watermark.value_us for stream_id, stream in self.streams.items()}
+        return moved if plan is None else with_intermediates(plan, moved, least)
+
+    def _newest(self, plan: Plan | None) -> dict[int, int | None]:
+        """Return the newest event times of the same."""
+        newest = {stream_id: s.watermark.max_event_time_us for stream_id, s in self.streams.items()}
+        return newest if plan is None else with_intermediates(plan, newest, latest)
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
-        return compile_family(family, plan.version, {s.id: s for s in plan.streams}, terms, self.slack_us)
+        return compile_family(family, plan.version, plan_streams(plan), terms, self.slack_us)
 
     def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises]]:
         records = [decode(BucketRecord, text.encode()) for text in texts]
@@ -227,6 +284,7 @@ class Bucket:
         for beat in beats:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
+                stream.order = None if stream.order is None else stream.order.reset()
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
@@ -236,21 +294,22 @@ class Bucket:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
         before = self.plan.version if self.plan is not None else 0
         for stream in plan.streams:
-            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+            order = None if stream.order is None else OrderProgress.begun(stream.order.scramble)
+            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us), order=order))
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
+        moved, newest = self._watermarks(plan), self._newest(plan)
         for family in plan.families:
             former = self.families.get(family.id)
             activated = frozenset(q.id for q in family.queries if q.since_version > before)
-            self.terms[family.id], marks = self._terms(family, former, activated)
+            self.terms[family.id], marks = self._terms(family, former, activated, moved, newest)
             compiled = self.compile(family, plan)
             if former is None:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
-                ids = {"a": family.stream_a, "b": family.stream_b}
-                watermarks = {side: self.streams[ids[side]].watermark.value_us for side in SIDES}
-                families[family.id] = migrated(former, compiled, activated, marks, watermarks)
+                reached = self._clocks(family, moved)
+                families[family.id] = migrated(former, compiled, activated, marks, reached)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = [query for family in plan.families for query in family.queries]
         # An update's former text gives nothing: a batch has results of one query of a series.
@@ -269,20 +328,25 @@ class Bucket:
         self.plan_changed = True
 
     def _terms(
-        self, family: FamilyPlan, former: FamilyJoins | None, activated: frozenset[int]
+        self,
+        family: FamilyPlan,
+        former: FamilyJoins | None,
+        activated: frozenset[int],
+        watermarks: Mapping[int, int | None],
+        newest_us: Mapping[int, int | None],
     ) -> tuple[Terms, Marks]:
         """Return what is held for each query, and which rows get a bit to say so.
 
         All buckets come to the same terms, since they know the same watermarks and plans: a family is
         compiled once for all buckets of a worker.
         """
-        ids = {"a": family.stream_a, "b": family.stream_b}
+        reached, newest_of = self._clocks(family, watermarks), self._newest_clocks(family, newest_us)
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
         for side, other in (("a", "b"), ("b", "a")):
-            opposite = self.streams[ids[other]].watermark.value_us
-            newest = self.streams[ids[side]].watermark.max_event_time_us
+            opposite = reached[other]
+            newest = newest_of[side]
             unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
             for query in family.queries:
                 if query.backfill != "state":
@@ -311,6 +375,8 @@ class Bucket:
                 stream.rows += header.rows
                 stream.rejected_rows += header.rejected_rows
                 stream.watermark = stream.watermark.after_rows(header.max_event_time_us)
+                if stream.order is not None and header.order is not None:
+                    stream.order = stream.order.after_rows(header.order)
         for stream_id, watermark_us in heartbeats:
             # A stream may be removed in the batch that brings its last heartbeat.
             if stream_id in self.streams:

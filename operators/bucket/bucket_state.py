@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from catalog.store.codec import decode, encode
@@ -31,6 +31,7 @@ from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins, Holder
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import Term
+from operators.orders.order_progress import OrderProgress
 from operators.segments.layout import SIDES
 from operators.segments.patch import PatchWriter
 from operators.segments.segment import ArrivedFile, Origin, Segment
@@ -42,6 +43,8 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 FORMAT = 5
 #: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
+#: The same with ranks of rows or the progress of ordered streams; with closed keys, too, if there are any.
+FORMAT_WITH_CLOCKS = 7
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -262,6 +265,22 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     if closed:
         # Versions without closings must refuse such a state: rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
+    orders = {
+        str(stream_id): astuple(s.order) for stream_id, s in bucket.streams.items() if s.order is not None
+    }
+    if orders:
+        # Versions without orders would take the clocks of ordered families for event times.
+        document |= {"format": FORMAT_WITH_CLOCKS, "orders": orders}
+    ranked = {
+        family_id: [
+            joins.ranked.released_us,
+            *([segment.id for segment in state.segments] for state in joins.ranked.states()),
+        ]
+        for family_id, joins in bucket.families.items()
+        if joins.ranked is not None
+    }
+    if ranked:
+        document |= {"format": FORMAT_WITH_CLOCKS, "ranked": ranked}
     groups = {
         family_id: [
             joins.groups.facts(),
@@ -304,6 +323,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     ]
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
+    held += [kept[1:] for kept in document.get("ranked", {}).values()]
     held += [[ids, closed] for _, ids, closed in document.get("groups", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
@@ -336,6 +356,12 @@ def load_bucket(
     bucket.streams = {
         int(stream_id): StreamState(Watermark(*facts)) for stream_id, facts in document["streams"].items()
     }
+    for stream_id, (scramble, monitored, blocks, passed, newest, factors) in document.get(
+        "orders", {}
+    ).items():
+        bucket.streams[int(stream_id)].order = OrderProgress(
+            scramble, monitored, tuple(map(tuple, blocks)), passed, newest, tuple(map(tuple, factors))
+        )
     bucket.terms = {
         family_id: {
             side: {
@@ -371,6 +397,10 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
+        if joins.ranked is not None:
+            joins.ranked.released_us, *kept = document["ranked"][family.id]
+            for holder, ids in zip(joins.ranked.states(), kept, strict=True):
+                holder.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():
             facts = document["closed"][family.id][side]
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
@@ -387,7 +417,7 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS):
+    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_CLOCKS):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

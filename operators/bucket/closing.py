@@ -27,9 +27,9 @@ from operators.errors import PromiseBroken
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools
 from operators.pack.payload import Payload
-from operators.segments.layout import SIDES
+from operators.segments.layout import SIDES, SideLayout
 from operators.segments.row_codec import KEY
-from operators.segments.segment import Segment, timestamps
+from operators.segments.segment import Segment
 
 #: Rows that arrive in a file are stored by a link to it; dropping some means writing all others. That pays
 #: if at least one row in this many is dropped. Otherwise the rows are purged later.
@@ -110,7 +110,7 @@ class BatchClosings:
             rows = rows.filter(own)
         closed.violating = len(rows)
         remaining = came.filter(~broken)
-        return (remaining if len(remaining) else None), (self._kept(side, rows) if len(rows) else None)
+        return (remaining if len(remaining) else None), (kept_columns(layout, rows) if len(rows) else None)
 
     def resting(self, side: str, came: Segment, females: Segment | None) -> Segment | None:
         """Return the new rows of a side that are to be stored in this bucket.
@@ -164,20 +164,19 @@ class BatchClosings:
         known = [time for time in watermarks.values() if time is not None]
         return min(known) if len(known) == len(watermarks) else None
 
-    def _kept(self, side: str, rows: Segment) -> pa.RecordBatch:
-        """Return the columns of rows that the family's queries or key read."""
-        layout = self.joins.family.layouts[side]
-        names = [name for name in layout.types if name in layout.kept(rows) or name in layout.key]
-        columns = [layout.read(rows, name) for name in names]
-        return pa.RecordBatch.from_arrays(
-            [*columns, pa.array(rows.pos), timestamps(rows.ts)], names=[*names, "_pos", "_event_time"]
-        )
-
     def _shown_key(self, side: str, rows: Segment) -> str:
         """Return the key of the first row as text."""
         layout = self.joins.family.layouts[side]
         first = np.zeros(1, dtype=np.int64)
         return ", ".join(f"{name} = {layout.read(rows, name, first)[0].as_py()}" for name in layout.key)
+
+
+def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:
+    """Return the columns of rows that the family's queries or key read, with position and event time."""
+    names = [name for name in layout.types if name in layout.kept(rows) or name in layout.key]
+    columns = [*(layout.read(rows, name) for name in names), pa.array(rows.pos)]
+    columns.append(layout.read(rows, layout.event_time))
+    return pa.RecordBatch.from_arrays(columns, names=[*names, "_pos", "_event_time"])
 
 
 def decoded_promise(promises: Promises) -> pa.Table:

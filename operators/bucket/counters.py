@@ -6,7 +6,7 @@ counts rows per filter as it evaluates them, and keys are counted on rows that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -17,25 +17,26 @@ from catalog.values.batch import (
     PunctuationCounters,
     SliceCounters,
 )
+from catalog.values.plan import FamilyPlan
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
+#: Gives for a family how far each side has come on its clock.
+Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
 
-def slice_counters(
-    families: Mapping[str, FamilyJoins], watermarks: Mapping[int, int | None]
-) -> Iterator[SliceCounters]:
+
+def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[SliceCounters]:
     """Yield what every slice of a bucket holds, and what it did in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
-        watermarks: Watermark per stream id at the end of the batch.
+        clocks: Gives how far each side of a family has come at the end of the batch.
     """
     rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
-        plan = joins.family.plan
-        opposite = {"a": watermarks[plan.stream_b], "b": watermarks[plan.stream_a]}
+        opposite = joins.opposite_reached(clocks(joins.family.plan))
         rows = {
             (join_id, side): chain.rows_per_slice(side, opposite[side])
             for join_id, chain in joins.chains.items()
@@ -66,26 +67,29 @@ def slice_counters(
             )
 
 
-def absence_counters(
-    families: Mapping[str, FamilyJoins], watermarks: Mapping[int, int | None]
-) -> Iterator[AbsenceCounters]:
+def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
     """Yield what a bucket found absent in the last batch, and what is still to be decided.
+
+    Of families with windows of rows that are the rows that wait for their ranks.
 
     Args:
         families: Joins per family id, as a bucket has them.
-        watermarks: Watermark per stream id at the end of the batch.
+        clocks: Gives how far each side of a family has come at the end of the batch.
     """
     for family_id, joins in families.items():
-        absence, plan = joins.absence, joins.family.plan
-        for side, opposite in (("a", plan.stream_b), ("b", plan.stream_a)):
+        absence, reached = joins.absence, clocks(joins.family.plan)
+        if joins.ranked is not None:
+            for side, waiting in joins.ranked.waiting.items():
+                yield AbsenceCounters(family_id, side, waiting.rows, 0)
+        for side, opposite in (("a", reached["b"]), ("b", reached["a"])):
             if absence is not None and absence.compiled.groups[side]:
                 held = (s for _, of, _, state in joins.slices() if of == side for s in state.segments)
-                undecided = absence.undecided(side, held, watermarks[opposite])
+                undecided = absence.undecided(side, held, opposite)
                 yield AbsenceCounters(family_id, side, undecided, absence.given[side])
 
 
 def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:
-    """Yield the counters of punctuations of a bucket: of the last batch, and its remembered closings.
+    """Yield the counters of promises of a bucket: punctuations, remembered closings, and rows out of order.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -102,6 +106,8 @@ def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Punctu
                 purged=closed.purged,
                 dead=closed.dead,
             )
+        for side, rows in joins.disordered.items():
+            yield PunctuationCounters(family_id, side, violating=rows)
 
 
 def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounters]:

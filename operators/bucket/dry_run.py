@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
+from catalog.steps import plan_streams
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.routes.route_table import RouteTable
 from catalog.values.stream import Stream
@@ -69,7 +70,7 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
         if any((stream.id, f.sql) not in tried for side in compiled.sides for f in side.filters):
             compiled.pack(_one_row(stream), 1, 0, None)
     answered = frozenset() if previous is None else _residuals(previous)
-    streams = {stream.id: stream for stream in plan.streams}
+    streams = plan_streams(plan)
     grouped = _groupings(plan) - (frozenset() if previous is None else _groupings(previous))
     for family in plan.families:
         if any(name == family.id for name, _ in grouped):

@@ -14,11 +14,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
+import pyarrow as pa
 
 from catalog.errors import InvariantBroken
+from catalog.steps import is_intermediate
 from operators.bucket.bucket import Bucket, StreamState
+from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import compact
+from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
@@ -53,7 +57,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         for chain in joins.chains.values():
             for side, slices in chain.slices.items():
                 for state in slices:
-                    compact(state, chain.join.slack_us, joins.family.lineages[side].live)
+                    compact(state, chain.join.slacks[side], joins.family.lineages[side].live)
     return new
 
 
@@ -67,10 +71,32 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
     return rows
 
 
+def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, number: int, buckets: int) -> None:
+    """Give a family of a new bucket the rows of an old one that wait for their ranks, and the ranks."""
+    new.released_us = old.released_us
+    for side, ranking in old.rankings.items():
+        target = new.rankings[side]
+        for segment in ranking.segments:
+            if ranking.by_key:
+                comes_here = family.fragments.comes_to(segment.key, number, buckets)
+                target.take([segment.rows.filter(pa.array(comes_here))])
+            elif not target.segments:
+                target.take([segment.rows])  # all buckets have the same
+    for side, waiting in old.waiting.items():
+        for segment in waiting.segments:
+            rest = family.fragments.rest(segment.key, segment.pos, buckets)
+            own = segment.take(np.flatnonzero(rest == number))
+            if len(own):
+                new.waiting[side].segments.append(own)
+
+
 def _without_rows(bucket: Bucket) -> Bucket:
     return Bucket(
         plan=bucket.plan,
-        streams={stream_id: StreamState(stream.watermark) for stream_id, stream in bucket.streams.items()},
+        streams={
+            stream_id: StreamState(stream.watermark, order=stream.order)
+            for stream_id, stream in bucket.streams.items()
+        },
         families={family_id: FamilyJoins.empty(joins.family) for family_id, joins in bucket.families.items()},
         terms=bucket.terms,
         next_batch=bucket.next_batch,
@@ -80,12 +106,15 @@ def _without_rows(bucket: Bucket) -> Bucket:
 
 def _alike(bucket: Bucket) -> object:
     version = bucket.plan.version if bucket.plan is not None else 0
-    watermarks = {stream_id: stream.watermark for stream_id, stream in bucket.streams.items()}
+    watermarks = {i: (stream.watermark, stream.order) for i, stream in bucket.streams.items()}
     return version, bucket.next_batch, watermarks, bucket.terms
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
     """Give a family of a new bucket its rows of an old one."""
+    plan = old.family.plan
+    if is_intermediate(plan.stream_a) and plan.replication.replicates:
+        raise InvariantBroken(f'pairs that rest in family "{plan.id}" have no place in other buckets')
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}
     for (_, _, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
@@ -103,6 +132,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         for segment in closed.segments:
             comes_here = old.family.fragments.comes_to(segment.key, number, buckets)
             target_keys.segments.append(segment.filter(comes_here))
+    if old.ranked is not None and new.ranked is not None:
+        _take_ranked(old.family, old.ranked, new.ranked, number, buckets)
     if old.groups is not None and new.groups is not None:
         new.groups.take_rows(old.groups, number, buckets)
     if old.absence is None or new.absence is None:

@@ -3,7 +3,9 @@
 A punctuation closes a key if it fixes all key columns of the side and no others. A stream whose rows are
 unique in some of the key columns closes the key of each new row.
 
-Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent.
+Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent. Nor
+do families with windows of rows, which count rows whatever their keys, nor ordered ones: closings are
+forgotten by event time.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract
         side: ``a`` or ``b``.
         stream: The stream of the side.
     """
-    if not stream.has_contract or family.judges_absence:
+    if not stream.has_contract or family.judges_absence or family.counted_sides or family.ordered:
         return None
     key = frozenset(pair[0] if side == "a" else pair[1] for pair in family.key)
     promised = stream.punctuations

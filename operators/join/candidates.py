@@ -12,7 +12,7 @@ three queries of the State-Slice paper (§7.2): 102-260 ms a batch segment by se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -69,13 +69,17 @@ class CandidateSide:
 
     def ts(self) -> Int64s:
         """Return the event times, int64[n]."""
-        return _joined([run.rows.ts[run.index] for run in self.runs])
+        return self.gathered(_times)
+
+    def gathered(self, values: Callable[[Segment], Int64s]) -> Int64s:
+        """Return what the segments say of the rows, int64[n]."""
+        return _joined([values(run.rows)[run.index] for run in self.runs])
 
     def pos(self) -> Int64s:
         """Return the positions in the source, int64[n]."""
         return _joined([run.rows.pos[run.index] for run in self.runs])
 
-    def _key(self) -> Int64s:
+    def key(self) -> Int64s:
         """Return the keys, int64[n]."""
         return _joined([run.rows.key[run.index] for run in self.runs])
 
@@ -110,7 +114,7 @@ class CandidateSide:
 
     def read(self, layout: SideLayout, name: str) -> pa.Array:
         """Return a stream column, n values."""
-        derived = layout.derived(name, self.ts, self._key)
+        derived = layout.derived(name, self.ts, self.key)
         if derived is not None:
             return derived
         parts = [layout.read(run.rows, name, run.index) for run in self.runs]
@@ -383,6 +387,10 @@ def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int6
     if 2 * len(some) > len(keys):
         return keys, times, None
     return keys[some], times[some], some
+
+
+def _times(rows: Segment) -> Int64s:
+    return rows.times
 
 
 def _joined(parts: list[_Array]) -> _Array:

@@ -15,21 +15,42 @@ cut. A chain of one slice that admits every row is selection pull-up (§3.1).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
+from catalog.values.query import UNBOUNDED_US
 from operators.join.candidates import Probing, Reach, find_candidates
 from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
-from operators.kernels.keys import Int64s
+from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
+from operators.ranks.clocked_rows import as_males, by_time
+from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+
+#: A segment is rewritten once at least one in this many of its rows has left by the clock of its key.
+WORTH_A_REWRITE = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneWay:
+    """One direction of a join whose sides have clocks of their own.
+
+    Attributes:
+        side: Side whose windows count.
+        reach: How far apart the rows may be on the clock of the probe.
+        young: Resting rows to be probed instead of the slices; None: those of the slices.
+    """
+
+    side: str
+    reach: Reach
+    young: Sequence[Segment] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +111,83 @@ class Chain:
             self._purge(side, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                compact(state, self.join.slack_us, live)
+                compact(state, self.join.slacks[side], live)
+
+    def process_ranked(
+        self,
+        released: Mapping[str, Sequence[Segment]],
+        ranked: RankedRows,
+        watermarks: Mapping[str, int | None],
+        pairs: PairTable,
+    ) -> None:
+        """Run one batch through the chain of a family with windows of rows, whose sides have own clocks.
+
+        The join is one in each direction: resting rows of a side are probed by newer rows of the other one on
+        the side's clock. Where a stream is not counted, its late rows may also come after newer rows of the
+        other side that rest already; those they find by time.
+
+        Args:
+            released: Rows per side whose ranks are final now, clocked.
+            ranked: Ranks of the family's rows.
+            watermarks: Watermark per side at the end of the batch.
+            pairs: Takes the joined pairs.
+        """
+        for side in SIDES:
+            for state in self.slices[side]:
+                state.counts = SliceCounts()
+        females = {side: [(self._admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
+        males = {
+            side: [self._as(as_males, side, rows) for rows, _ in females[side] if rows is not None]
+            for side in SIDES
+        }
+        for side, other in (("a", "b"), ("b", "a")):
+            if side not in ranked.rankings and ranked.released_us is not None:
+                for probing in males[side]:
+                    self._probe_by_time(other, probing, ranked.released_us, pairs)
+        for side, other in (("a", "b"), ("b", "a")):
+            for resting, came in females[side]:
+                self._insert(side, resting, came)
+            for probing in males[other]:
+                self._probe(side, probing, pairs, OneWay(side, Reach(self._reach(side).behind_us, 1)))
+        for side in SIDES:
+            by_key = ranked.clocks[side] == "key rows"
+            if by_key:
+                self._purge_by_key(side, ranked, watermarks)
+            else:
+                self._purge(side, ranked.reached(side, watermarks))
+            live = self.classes.family.lineages[side].live
+            for state in self.slices[side]:
+                # Rows of other keys tell nothing about when a row leaves.
+                compact(state, UNBOUNDED_US if by_key else self.join.slacks[side], live)
+
+    def _probe_by_time(self, side: str, males: Segment, released_us: int, pairs: PairTable) -> None:
+        """Let late males probe the rows of ``side`` that rest already and are not older than they are.
+
+        Such rows are in the first slice: no later male has reached their clock.
+        """
+        late = males.times < released_us
+        if not late.any():
+            return
+        other = "b" if side == "a" else "a"
+        probing = self._as(by_time, other, males, late)
+        young = []
+        for segment in self.slices[side][0].segments:
+            some = segment.times >= probing.t_min
+            if some.any():
+                young.append(self._as(by_time, side, segment, some))
+        reach = Reach(1, self._reach(other).behind_us)
+        self._probe(side, probing, pairs, OneWay(other, reach, young))
+
+    def _as(
+        self, form: Callable[[Segment], Segment], side: str, rows: Segment, keep: Bools | None = None
+    ) -> Segment:
+        """Return rows in another form, classified as they are."""
+        classes = self.classes.of(side, rows)
+        if keep is not None:
+            rows, classes = rows.filter(keep), classes.select(keep)
+        found = form(rows)
+        self.classes.put(found, classes)
+        return found
 
     def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
         """Return the rows that come to this join, of those after an event time if given; None without any."""
@@ -126,20 +223,44 @@ class Chain:
             return
         slices = self.slices[side]
         for index, state in enumerate(slices):
-            end_of = partial(self._loses_us, side, index) if self.join.slack_us else None
+            end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
             if index + 1 == len(slices):
                 held = state.rows
-                purge(state, watermark_us, self.join.slack_us, end_of, drop=True)
+                purge(state, watermark_us, self.join.slacks[side], end_of, drop=True)
                 state.counts.purged += held - state.rows
                 return
-            following = slices[index + 1]
-            for segment in purge(state, watermark_us, self.join.slack_us, end_of):
-                kept = self.reaching(side, segment, following.reach)
-                moved = 0 if kept is None else len(kept)
-                following.counts.moved_in += moved
-                following.counts.filtered += len(segment) - moved
-                if kept is not None:
-                    following.segments.append(kept)
+            for segment in purge(state, watermark_us, self.join.slacks[side], end_of):
+                self._propagate(side, segment, slices[index + 1])
+
+    def _propagate(self, side: str, segment: Segment, following: SliceState) -> None:
+        kept = self.reaching(side, segment, following.reach)
+        moved = 0 if kept is None else len(kept)
+        following.counts.moved_in += moved
+        following.counts.filtered += len(segment) - moved
+        if kept is not None:
+            following.segments.append(kept)
+
+    def _purge_by_key(self, side: str, ranked: RankedRows, watermarks: Mapping[str, int | None]) -> None:
+        """Purge slices whose clock differs from key to key: segments of which enough rows have passed."""
+        slices = self.slices[side]
+        for index, state in enumerate(slices):
+            staying = []
+            for segment in state.segments:
+                reached = ranked.reached_by(side, segment.key, watermarks)
+                if reached is None:
+                    return
+                passed = segment.ts + state.w_end_us <= reached
+                count = int(np.count_nonzero(passed))
+                if count * WORTH_A_REWRITE < len(segment):
+                    staying.append(segment)
+                    continue
+                if count < len(segment):
+                    staying.append(segment.filter(~passed))
+                if index + 1 < len(slices):
+                    self._propagate(side, segment.filter(passed), slices[index + 1])
+                else:
+                    state.counts.purged += count
+            state.segments = staying
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
         """Return the end of the first slice, from one on, at which a segment is split.
@@ -170,7 +291,9 @@ class Chain:
         if females is not None:
             first.segments.append(females)
 
-    def _probe(self, side: str, males: Segment | None, pairs: PairTable) -> None:
+    def _probe(
+        self, side: str, males: Segment | None, pairs: PairTable, one_way: OneWay | None = None
+    ) -> None:
         """Let males of the other side probe the slices of ``side`` one after the other."""
         if males is None:
             return
@@ -178,12 +301,12 @@ class Chain:
         build = self.join.builder.build
         slices = self.slices[side]
         touched = np.zeros(len(slices), dtype=np.int64)
-        reach = self._reach(side)
-        probings = self._probings(side, males, classes)
+        reach = self._reach(side) if one_way is None else one_way.reach
+        probings = self._probings(side, males, classes, one_way)
         band = self.join.band
         for found in find_candidates(probings, males, classes, reach, touched, side, band):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
-            chunk = build(a, b, pairs.matches)
+            chunk = build(a, b, pairs.matches, None if one_way is None else one_way.side)
             if chunk is not None:
                 for number, made in found.per_slice(chunk.chosen):
                     slices[number].counts.made += made
@@ -208,10 +331,18 @@ class Chain:
             number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
             slices[number].counts.results += int(apart[place])
 
-    def _probings(self, side: str, males: Segment, classes: RowClasses) -> list[Probing]:
+    def _probings(
+        self, side: str, males: Segment, classes: RowClasses, one_way: OneWay | None
+    ) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
         probings = []
         reaching: Int64s | None = None
+        reach = self._reach(side) if one_way is None else one_way.reach
+        if one_way is not None and one_way.young is not None:
+            return [
+                Probing(0, segment, self.classes.of(side, segment), males.key, males.ts, None)
+                for segment in one_way.young
+            ]
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         for number, state in enumerate(self.slices[side]):
             # Males that come to the first slice were admitted to the join: they reach one of its queries.
@@ -227,13 +358,13 @@ class Chain:
             probings += [
                 Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments
-                if self._can_meet(side, segment, oldest, newest)
+                if self._can_meet(reach, segment, oldest, newest)
             ]
         return probings
 
-    def _can_meet(self, side: str, female: Segment, oldest: int, newest: int) -> bool:
+    @staticmethod
+    def _can_meet(reach: Reach, female: Segment, oldest: int, newest: int) -> bool:
         """Tell whether any window reaches between the segment's event times and those of the males."""
-        reach = self._reach(side)
         return oldest - female.t_max < reach.behind_us and female.t_min - newest < reach.ahead_us
 
     def _reach(self, side: str) -> Reach:

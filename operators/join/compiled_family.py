@@ -60,7 +60,7 @@ class CompiledJoin:
         admission: Rows that come to the join, per side; None for every row (selection pull-up).
         reaches: Per side and slice the set of the queries that reach it.
         builder: Builds the joined pairs, for the join's queries alone.
-        slack_us: Span below which a segment is never split.
+        slacks: Span per side below which a segment is never split, in the clock of the side.
         lazy_ends: Per side and slice whether segments are not split at its end.
         band: Finds pairs by a band where there is no key; None: by the key.
     """
@@ -69,7 +69,7 @@ class CompiledJoin:
     admission: Mapping[str, Admissible] | None
     reaches: Mapping[str, tuple[int, ...]]
     builder: PairBuilder
-    slack_us: int
+    slacks: Mapping[str, int]
     lazy_ends: Mapping[str, tuple[bool, ...]]
     band: BandProbe | None = None
 
@@ -183,8 +183,9 @@ def _compile_join(
             tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
             silent,
+            query_set([number for number in members if family.queries[number].hands_on]),
         ),
-        slack_us=_slack_us(queries) if slack_us is None else slack_us,
+        slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
         band=None if family.band is None else BandProbe(family.band, layouts),
     )
@@ -211,6 +212,10 @@ def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissib
     return admission
 
 
-def _slack_us(queries: list[PlannedQuery]) -> int:
-    finite = [w for q in queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
-    return max(finite, default=0) // SLACK_DIVISOR
+def _slacks(family: FamilyPlan, queries: list[PlannedQuery]) -> dict[str, int]:
+    """Return the slack of each side, by the largest window of both where both are of time."""
+    windows = {"a": [q.w_a_us for q in queries], "b": [q.w_b_us for q in queries]}
+    if not family.counted_sides:
+        windows = dict.fromkeys(SIDES, windows["a"] + windows["b"])
+    finite = {side: [w for w in windows[side] if w < UNBOUNDED_US] for side in SIDES}
+    return {side: max(finite[side], default=0) // SLACK_DIVISOR for side in SIDES}

@@ -12,11 +12,12 @@ comes to one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
 from operators.groups.finishing import ClosedUntilFinished
@@ -30,11 +31,13 @@ from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
+from operators.ranks.ranked_rows import RankedRows, WaitingRows
+from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
 #: What holds segments.
-Holder = SliceState | ClosedKeys | OpenGroups | ClosedUntilFinished
+Holder = SliceState | ClosedKeys | OpenGroups | ClosedUntilFinished | Ranking | WaitingRows
 
 #: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
@@ -53,6 +56,8 @@ class FamilyJoins:
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
         closed: Closed keys per side whose stream has a contract; usually empty.
+        disordered: Rows of the batch per side that broke the order of their stream, of an ordered family.
+        ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
         groups: Open groups; None where the results are pairs.
     """
 
@@ -61,6 +66,8 @@ class FamilyJoins:
     classes: SegmentClasses
     absence: Absence | None = None
     closed: Mapping[str, ClosedKeys] = field(default_factory=dict)
+    disordered: dict[str, int] = field(default_factory=dict)
+    ranked: RankedRows | None = None
     groups: OpenGroups | None = None
 
     @classmethod
@@ -69,8 +76,11 @@ class FamilyJoins:
         classes = SegmentClasses(family)
         chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
         absence = None if family.absence is None else Absence(family, family.absence)
+        ranked = None
+        if family.plan.counted_sides:
+            ranked = RankedRows({side: family.plan.clock(side) for side in SIDES})
         groups = None if family.groups is None else OpenGroups(family.groups)
-        return cls(family, chains, classes, absence, _closed_keys(family), groups)
+        return cls(family, chains, classes, absence, _closed_keys(family), ranked=ranked, groups=groups)
 
     def process(
         self,
@@ -110,6 +120,66 @@ class FamilyJoins:
         self.classes.keep_only(self.stored())
         return pairs
 
+    def in_order(
+        self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
+    ) -> tuple[Segment | None, Segment | None]:
+        """Return the new rows that keep the order of their stream, and those that do not; counts these.
+
+        A row comes to all buckets of its key; one that breaks the order is returned and counted in one.
+
+        Args:
+            side: ``a`` or ``b``.
+            rows: New rows of an ordered family.
+            limit: Least clock of a row that keeps the order; None for any.
+            place: Number of the bucket, and of all buckets.
+        """
+        self.disordered[side] = 0
+        if rows is None or limit is None or rows.t_min >= limit:
+            return rows, None
+        keeps = rows.ts >= limit
+        disordered = rows.filter(~keeps)
+        own = self.family.fragments.place(disordered.key, disordered.pos, *place).female
+        if own is not None:
+            disordered = disordered.filter(own)
+        self.disordered[side] = len(disordered)
+        return _some(rows.filter(keeps)), _some(disordered)
+
+    def process_ranked(
+        self,
+        ranked: RankedRows,
+        fresh: Mapping[str, Segment | None],
+        counted: Mapping[str, Sequence[pa.RecordBatch]],
+        watermarks: Mapping[str, int | None],
+    ) -> PairTable:
+        """Run one batch through all joins where windows are of rows.
+
+        Args:
+            ranked: The family's own.
+            fresh: New rows per side that are not late.
+            counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
+            watermarks: Watermark per side at the end of the batch.
+
+        Returns:
+            The joined pairs of the batch.
+        """
+        pairs = PairTable(self.family.plan)
+        released = ranked.release({s: _some(rows) for s, rows in fresh.items()}, counted, watermarks)
+        for chain in self.chains.values():
+            chain.process_ranked(released, ranked, watermarks, pairs)
+        ranked.end_batch(watermarks)
+        self.classes.keep_only(self.stored())
+        return pairs
+
+    def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        """Return how far the other side has passed the slices of each side, in the clock of the side.
+
+        Args:
+            watermarks: Watermark per side.
+        """
+        if self.ranked is None:
+            return {"a": watermarks["b"], "b": watermarks["a"]}
+        return {side: self.ranked.reached(side, watermarks) for side in SIDES}
+
     def terms_for(
         self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]
     ) -> tuple[Term, ...]:
@@ -139,12 +209,14 @@ class FamilyJoins:
             yield from state.segments
 
     def states(self) -> Iterator[Holder]:
-        """Yield everything that holds segments, in a fixed order: slices, absence, closed keys, groups."""
+        """Yield everything that holds segments, in a fixed order: slices first."""
         for _, _, _, state in self.slices():
             yield state
         if self.absence is not None:
             yield from self.absence.states()
         yield from self.closed.values()
+        if self.ranked is not None:
+            yield from self.ranked.states()
         if self.groups is not None:
             yield self.groups
             yield self.groups.closed_keys
@@ -155,8 +227,15 @@ class FamilyJoins:
             yield from state.segments
 
     def forget_undecided(self, stream_id: int) -> None:
-        """Judge the rows no more that rest opposite a stream whose watermark goes back."""
+        """Judge the rows no more that rest opposite a stream whose watermark goes back.
+
+        Where windows are of rows, none of them pairs any more: the ranks begin anew.
+        """
         plan = self.family.plan
+        if self.ranked is not None and stream_id in (plan.stream_a, plan.stream_b):
+            self.ranked.start_anew()
+            for _, _, _, state in self.slices():
+                state.segments = []
         for side, opposite in (("a", plan.stream_b), ("b", plan.stream_a)):
             if self.absence is not None and opposite == stream_id:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}

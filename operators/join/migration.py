@@ -71,6 +71,9 @@ def migrated(
     following = FamilyJoins.empty(family)
     if following.absence is not None and former.absence is not None:
         following.absence.take_over(former.absence)
+    if following.ranked is not None and former.ranked is not None:
+        following.ranked.take_over(former.ranked)
+    reached = former.opposite_reached(watermarks) if watermarks else watermarks
     if following.groups is not None and former.groups is not None:
         following.groups.take_over(former.groups)
     for side, closed in following.closed.items():
@@ -89,7 +92,7 @@ def migrated(
                 continue
             if pool is None:
                 pool = _pooled(segment for rows in held.values() for _, segment in rows)
-            passed_us = _passed_us(chain, side, watermarks)
+            passed_us = _passed_us(chain, side, reached)
             for segment in pool:
                 # What all windows of the join have passed would be purged before it meets anybody.
                 if passed_us is None or segment.t_max > passed_us:
@@ -130,9 +133,9 @@ def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: froze
     return join.id if facts == (join.queries, join.partition, join.pulled_up) else None
 
 
-def _passed_us(chain: Chain, side: str, watermarks: Mapping[str, int | None]) -> int | None:
+def _passed_us(chain: Chain, side: str, reached: Mapping[str, int | None]) -> int | None:
     """Return the event time up to which rows of a side have left the join; None if none has."""
-    opposite_us = watermarks.get("b" if side == "a" else "a")
+    opposite_us = reached.get(side)
     return None if opposite_us is None else opposite_us - chain.slices[side][-1].w_end_us
 
 

@@ -17,8 +17,10 @@ from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import query_set
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.lineage.routes import Router
+from operators.ranks.clocked_rows import cross_clock, own_clock
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
+from operators.steps.handed_pairs import HandedChunk, HandedPairs, pair_positions
 
 RESULT_COLUMNS = ("_route", "_plan_version", "_batch", "_event_time", "_pos_a", "_pos_b")
 
@@ -37,6 +39,7 @@ class PairBuilder:
         residual_a: Columns of a among which those are that residuals read.
         residual_b: The same of b.
         silent: Set of the queries that pairs are no results of: semi and anti joins.
+        handing: Set of the queries that hand their pairs on to a next step.
     """
 
     layout_a: SideLayout
@@ -48,9 +51,14 @@ class PairBuilder:
     residual_a: tuple[str, ...]
     residual_b: tuple[str, ...]
     silent: int = 0
+    handing: int = 0
 
     def build(
-        self, a: CandidateSide, b: CandidateSide, matches: BatchMatches | None = None
+        self,
+        a: CandidateSide,
+        b: CandidateSide,
+        matches: BatchMatches | None = None,
+        one_way: str | None = None,
     ) -> PairChunk | None:
         """Turn candidate pairs (equal int64 key) into pairs that serve at least one query.
 
@@ -58,14 +66,21 @@ class PairBuilder:
             a: Side a of n candidates.
             b: Side b of the same candidates.
             matches: Takes in what the pairs tell of absence, where queries ask about it.
+            one_way: Side whose windows alone count, where the rows are clocked; None: distances in time.
 
         Returns:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
-        distances = self.router.distance_classes(ts_b - ts_a)
-        codes, sets = self.router.masks_of(distances, a.classes(), b.classes())
-        event_time = np.maximum(ts_a, ts_b)
+        if one_way is None:
+            distances = codes = self.router.distance_classes(ts_b - ts_a)
+            within: Sequence[int] = self.router.within
+        else:
+            ahead = b.gathered(cross_clock) - a.gathered(own_clock)
+            behind = a.gathered(cross_clock) - b.gathered(own_clock)
+            distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
+        codes, sets = self.router.masks_of(codes, within, a.classes(), b.classes())
+        event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 
         def choose(keep: Bools) -> None:
@@ -101,20 +116,62 @@ class PairBuilder:
             if not keep.all():
                 choose(keep)
             codes, sets = _distinct(codes, sets)
-        numbers, known = self.router.numbered(sets)
         arrays: list[pa.Array] = [
-            pa.array(numbers[codes]),
             timestamps(event_time),
             pa.array(a.pos()),
             pa.array(b.pos()),
             *(a.read(self.layout_a, name) for name in self.columns_a),
             *(b.read(self.layout_b, name) for name in self.columns_b),
         ]
+        handed = None
+        if self.handing:
+            handed = self._handed(a.key(), codes, sets, arrays)
+            codes, sets, arrays = self._results(codes, sets, arrays)
+        numbers, known = self.router.numbered(sets)
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
         routes = RouteCounts(RouteTable(numbers[taken], known.take(taken)), counts[taken])
         apart = distances if len(chosen) == len(distances) else distances[chosen]
-        return PairChunk(arrays, chosen, np.bincount(apart, minlength=len(self.router.within)), routes)
+        per_class = np.bincount(apart, minlength=len(self.router.within))
+        return PairChunk([pa.array(numbers[codes]), *arrays], chosen, per_class, routes, handed)
+
+    def _handed(
+        self, key: Int64s, codes: Int64s, sets: Sequence[int], arrays: Sequence[pa.Array]
+    ) -> HandedChunk | None:
+        """Return the pairs that go on; ``arrays`` as in a chunk, without routes."""
+        rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
+        if not len(rows):
+            return None
+        ts, pos_a, pos_b, *columns = (array.take(pa.array(rows)) for array in arrays)
+        names = [*(f"a.{name}" for name in self.columns_a), *(f"b.{name}" for name in self.columns_b)]
+        return HandedChunk(
+            key[rows],
+            ts.view(pa.int64()).to_numpy(),
+            pair_positions(pos_a.to_numpy(), pos_b.to_numpy()),
+            codes[rows],
+            tuple(sets),
+            dict(zip(names, columns, strict=True)),
+        )
+
+    def _results(
+        self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]
+    ) -> tuple[Int64s, list[int], list[pa.Array]]:
+        """Return the pairs that are results, without the queries that hand on."""
+        codes, sets = _distinct(codes, [mask & ~self.handing for mask in sets])
+        keep = _serving(sets)[codes]
+        if keep.all():
+            return codes, sets, arrays
+        chosen = pa.array(keep)
+        return codes[keep], sets, [array.filter(chosen) for array in arrays]
+
+    def _event_time(self, a: CandidateSide, b: CandidateSide) -> Int64s:
+        """Return the later of both event times where these are columns like others."""
+        times = [
+            side.read(layout, layout.event_time).cast(pa.int64()).to_numpy(zero_copy_only=False)
+            for side, layout in ((a, self.layout_a), (b, self.layout_b))
+        ]
+        latest: Int64s = np.maximum(*times)
+        return latest
 
     def _apply_residuals(
         self, codes: Int64s, sets: list[int], a: CandidateSide, b: CandidateSide
@@ -142,12 +199,14 @@ class PairChunk:
         chosen: int64[n], ascending, which candidates these are.
         apart: int64[classes], how many pairs are of each distance class of the router.
         routes: Their routes; one may come twice.
+        handed: Those of the pairs that go on to a next step; the arrays and routes have the results alone.
     """
 
     arrays: list[pa.Array]
     chosen: Int64s
     apart: Int64s
     routes: RouteCounts
+    handed: HandedChunk | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -172,12 +231,18 @@ class PairTable:
         """Return the routes of all pairs, each once."""
         return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 
+    def handed(self) -> HandedPairs:
+        """Return the pairs that go on to next steps."""
+        return HandedPairs(self.family, [c.handed for c in self.chunks if c.handed is not None])
+
     def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
         """Return all pairs with the columns of a result file, or None without any."""
         if not self.chunks:
             return None
         parts = [pa.concat_arrays(arrays) for arrays in zip(*(c.arrays for c in self.chunks), strict=True)]
         rows = len(parts[0])
+        if not rows:
+            return None
         constant = [
             pa.array(np.full(rows, plan_version, dtype=np.int32)),
             pa.array(np.full(rows, batch, dtype=np.int64)),

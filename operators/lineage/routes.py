@@ -17,7 +17,7 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan
 from catalog.values.routes.query_sets import QuerySets
-from operators.kernels.keys import Int64s
+from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.lineage.route_numbers import query_keys, route_numbers
 
@@ -62,11 +62,13 @@ class Router:
             codes: int64[n], index into the sets.
             sets: The set of queries of each code.
         """
-        return self.masks_of(self.distance_classes(distance), a, b)
+        return self.masks_of(self.distance_classes(distance), self.within, a, b)
 
-    def masks_of(self, distances: Int64s, a: RowClasses, b: RowClasses) -> tuple[Int64s, list[int]]:
-        """Find the queries of n candidate pairs by their distance classes; see ``masks``."""
-        codes, sets = distances, list(self.within)
+    def masks_of(
+        self, codes: Int64s, within: Sequence[int], a: RowClasses, b: RowClasses
+    ) -> tuple[Int64s, list[int]]:
+        """Find the queries of n candidate pairs of which ``within[codes]`` have windows; see ``masks``."""
+        sets = list(within)
         for classes in (a, b):
             if classes.codes is not None:
                 codes, sets = _compact(codes * len(classes.masks) + classes.codes, sets, classes.masks)
@@ -81,6 +83,37 @@ class Router:
             behind = np.searchsorted(self.bounds_b, -distance, side="right") + len(self.bounds_a) + 1
             ahead = np.where(distance < 0, behind, ahead)
         return ahead.astype(np.int64)
+
+    def one_way(
+        self, side: str, ahead: Int64s, behind: Int64s, ties: Bools
+    ) -> tuple[Int64s, Int64s, list[int]]:
+        """Find the windows of pairs in one direction of a join whose sides have clocks of their own.
+
+        A pair of equal event times is in both directions. It belongs to the queries of either, and b's
+        direction gives it to those that a's does not.
+
+        Args:
+            side: Side whose windows count, ``a`` or ``b``; its row is not the newer one.
+            ahead: int64[n], distances of the pairs on a's clock.
+            behind: int64[n], distances on b's clock.
+            ties: bool[n], which pairs have equal event times.
+
+        Returns:
+            Distance classes, codes and the set of queries of each code.
+        """
+        sets, first_b = list(self.within), len(self.bounds_a) + 1
+        if side == "a":
+            places = np.searchsorted(self.bounds_a, ahead, side="right").astype(np.int64)
+            return places, places, sets
+        places = (np.searchsorted(self.bounds_b, behind, side="right") + first_b).astype(np.int64)
+        if not ties.any():
+            return places, places, sets
+        in_a = np.searchsorted(self.bounds_a, ahead[ties], side="right")
+        both, numbers = np.unique(places[ties] * first_b + in_a, return_inverse=True)
+        codes = places.copy()
+        codes[ties] = len(sets) + numbers
+        sets += [sets[code // first_b] & ~sets[code % first_b] for code in both.tolist()]
+        return places, codes, sets
 
 
 def router(

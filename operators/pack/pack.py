@@ -18,15 +18,19 @@ import pyarrow.compute as pc
 
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from catalog.values.plan import PlannedFilter
+from catalog.values.query import Clock
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Bools, Int64s, bucket_of, join_key
 from operators.kernels.sort import sort_into_buckets
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
+from operators.orders.order_clock import order_clock
+from operators.orders.order_progress import OrderedRows, ordered_rows
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Promise, closings_of_side, parted
+from operators.ranks.rank_rows import rank_rows
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE
@@ -45,6 +49,7 @@ class PackedSide:
         fragments: Buckets that the rows of a key go to.
         keyless: Whether rows without a key go on, to any bucket.
         contract: Rules by which keys of the side are closed; None: they are never closed.
+        clock: What its windows are measured in.
     """
 
     family: str
@@ -55,6 +60,7 @@ class PackedSide:
     fragments: Fragments
     keyless: bool
     contract: SideContract | None = None
+    clock: Clock = "time"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +87,8 @@ class Packer:
         if promised is not None:
             names |= {name for on in promised.on for name in on}
             names |= set() if promised.column is None else {promised.column}
+        if self.stream.order is not None:
+            names.add(self.stream.order.column)
         return frozenset(names)
 
     def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
@@ -109,8 +117,13 @@ class Packer:
         if times.null_count:
             table = table.filter(pc.is_valid(times)).combine_chunks()
         ts = _int64(table.column(self.stream.event_time))
+        clock, placed, in_order = self._order(table)
         header = StreamHeader(
-            self.stream.id, rows_read, rows_read - table.num_rows, int(ts.max()) if len(ts) else None
+            self.stream.id,
+            rows_read,
+            rows_read - table.num_rows,
+            int(ts.max()) if len(ts) else None,
+            in_order,
         )
         suspects: dict[int, pa.RecordBatch] = {}
         if late_bound_us is not None and len(ts) and int(ts.min()) < late_bound_us:
@@ -122,7 +135,10 @@ class Packer:
         lineages = evaluate_lineage(table, [part.filters for part in self.sides])
         keyless: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part, lineage in zip(self.sides, lineages, strict=True):
-            with_key, without = self._pack_side(part, table, ts, lineage)
+            if part.clock == "order":
+                with_key, without = self._pack_side(part, table, clock, lineage, placed)
+            else:
+                with_key, without = self._pack_side(part, table, ts, lineage)
             for bucket, packed in enumerate(with_key):
                 if packed.num_rows:
                     rows[bucket][part.family, part.side] = packed
@@ -136,12 +152,42 @@ class Packer:
         counting = self.stream.id % self.buckets
         filters = self._count(len(ts), lineages)
         payloads[counting] = replace(payloads[counting], suspects=suspects, filters=filters)
+        if any(part.clock in ("rows", "key rows") for part in self.sides):
+            counted = self._counted(table, ts)
+            payloads = [replace(p, counted=c) for p, c in zip(payloads, counted, strict=True)]
         if self.stream.has_contract:
             closings = self._closings(table, ts, promises)
             payloads = [replace(p, closings=c) for p, c in zip(payloads, closings, strict=True)]
             received = self._received(promises)
             payloads[counting] = replace(payloads[counting], received=received)
         return payloads
+
+    def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, OrderedRows | None]:
+        """Return the clock of each row by the order of the stream, which rows have one, and their summary."""
+        if self.stream.order is None:
+            return np.zeros(0, dtype=np.int64), None, None
+        clock, placed = order_clock(self.stream, table)
+        return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
+
+    def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
+        """Return the rows that windows of rows count, for each bucket, filtered ones too.
+
+        Where all rows count every bucket gets them, where those of a key count its bucket does.
+        """
+        counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())
+        for part in self.sides if len(ts) else ():
+            if part.clock == "rows":
+                rows = rank_rows(None, ts, pos)
+                for of_bucket in counted:
+                    of_bucket[part.family, part.side] = rows
+            elif part.clock == "key rows":
+                key, valid = join_key(table, part.layout.key, part.layout.key_types)
+                order, starts = self._into_buckets(part, key, valid)
+                ordered = rank_rows(key[order], ts[order], pos[order])
+                for bucket, (start, end) in enumerate(pairwise(starts.tolist())):
+                    counted[bucket][part.family, part.side] = ordered.slice(start, end - start)
+        return counted
 
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
@@ -184,10 +230,17 @@ class Packer:
         )
 
     def _pack_side(
-        self, part: PackedSide, table: pa.Table, ts: Int64s, lineage: Sequence[pa.Array]
+        self,
+        part: PackedSide,
+        table: pa.Table,
+        ts: Int64s,
+        lineage: Sequence[pa.Array],
+        placed: Bools | None = None,
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Return the rows of each bucket, and those without a key where they are wanted."""
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
+        if placed is not None:
+            valid &= placed
         null = ~valid if part.keyless and not valid.all() else None
         if not part.takes_all:
             passing = passing_some(lineage, len(ts))
@@ -235,6 +288,7 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
         fragments,
         asked.keyless,
         asked.contract,
+        family.clock(asked.side),
     )
 
 

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from operators.errors import CorruptPayload
-from operators.segments.row_codec import decode_rows, encode_rows
+from operators.orders.order_progress import OrderedRows
+from operators.segments.row_codec import TS, decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
 _LENGTH = struct.Struct("<I")
@@ -39,12 +40,14 @@ class StreamHeader:
         rows: Rows read, whatever became of them.
         rejected_rows: Rows without an event time.
         max_event_time_us: Newest event time, or None without rows.
+        order: Summary of the rows by the column that orders the stream; None for a stream without an order.
     """
 
     stream_id: int
     rows: int
     rejected_rows: int
     max_event_time_us: int | None
+    order: OrderedRows | None = None
 
 
 #: What reading bytes raises that are none of ours (ArrowInvalid and bad JSON are ValueErrors).
@@ -84,6 +87,7 @@ class Payload:
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
         received: Counts of the partition's punctuations, in one of its payloads.
+        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
     """
 
     order: int
@@ -100,6 +104,7 @@ class Payload:
     keyless: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     closings: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     received: StreamPunctuations | None = None
+    counted: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -127,7 +132,7 @@ class Payload:
         header: dict[str, object] = {
             "order": self.order,
             "batch": self.batch,
-            "streams": [[s.stream_id, s.rows, s.rejected_rows, s.max_event_time_us] for s in self.streams],
+            "streams": [_header(stream) for stream in self.streams],
             "control": list(self.control),
             "rows": parts,
             "keyless": keyless,
@@ -144,6 +149,12 @@ class Payload:
                 bodies.append(encode_rows(rows))
                 closings.append([family, side, len(bodies[-1])])
             header["closings"] = closings
+        if self.counted:
+            counted: list[list[object]] = []
+            for (family, side), rows in self.counted.items():
+                bodies.append(encode_rows(rows))
+                counted.append([family, side, len(bodies[-1])])
+            header["counted"] = counted
         if self.received is not None:
             header["received"] = [self.received.stream_id, self.received.received, self.received.ignored]
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -203,10 +214,14 @@ class Payload:
         keyless = {(family, side): taken(size) for family, side, size in header["keyless"]}
         suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
         closings = {(family, side): taken(size) for family, side, size in header.get("closings", ())}
+        counted = {(family, side): taken(size) for family, side, size in header.get("counted", ())}
         return cls(
             order=header["order"],
             batch=header["batch"],
-            streams=tuple(StreamHeader(*facts) for facts in header["streams"]),
+            streams=tuple(
+                StreamHeader(stream, rows, rejected, newest, OrderedRows(*order) if order else None)
+                for stream, rows, rejected, newest, *order in header["streams"]
+            ),
             control=tuple(header["control"]),
             rows=rows,
             suspects=suspects,
@@ -218,7 +233,13 @@ class Payload:
             keyless=keyless,
             closings=closings,
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
+            counted=counted,
         )
+
+
+def _header(stream: StreamHeader) -> list[object]:
+    facts: list[object] = [stream.stream_id, stream.rows, stream.rejected_rows, stream.max_event_time_us]
+    return facts if stream.order is None else [*facts, stream.order.blocks, stream.order.factor]
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -234,3 +255,13 @@ def arrivals(
     part = family, side
     ordered = sorted(payloads, key=lambda p: p.order)
     return [(p.rows[part], p.files.get(part)) for p in ordered if part in p.rows]
+
+
+def counted_rows(
+    payloads: Sequence[Payload], family: str, side: str, late_limit_us: int | None
+) -> list[pa.RecordBatch]:
+    """Return the rows of one family side that count, from all payloads, without late ones."""
+    found = [p.counted[family, side] for p in payloads if (family, side) in p.counted]
+    if late_limit_us is not None:
+        found = [rows.filter(pa.array(rows.column(TS).to_numpy() >= late_limit_us)) for rows in found]
+    return found

@@ -1,7 +1,8 @@
 """Stored columns of a side's rows, and how they are read back.
 
 The event-time column is the row's ``_ts`` and a single exact key column is its ``_key``; neither is stored
-twice. Keys that are hashed are stored beside the hash, for the verification of candidate pairs.
+twice. In an ordered family ``_ts`` is the order of the stream, and event time is a column like others. Keys
+that are hashed are stored beside the hash, for the verification of candidate pairs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class SideLayout:
         key_types: Common type of each key pair.
         stored: Columns stored as such, sorted.
         derived_key: The column that ``_key`` gives back, or None.
+        timed: Whether ``_ts`` is the event time.
     """
 
     types: dict[str, str]
@@ -40,6 +42,7 @@ class SideLayout:
     key_types: tuple[str, ...]
     stored: tuple[str, ...]
     derived_key: str | None
+    timed: bool = True
     _kept: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -51,7 +54,9 @@ class SideLayout:
         """Return the columns that can be read of a segment."""
         kept = self._kept.get(segment.columns)
         if kept is None:
-            derived = {self.event_time} | ({self.derived_key} if self.derived_key else set())
+            derived = ({self.event_time} if self.timed else set()) | (
+                {self.derived_key} if self.derived_key else set()
+            )
             kept = self._kept[segment.columns] = segment.columns | derived
         return kept
 
@@ -63,7 +68,7 @@ class SideLayout:
             ts: Gives the event times of the rows, int64[n], µs UTC.
             key: Gives their keys, int64[n].
         """
-        if name == self.event_time:
+        if name == self.event_time and self.timed:
             return timestamps(ts())
         return recover_column(key(), self.types[name]) if name == self.derived_key else None
 
@@ -71,7 +76,7 @@ class SideLayout:
         """Return a stream column of the rows at ``index`` (all rows without); NULLs where it was not kept."""
         derived = self.derived(
             name,
-            lambda: segment.ts if index is None else segment.ts[index],
+            lambda: segment.times if index is None else segment.times[index],
             lambda: segment.key if index is None else segment.key[index],
         )
         if derived is not None:
@@ -98,7 +103,10 @@ def side_layout(family: FamilyPlan, side: str, stream: Stream) -> SideLayout:
         and key[0] != stream.event_time
     ):
         derived_key = key[0]
-    needed = set(columns) - {stream.event_time, derived_key}
+    timed = not family.ordered
+    needed = set(columns) - {stream.event_time if timed else None, derived_key}
     if not exact:
         needed |= set(key)
-    return SideLayout(types, stream.event_time, key, family.key_types, tuple(sorted(needed)), derived_key)
+    return SideLayout(
+        types, stream.event_time, key, family.key_types, tuple(sorted(needed)), derived_key, timed
+    )

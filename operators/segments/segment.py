@@ -39,6 +39,8 @@ LINEAGE = "_l"
 #: Places in a lineage word.
 WORD_BITS = 64
 COLUMN = "c."
+#: Event time of rows whose ``_ts`` is another clock (``operators.ranks.clocked_rows``).
+TIME = "_time"
 #: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 keys, times and
 #: positions were 64 bits wide.
 FORMAT = 3
@@ -83,7 +85,8 @@ class Segment:
     Attributes:
         rows: The columns, as pictured above.
         key: int64[n], ascending.
-        ts: int64[n], event time, µs UTC.
+        ts: int64[n], event time, µs UTC; in windows of rows another clock.
+        times: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.
         epoch: Plan version of all rows, or None where rows carry their own (``_epoch``).
         filters: Numbers of the filters that were evaluated on these rows, by their place in the words.
@@ -111,6 +114,7 @@ class Segment:
     alike: RowKinds = field(default_factory=RowKinds, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
+    times: Int64s = field(init=False)
     pos: Int64s = field(init=False)
     t_min: int = field(init=False)
     t_max: int = field(init=False)
@@ -123,11 +127,13 @@ class Segment:
         put(self, "key", self.rows.column(KEY).to_numpy())
         put(self, "ts", self.rows.column(TS).to_numpy())
         put(self, "pos", self.rows.column(POS).to_numpy())
+        names = tuple(self.rows.schema.names)
+        put(self, "times", self.rows.column(TIME).to_numpy() if TIME in names else self.ts)
         some = len(self.ts) > 0
         put(self, "t_min", int(self.ts.min()) if some else 0)
         put(self, "t_max", int(self.ts.max()) if some else 0)
         epochs = self.epochs() if self.epoch is None and some else None
-        put(self, "columns", _columns(tuple(self.rows.schema.names)))
+        put(self, "columns", _columns(names))
         put(self, "epoch_min", int(epochs.min()) if epochs is not None else self.epoch or 0)
         put(self, "epoch_max", int(epochs.max()) if epochs is not None else self.epoch or 0)
 

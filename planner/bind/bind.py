@@ -7,6 +7,9 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
+A query without windows whose conditions bound the distance of the columns that order both streams is an
+ordered join (``bind.orders``).
+
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
@@ -20,20 +23,23 @@ rows without a partner are results, the other side's filter alone is FALSE.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from catalog.errors import Location
-from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side
+from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.clocks.orders import order_hint, ordered_windows
+from planner.bind.clocks.rows import row_clocks
 from planner.bind.grouping import bind_grouping
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
+from planner.bind.steps import bind_steps
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,
@@ -41,6 +47,7 @@ from planner.errors import (
     NoEquiKey,
     NoWindow,
     UnknownColumn,
+    UnsupportedCql,
 )
 from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
@@ -94,6 +101,8 @@ def bind(
     """
     try:
         statement = parse(cql)
+        if len(statement.sources) > 2:
+            return replace(bind_steps(cql, statement, streams, name, query_id), backfill=backfill)
         scope = Scope(statement, streams)
         return _bind(cql, statement, scope, name, query_id, backfill)
     except RecursionError as error:
@@ -101,17 +110,46 @@ def bind(
         raise CqlSyntaxError("an expression is nested too deeply", hint=hint) from error
 
 
+def refuse_backfill(query: Query, backfill: Backfill) -> None:
+    """Refuse rows from before the activation for a query that does not take them.
+
+    Raises:
+        UnsupportedCql: It joins more than two streams or has a window of rows, and is to have them.
+    """
+    if backfill == "none":
+        return
+    if query.left is not None:
+        raise UnsupportedCql(
+            "backfill: state of a join of more than two streams is not supported yet",
+            detail="Of combinations of rows from before it comes nothing is held.",
+            hint="Write backfill: none: it gets all combinations of rows that come from then on.",
+            path=("backfill",),
+        )
+    if query.counts_rows:
+        raise UnsupportedCql(
+            "backfill: state is not supported for a query with a ROWS window",
+            hint='Send "backfill": "none": the query then begins with new rows.',
+            path=("backfill",),
+        )
+
+
 def _bind(
     cql: str, statement: Statement, scope: Scope, name: str, query_id: int, backfill: Backfill
 ) -> Query:
     meaning = join_meaning(statement, scope)
     conditions = _classified(statement, scope, meaning)
-    windows, distance = _windows(statement, scope, conditions, meaning)
-    residuals = [*conditions.residuals, *distance]
     keys = _keys(scope, statement, conditions)
+    steps = None
+    if meaning.kind == "inner" and not _bounds_time(statement, conditions):
+        steps = ordered_windows(scope, keys, conditions.residuals)
+    windows, distance = _windows(statement, scope, conditions, meaning) if steps is None else (steps, [])
+    residuals = [*conditions.residuals, *distance]
     if not keys:
         _check_joined(scope, statement, conditions)
-    grouped = bind_grouping(statement, scope, [(a, b) for a, b, _ in keys])
+    clocks: dict[SideName, Clock] = {"a": "order", "b": "order"}
+    if steps is None:
+        clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
+    grouped = bind_grouping(statement, scope, [(a, b) for a, b, _ in keys], clocks)
     if grouped is None:
         grouping = None
         outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
@@ -129,12 +167,14 @@ def _bind(
     if NEVER in (residual.sql, *(filter_.sql for filter_ in filters.values())):
         filters, residual = _never(meaning, filters)
     read = output_columns | columns_of([*filters.values(), residual])
-    return Query(
+    if steps is not None:
+        read |= {(this.side, this.stream.event_time) for this in scope.written}
+    query = Query(
         id=query_id,
         name=name,
         cql=cql,
-        a=_side(scope, "a", windows, filters["a"], read),
-        b=_side(scope, "b", windows, filters["b"], read),
+        a=_side(scope, "a", windows, clocks, filters["a"], read),
+        b=_side(scope, "b", windows, clocks, filters["b"], read),
         key=tuple((a, b) for a, b, _ in keys),
         key_types=tuple(type_ for _, _, type_ in keys),
         residual=residual.sql if residual.sql != ALWAYS else None,
@@ -144,6 +184,8 @@ def _bind(
         preserved=meaning.preserved,
         grouping=grouping,
     )
+    refuse_backfill(query, backfill)
+    return query
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
@@ -162,6 +204,7 @@ def _side(
     scope: Scope,
     side: SideName,
     windows: Mapping[SideName, int],
+    clocks: Mapping[SideName, Clock],
     filter_: Typed,
     read: frozenset[tuple[SideName, str]],
 ) -> Side:
@@ -175,6 +218,7 @@ def _side(
         filter=filter_.sql if filter_.sql != ALWAYS else None,
         filter_columns=tuple(sorted(column for _, column in filter_.columns)),
         columns=tuple(sorted(column for owner, column in read if owner == side)),
+        clock=clocks[side],
     )
 
 
@@ -303,6 +347,12 @@ def _joins(name: str, type_: str, other: Stream) -> bool:
 # Windows
 
 
+def _bounds_time(statement: Statement, found: _Conditions) -> bool:
+    """Return whether a query says anything about windows, or the distance of event times."""
+    written = [statement.window, statement.within, *(source.window for source in statement.sources)]
+    return any(window is not None for window in written) or found.bounds_at is not None
+
+
 def _windows(
     statement: Statement, scope: Scope, found: _Conditions, meaning: JoinMeaning
 ) -> tuple[dict[SideName, int], list[Typed]]:
@@ -321,6 +371,8 @@ def _windows(
     if unbounded:
         _refuse_no_bound(found.no_bounds, scope)
         missing = [this for this in scope.written if this.side in unbounded]
+        could_be_ordered = meaning.kind == "inner" and len(missing) == 2
+        by_order = order_hint(scope, found.keys.values()) if could_be_ordered else ""
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
             f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
@@ -328,7 +380,7 @@ def _windows(
             if meaning.kind == "inner" or missing[0].side not in meaning.preserved
             else "Without one, a row could still find a partner at any later time.",
             hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
-            f"sides: {_EXAMPLE_BOUNDS}.",
+            f"sides: {_EXAMPLE_BOUNDS}.{by_order}",
             location=missing[0].source.location,
         )
     low, high = allowed.low_us or 0, allowed.high_us or 0

@@ -10,7 +10,7 @@ and aggregates is compiled as any other expression, over the values of a group (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
@@ -26,7 +26,7 @@ from catalog.values.groups.grouping import (
     Grouping,
     key_name,
 )
-from catalog.values.query import Output
+from catalog.values.query import Clock, Output
 from catalog.values.stream import Column
 from planner.bind.outputs import OutputItem, outputs_of, typed_output
 from planner.errors import InvalidOutput, UnsupportedCql
@@ -49,7 +49,10 @@ _SUPPORTED = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
 
 def bind_grouping(
-    statement: Statement, scope: Scope, keys: Sequence[tuple[str, str]]
+    statement: Statement,
+    scope: Scope,
+    keys: Sequence[tuple[str, str]],
+    clocks: Mapping[SideName, Clock],
 ) -> tuple[Grouping, tuple[Output, ...]] | None:
     """Return the groups of a query and its outputs over them; None if it has none.
 
@@ -57,6 +60,7 @@ def bind_grouping(
         statement: The query.
         scope: Its names.
         keys: Key columns as (of a, of b).
+        clocks: What its windows are measured in.
 
     Raises:
         UnsupportedCql: It groups by other columns than the key and TUMBLE, or has an aggregate that is not
@@ -68,7 +72,14 @@ def bind_grouping(
         return None
     names = _Values(scope, keys, scope.text)
     _check_form(statement, scope, keys)
-    names.tumble_us = _tumble(statement, scope, names)
+    if "order" in clocks.values():
+        _refuse(
+            "GROUP BY of a join without windows",
+            "Write a time window behind each stream, such as [RANGE 5 MINUTES].",
+            statement.group[0],
+            scope,
+        )
+    names.tumble_us = _tumble(statement, scope, names, clocks)
     items = []
     for position, node in enumerate(statement.select, 1):
         plain = node.unalias()
@@ -231,10 +242,12 @@ def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, st
         )
 
 
-def _tumble(statement: Statement, scope: Scope, names: _Values) -> int | None:
+def _tumble(
+    statement: Statement, scope: Scope, names: _Values, clocks: Mapping[SideName, Clock]
+) -> int | None:
     """Return the length of the intervals, µs; every key column must be there, and nothing else.
 
-    None without intervals: then one stream must be able to close keys.
+    None without intervals: then one stream must be able to close keys, which windows of rows do not use.
     """
     lengths: list[int] = []
     there: set[int] = set()
@@ -265,6 +278,13 @@ def _tumble(statement: Statement, scope: Scope, names: _Values) -> int | None:
     if lengths:
         return lengths[0]
     key_a, key_b = (frozenset(columns) for columns in zip(*names.keys, strict=True))
+    if any(clock != "time" for clock in clocks.values()):
+        _refuse(
+            "GROUP BY without TUMBLE of a join with windows of rows",
+            f"Write the length of the intervals, {_example(scope, names.keys)}, or use time windows.",
+            statement.group[-1],
+            scope,
+        )
     if not (scope.a.stream.closes_keys(key_a) or scope.b.stream.closes_keys(key_b)):
         raise UnsupportedCql(
             "GROUP BY without TUMBLE is not supported",

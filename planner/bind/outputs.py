@@ -120,8 +120,8 @@ def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | No
     location = at_expression(scope.text, node)
     plain = node.unnest()
     if isinstance(plain, exp.Column):
-        found = scope.column(plain)
-        return [OutputItem(found.column.name, value, location, scope.side(found.side).alias)]
+        of, column = scope.found(plain)
+        return [OutputItem(column.name, value, location, of.alias)]
     return [OutputItem(f"col{position}", value, location, None)]
 
 

@@ -23,7 +23,7 @@ from catalog.durations import duration
 from catalog.errors import InvalidInput
 from catalog.sql_text import quoted
 from catalog.values.change import BOTH, QueryParts
-from catalog.values.query import UNBOUNDED_US, Query, Side
+from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
@@ -80,18 +80,29 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         InvalidInput: A part is invalid, or not by itself; ``path`` says which.
     """
     before = bind(cql, streams)
+    if before.left is not None:
+        raise NotRewritable(
+            "parts of a join of more than two streams cannot be put anew yet",
+            hint="Send the whole query as cql.",
+        )
     statement = parse(cql)
     scope = Scope(statement, streams)
     meaning = join_meaning(statement, scope)
     if meaning.kind != statement.form.kind and NEVER in (before.a.filter, before.b.filter):
         raise NotRewritable("the query has no results", hint="Send the whole query as cql.")
     windows = {side.side: _bound_side(before, side.side).window_us for side in scope.written}
-    windows |= _new_windows(scope, parts)
+    asked = _new_windows(scope, parts)
+    windows |= asked
+    clocks: dict[SideName, Clock] = {
+        s.side: "time" if s.side in asked else _bound_side(before, s.side).clock for s in scope.written
+    }
+    keys: dict[SideName, list[str]] = {"a": [a for a, _ in before.key], "b": [b for _, b in before.key]}
     filters = _new_filters(scope, parts)
     with _at("select"):
         select = select_list_text(cql) if parts.select is None else _select_list(parts.select)
     sources = tuple(
-        f"{_name(side.source.stream)} {_bracket(windows[side.side])} AS {_name(side.alias)}"
+        f"{_name(side.source.stream)} {_bracket(windows[side.side], clocks[side.side], keys[side.side])}"
+        f" AS {_name(side.alias)}"
         for side in scope.written
     )
     given = _pieces(scope, statement, meaning)
@@ -337,12 +348,19 @@ def _bound_side(query: Query, side: SideName) -> Side:
     return query.a if side == "a" else query.b
 
 
-def _bracket(window_us: int) -> str:
+def _bracket(window_us: int, clock: Clock = "time", key: Sequence[str] = ()) -> str:
     """Return a window as CQL has it.
 
     >>> _bracket(90_000_000), _bracket(1), _bracket(1_500_000)
     ('[RANGE 90 SECONDS]', '[NOW]', '[RANGE 1500 MILLISECONDS]')
+    >>> _bracket(5, "rows"), _bracket(1, "key rows", ["k"])
+    ('[ROWS 5]', '[PARTITION BY k ROWS 1]')
     """
+    if clock == "order":
+        return ""
+    if clock != "time":
+        by_key = f"PARTITION BY {', '.join(map(_name, key))} " if clock == "key rows" else ""
+        return f"[{by_key}ROWS {window_us}]"
     if window_us == 1:
         return "[NOW]"
     if window_us >= UNBOUNDED_US:

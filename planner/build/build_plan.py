@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from catalog.steps import intermediate_id, step_order, stream_sides
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
@@ -34,12 +35,13 @@ from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
-from planner.costs.rates import FamilyRates, family_rates
+from planner.costs.rates import FamilyRates, family_rates, with_handed
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, UnknownStrategy
-from planner.families.bands import Types, family_band
+from planner.families.bands import family_band
 from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
+from planner.predicates.limits import Types
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
 from planner.strategies.pullup import pullup
@@ -108,8 +110,12 @@ def build_plan(
     replications = former_replications(previous)
     own, model = objective.by_family(queries), objective.models(calibration).deciding
 
-    planned = []
-    for family_id, members in families(queries).items():
+    planned: list[FamilyPlan] = []
+    grouped = families(queries)
+    spread: dict[int, Replication] = {}
+    firsts = {name: members[0] for name, members in grouped.items()}
+    for family_id in step_order({n: (q.a.stream_id, q.b.stream_id, q.key) for n, q in firsts.items()}):
+        members = grouped[family_id]
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)
         rates = family_rates(family, members[0].a.stream_id, members[0].b.stream_id, profile)
         strategy = own.get(family_id, objective.strategy)
@@ -121,7 +127,18 @@ def build_plan(
         if not is_theta(family_id) and any(streams[i].has_contract for i in sides if i in streams):
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
+        hands_on = any(q.hands_on for q in members)
+        if members[0].counts_rows or hands_on:
+            # Rows of a key are counted, and wait for their ranks, in one bucket. Rows that rest in a next
+            # step would not meet pairs that are made in a bucket of a new fragment.
+            asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
+        # Pairs go on in the bucket in which they are made.
+        replication = spread.get(members[0].a.stream_id, replication)
+        if hands_on:
+            made = intermediate_id(*sides, members[0].key)
+            spread[made] = replication
+            profile = with_handed(profile, family, made, rates)
         if (
             old is not None
             and family_id in keep
@@ -140,7 +157,7 @@ def build_plan(
         version=version,
         strategy=objective.strategy,
         streams=flowing,
-        families=tuple(planned),
+        families=tuple(sorted(planned, key=lambda f: f.id)),
         next_bit=kept_counts(next_bit, present),
         departed=departed_replications(replications, present, flowing),
     )
@@ -187,6 +204,7 @@ def _family(
                 kind=q.kind,
                 preserved=q.preserved,
                 grouping=q.grouping,
+                hands_on=q.hands_on,
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)
@@ -243,6 +261,8 @@ def _family_plan(
         result_columns_a=result_columns(family.queries, "a"),
         result_columns_b=result_columns(family.queries, "b"),
         band=band,
+        clock_a=member.a.clock,
+        clock_b=member.b.clock,
     )
 
 
@@ -259,7 +279,7 @@ def _streams(
     """Return every stream used so far; one that flows already stays as it was when it was first used."""
     used = {} if previous is None else {s.id: s for s in previous.streams}
     for query in queries:
-        for side in (query.a, query.b):
+        for side in stream_sides(query):
             if side.stream_id not in used:
                 if side.stream_id not in streams:
                     raise InvalidPlan(f'query "{query.name}" uses unknown stream {side.stream_id}')

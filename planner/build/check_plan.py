@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from catalog.steps import is_intermediate, made_by, plan_streams, taken_intermediates
 from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.build.check_joins import check_joins
@@ -44,8 +45,14 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
     _ascending((f.id for f in plan.families), "families")
     _ascending((scope for scope, _ in plan.next_bit), "next_bit")
     _ascending((family for family, _ in plan.departed), "departed")
-    _ascending(sorted(q.id for f in plan.families for q in f.queries), "query ids of all families")
-    streams = {s.id: s for s in plan.streams}
+    whole = (q.id for f in plan.families for q in f.queries if not q.hands_on)
+    _ascending(sorted(whole), "query ids of all families")
+    taken = taken_intermediates(plan.families)
+    made = {made_by(family, taken) for family in plan.families}
+    for family in plan.families:
+        known = not is_intermediate(family.stream_a) or family.stream_a in made
+        _require(known, f'family "{family.id}": no query hands on the pairs that it joins')
+    streams = plan_streams(plan)
     for family in plan.families:
         _check_family(family, streams)
         for side in SIDES:
@@ -56,16 +63,20 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
 
 def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     where = f'family "{family.id}"'
+    derived = family_id(
+        family.stream_a,
+        family.stream_b,
+        family.key,
+        absence=family.judges_absence,
+        groups=family.has_groups,
+        clocks=(family.clock_a, family.clock_b),
+    )
     _require(
-        family.id
-        == family_id(
-            family.stream_a,
-            family.stream_b,
-            family.key,
-            absence=family.judges_absence,
-            groups=family.has_groups,
-        ),
-        f"{where}: id does not follow from streams, key and kind of queries",
+        family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
+    )
+    _require(
+        not (family.counted_sides and (family.judges_absence or family.replication.replicates)),
+        f"{where}: rows of a key that are counted would come to several buckets, or be judged",
     )
     inner = [q.kind == "inner" for q in family.queries]
     _require(all(inner) or not any(inner), f"{where}: inner joins beside others")
@@ -97,6 +108,10 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         _require(stream is not None, f"{where}: stream {side_stream(family, side)} is not in the plan")
         assert stream is not None
         stored = family.columns_a if side == "a" else family.columns_b
+        _require(
+            not family.ordered or (stream.order is not None and stream.event_time in stored),
+            f'{where}: stream "{stream.name}" has no order, or its rows no event time',
+        )
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
         _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
         unstored = sorted(set(family.carried(side)) - needed)
@@ -137,14 +152,18 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
         for side in SIDES:
             _check_bits_kept(family, before.get(family.id), side, dict(previous.next_bit))
     since = {q.id: q.since_version for f in previous.families for q in f.queries}
-    meaning = {q.id: m for f in previous.families for q, m in _meanings(f)}
+    # A query of several steps has a meaning in the family of each.
+    meaning: dict[int, set[tuple[object, ...]]] = {}
+    for former_family in previous.families:
+        for query, means in _meanings(former_family):
+            meaning.setdefault(query.id, set()).add(means)
     for family in plan.families:
         for query, means in _meanings(family):
             expected = since.get(query.id, plan.version)
             _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
             # An id stands for one meaning: rows and routes of earlier batches are read by it.
             _require(
-                meaning.get(query.id, means) == means,
+                means in meaning.get(query.id, {means}),
                 f'query "{query.name}": key, window or filter changed under the same id {query.id}',
             )
 

@@ -30,7 +30,7 @@ from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Rep
 from catalog.values.stream import Stream
 from planner.costs.rates import FamilyRates
 from planner.costs.shipped import SHIPPED
-from planner.families.families import Family, family_streams, is_theta
+from planner.families.families import SIDES, Family, family_streams, is_theta, side_window_us
 
 HASHED = Replication()
 
@@ -123,9 +123,7 @@ class KeyWork:
         queries = family.queries
         passing_a = rates.a.rate.value * rates.a.passing_any([q.filter_a for q in queries])
         passing_b = rates.b.rate.value * rates.b.passing_any([q.filter_b for q in queries])
-        window_s = sum(
-            rates.seconds(max(w)) for w in zip(*((q.w_a_us, q.w_b_us) for q in queries), strict=True)
-        )
+        window_s = sum(rates.seconds(max(side_window_us(q, side) for q in queries), side) for side in SIDES)
         a = np.array([passing_a * key.share_a for key in rates.frequent])
         b = np.array([passing_b * key.share_b for key in rates.frequent])
         all_pairs = passing_a * passing_b * window_s * rates.join_selectivity.value

@@ -95,7 +95,7 @@ def join_input(family: Family | FamilyPlan, joins: Sequence[JoinPlan], rates: Fa
         * sum(
             rates.a.passing_any([q.filter_a])
             * rates.b.passing_any([q.filter_b])
-            * (rates.seconds(q.w_a_us) + rates.seconds(q.w_b_us))
+            * (rates.seconds(q.w_a_us, "a") + rates.seconds(q.w_b_us, "b"))
             for q in family.queries
             if q.id in several
         ),
@@ -240,7 +240,7 @@ def chain_loads(
     windows = sorted(side_window_us(q, side) for q in queries)
     distinct = sorted(set(windows))
     boundaries = sorted({0, *distinct, *(s.w_end_us for s in side_chain(join, side))})
-    seconds = np.array([rates.seconds(us) for us in boundaries], dtype=np.float64)
+    seconds = np.array([rates.seconds(us, side) for us in boundaries], dtype=np.float64)
 
     mates = other_side(side)
     own, other = (row_classes_of(family, join, s, rates) for s in (side, mates))
@@ -248,7 +248,9 @@ def chain_loads(
     own_bits, other_bits = (_reaching(ends, boundaries) for ends in (own_ends, other_ends))
     own_keep, other_keep = own.kept(own_bits), other.kept(other_bits)
     entering, keep = own.rates.rate.value * own.shares(own_bits), _numbered(own_keep)
-    bounded = [w for q in queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
+    bounded_s = [
+        rates.seconds(w, s) for q in queries for s in SIDES if (w := side_window_us(q, s)) < UNBOUNDED_US
+    ]
     judged_at_entry = own.is_plain and not _is_private(join) and None not in own_bits[0]
     return ChainLoads(
         side=side,
@@ -260,7 +262,7 @@ def chain_loads(
         first_judged=own.rates.rate.value if judged_at_entry else 0.0,
         judged=_integral(_alive(own_ends, boundaries) + _alive(other_ends, boundaries), seconds),
         guaranteed=tuple(
-            tuple(rates.seconds(end) for end in (*mine, *theirs) if end > start)
+            tuple(rates.seconds(end, side) for end in (*mine, *theirs) if end > start)
             for start, mine, theirs in zip(
                 boundaries,
                 own.guaranteed_ends(own_keep, own_ends),
@@ -278,7 +280,7 @@ def chain_loads(
             entering,
             keep,
             _numbered(other_keep),
-            longest_s=max(map(rates.seconds, bounded), default=0.0),
+            longest_s=max(bounded_s, default=0.0),
             batch_s=rates.batch_s.value,
             row_bytes=own.rates.row_bytes.value,
             buckets=rates.buckets,

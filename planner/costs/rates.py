@@ -14,12 +14,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from catalog.values.plan import FamilyPlan
+from catalog.sql_text import quoted
+from catalog.steps import in_order, made_by, membership, taken_intermediates
+from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import UNBOUNDED_US
-from catalog.values.statistics import FamilyProfile, FrequentKey, Measure, Profile
-from planner.families.families import SIDES, Family, SideName, is_theta, side_filters
+from catalog.values.statistics import (
+    FamilyProfile,
+    FilterProfile,
+    FrequentKey,
+    Measure,
+    Profile,
+    StreamProfile,
+)
+from planner.families.families import (
+    SIDES,
+    Family,
+    SideName,
+    family_clocks,
+    is_theta,
+    side_filters,
+    side_window_us,
+)
 from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
 
 _US_PER_S = 1_000_000
@@ -48,12 +65,14 @@ class SideRates:
         row_bytes: Encoded bytes of a stored row.
         selectivity: Fraction of rows that pass each filter, by lineage bit.
         weaker: Filters that each filter implies, by bit.
+        counted_s: Seconds in which one more row counts, where windows of the side are of rows; else None.
     """
 
     rate: Measure
     row_bytes: Measure
     selectivity: Mapping[int, Measure]
     weaker: Weaker = field(default_factory=lambda: NOTHING_IMPLIED)
+    counted_s: float | None = None
     #: Fraction of rows that pass each filter: no more than pass what it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
     #: The strongest of the filters that each filter implies.
@@ -130,8 +149,11 @@ class FamilyRates:
         """Return one side's rates."""
         return self.a if side == "a" else self.b
 
-    def seconds(self, window_us: int) -> float:
-        """Return a window in seconds; an unbounded one is as long as the horizon."""
+    def seconds(self, window_us: int, side: SideName) -> float:
+        """Return a window of a side in seconds; an unbounded one is as long as the horizon."""
+        counted_s = self.side(side).counted_s
+        if counted_s is not None:
+            return min(window_us * counted_s, self.horizon_s)
         return self.horizon_s if window_us >= UNBOUNDED_US else window_us / _US_PER_S
 
 
@@ -160,31 +182,84 @@ def family_rates(
     filters = {(f.stream_id, f.sql): f.selectivity for f in profile.filters}
     known = {f.family: f for f in profile.families}.get(family.id)
     ids: Mapping[SideName, int] = {"a": stream_a, "b": stream_b}
+    clocks = dict(zip(SIDES, family_clocks(family.id), strict=True))
+    join_selectivity = _join_selectivity(family.id, known)
 
     def side_rates(side: SideName) -> SideRates:
         stream = streams.get(ids[side])
         row_bytes = None if stream is None else stream.row_bytes
+        rate = ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s
+        # Of n rows about n times the join selectivity have the key of a row.
+        counting = rate.value * (join_selectivity.value if clocks[side] == "key rows" else 1.0)
         return SideRates(
-            rate=ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s,
+            rate=rate,
             row_bytes=ASSUMED_ROW_BYTES if row_bytes is None else row_bytes,
             selectivity={
                 bit: filters.get((ids[side], planned.sql), ASSUMED_SELECTIVITY)
                 for bit, planned in side_filters(family, side).items()
             },
             weaker=weaker_filters(family, side),
+            counted_s=None if clocks[side] == "time" else 1.0 / counting if counting else math.inf,
         )
 
-    bounded = [w for q in family.queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
+    timed = [side for side in SIDES if clocks[side] == "time"]
+    bounded = [w for q in family.queries for s in timed if (w := side_window_us(q, s)) < UNBOUNDED_US]
     a, b = (side_rates(side) for side in SIDES)
     return FamilyRates(
         a=a,
         b=b,
-        join_selectivity=_join_selectivity(family.id, known),
+        join_selectivity=join_selectivity,
         batch_s=profile.batch_s,
         buckets=profile.buckets,
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
         frequent=() if known is None else known.frequent,
     )
+
+
+def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:
+    """Add what pairs that go on from a family are expected to be, where the profile is silent about them.
+
+    Of q's pairs S λ_a λ_b (W_a + W_b) go on in a second; the query that hands on most is taken for all.
+
+    Args:
+        profile: What is known.
+        family: The family.
+        made: Id of its intermediate.
+        rates: Its rates.
+    """
+    per_s = {
+        query.id: rates.join_selectivity.value
+        * rates.a.rate.value
+        * rates.a.passing_any([query.filter_a])
+        * rates.b.rate.value
+        * rates.b.passing_any([query.filter_b])
+        * (rates.seconds(query.w_a_us, "a") + rates.seconds(query.w_b_us, "b"))
+        for query in family.queries
+        if query.hands_on
+    }
+    most = max(per_s.values(), default=0.0)
+    shares = {quoted(membership(i)): rate / most if most else 0.0 for i, rate in per_s.items()}
+    known = {(f.stream_id, f.sql) for f in profile.filters}
+    filters = [FilterProfile(made, sql, Measure(share, "assumed")) for sql, share in shares.items()]
+    streams = [StreamProfile(made, Measure(most, "assumed"))]
+    if any(s.stream_id == made for s in profile.streams):
+        streams = []
+    return replace(
+        profile,
+        streams=(*profile.streams, *streams),
+        filters=(*profile.filters, *(f for f in filters if (made, f.sql) not in known)),
+    )
+
+
+def with_intermediates(profile: Profile, plan: Plan) -> Profile:
+    """Add what is expected of the pairs that go on in a plan (``with_handed``)."""
+    taken = taken_intermediates(plan.families)
+    for family in in_order(plan.families) if taken else ():
+        made = made_by(family, taken)
+        if made is not None:
+            rates = family_rates(family, family.stream_a, family.stream_b, profile)
+            profile = with_handed(profile, family, made, rates)
+    return profile
 
 
 def _join_selectivity(family: str, known: FamilyProfile | None) -> Measure:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from catalog.errors import InvalidInput
+from catalog.steps import stream_sides
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Stream
@@ -103,7 +104,9 @@ def _stream(name: str, numbers: StreamNumbers, by_name: Mapping[str, Stream]) ->
 def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]) -> tuple[int, str]:
     """Return stream and canonical predicate of what a text means."""
     path = ("filters", text)
-    known = {(s.stream_id, s.filter): s.stream for q in queries for s in (q.a, q.b) if s.filter is not None}
+    known = {
+        (s.stream_id, s.filter): s.stream for q in queries for s in stream_sides(q) if s.filter is not None
+    }
     try:
         found = canonical_filter(text, {s.name: s for s in by_name.values()})
     except InvalidInput as error:

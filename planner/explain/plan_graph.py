@@ -7,6 +7,7 @@ stream B ─┘        │      └──────────┐     │
                    │                  │
                    q1                q2
 
+Pairs that are handed on to a next step (``catalog.steps``) are a stream there: an arrow leads to its box.
 A family that is answered by several joins (stream partition, no sharing) has such a ladder for each.
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from catalog.steps import is_intermediate, made_by, stream_names, taken_intermediates
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import join_name
 from planner.families.display import (
@@ -79,23 +81,31 @@ class PlanGraph:
 
 def plan_graph(plan: Plan) -> PlanGraph:
     """Draw a plan: every slice, the way rows take through them, and the union of each query."""
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
+    taken = taken_intermediates(plan.families)
     used = sorted({i for f in plan.families for i in (f.stream_a, f.stream_b)})
-    nodes = [Node(f"s{i}", "stream", streams[i], 0) for i in used]
+    nodes = [Node(_stream(i), "stream", streams[i], 0) for i in used]
     edges: list[Edge] = []
     titles = []
     for group, family in enumerate(plan.families, start=1):
         text = family_text(family, streams)
-        drawing = _FamilyDrawing(family, group, text)
+        drawing = _FamilyDrawing(family, group, text, made_by(family, taken))
         nodes += drawing.nodes()
         edges += drawing.edges()
         titles.append("  ".join(filter(None, [text.title, replication_text(family.replication)])))
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 
 
+def _stream(stream_id: int) -> str:
+    """Return the id of a stream's box."""
+    return f"d{-stream_id}" if is_intermediate(stream_id) else f"s{stream_id}"
+
+
 def one_chain(family: FamilyPlan, join: JoinPlan) -> bool:
     """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
     a, b = ([piece.w_end_us for piece in side_chain(join, side)] for side in SIDES)
+    if family.clock_a != family.clock_b:
+        return False
     return a == b and family.slices_reached(join, "a") == family.slices_reached(join, "b")
 
 
@@ -132,6 +142,7 @@ class _FamilyDrawing:
     family: FamilyPlan
     group: int
     text: FamilyText
+    made: int | None
 
     def nodes(self) -> list[Node]:
         nodes = [node for join in self.family.joins for node in self._slices(join)]
@@ -144,17 +155,21 @@ class _FamilyDrawing:
         for n, (slices, members) in enumerate(self._unions().items(), start=1):
             edges += [Edge(self._id(s), self._id(f"u{n}")) for s in slices]
             edges += [Edge(self._id(f"u{n}"), self._id(f"q{q.id}"), self._conditions(q)) for q in members]
+        if self.made is not None:
+            handing = [q for q in self.family.queries if q.hands_on]
+            edges += [Edge(self._id(f"q{q.id}"), _stream(self.made)) for q in handing]
         return edges
 
     def _slices(self, join: JoinPlan) -> list[Node]:
         """Return the slices of a join; its id stands before them where there are several joins."""
         before = f"{join.id}: " if len(self.family.joins) > 1 else ""
         if one_chain(self.family, join):
+            clock = self.family.clock_a
             return [
                 self._node(
                     self._slice(join, "ab", n),
                     "slice",
-                    " ".join(filter(None, [f"{before}slice {n} {display_interval(piece)}", note])),
+                    " ".join(filter(None, [f"{before}slice {n} {display_interval(piece, clock)}", note])),
                 )
                 for n, (piece, note) in enumerate(
                     zip(join.chain_a, lazy_notes(self.family, join, SIDES, self.text), strict=True), start=1
@@ -165,14 +180,14 @@ class _FamilyDrawing:
             label = self.text.labels[side]
             notes = lazy_notes(self.family, join, (side,), self.text)
             for n, (piece, note) in enumerate(zip(side_chain(join, side), notes, strict=True), start=1):
-                text = f"{before}slice {n} of {label} {display_interval(piece)}"
+                text = f"{before}slice {n} of {label} {display_interval(piece, self.family.clock(side))}"
                 node = self._slice(join, side, n)
                 nodes.append(self._node(node, "slice", " ".join(filter(None, [text, note]))))
         return nodes
 
     def _moves(self, join: JoinPlan) -> list[Edge]:
         """Return how rows come to a join and through it."""
-        a, b = f"s{self.family.stream_a}", f"s{self.family.stream_b}"
+        a, b = _stream(self.family.stream_a), _stream(self.family.stream_b)
         edges = []
         if one_chain(self.family, join):
             first = self._id(self._slice(join, "ab", 1))
@@ -214,7 +229,7 @@ class _FamilyDrawing:
     def _asked(self, query: PlannedQuery) -> str:
         """Return a query's name, and its kind of join if it is not an inner one."""
         named = f", {join_name(query.kind, query.preserved)}" if query.kind != "inner" else ""
-        return f"{query.name}{named}"
+        return f"{query.name}{named}{', a step' if query.hands_on else ''}"
 
     def _conditions(self, query: PlannedQuery) -> str:
         """Return the query's own filters and residual, applied to the results of its union."""

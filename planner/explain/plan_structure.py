@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.display import FamilyText, family_text
 from planner.families.families import (
     SIDES,
@@ -32,7 +33,7 @@ def plan_structure(plan: Plan) -> dict[str, Any]:
     Returns:
         Only JSON values, named as in the document of ``GET /plan``. Windows are µs, None for unbounded.
     """
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     return {
         "version": plan.version,
         "strategy": plan.strategy,
@@ -75,6 +76,7 @@ def _family(family: FamilyPlan, text: FamilyText, streams: Mapping[int, str]) ->
                 "filter": {side: text.filter(side, side_filter(q, side)) for side in SIDES},
                 "residual": None if q.residual is None else text.residual(q.residual),
             }
+            | clocks_document(family)
             for q in family.queries
         ],
     }
@@ -97,3 +99,12 @@ def _chain(family: FamilyPlan, join: JoinPlan, side: SideName, text: FamilyText)
 
 def _bounded(window_us: int) -> int | None:
     return None if window_us >= UNBOUNDED_US else window_us
+
+
+def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
+    """Return what windows are measured in, where windows and ends of slices count rows."""
+    return (
+        {"clock": {side: family.clock(side) for side in SIDES}}
+        if (family.clock_a, family.clock_b) != ("time", "time")
+        else {}
+    )

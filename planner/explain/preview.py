@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from catalog.steps import stream_names
 from catalog.values.calibration import Calibration
 from catalog.values.plan import JoinPlan, Plan
 from catalog.values.primitive import Primitive
@@ -24,6 +25,7 @@ from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
 from planner.costs.cost import CostModels
+from planner.costs.rates import with_intermediates
 from planner.explain.explain import FamilyReport, explain_family
 from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
@@ -106,13 +108,14 @@ def preview(
         keep=keep,
     )
     models, reports = objective.models(calibration), []
+    expected = with_intermediates(profile, plan)
     for family in plan.families:
         given: tuple[JoinPlan, ...] = ()
         if family.id in chains:
-            labels = family_text(family, {s.id: s.name for s in plan.streams}).labels
+            labels = family_text(family, stream_names(plan)).labels
             names = {side: f'"{labels[side]}"' for side in SIDES}
             given = explicit_chain(family, chains[family.id]["a"], chains[family.id]["b"], names=names)
-        reports.append(explain_family(family, profile, models, given=given))
+        reports.append(explain_family(family, expected, models, given=given))
     steps = diff(previous, plan)
     rows, size = (moved(previous, counts, steps) for counts in (held, held_bytes))
     return Preview(plan, previous, steps, rows, tuple(reports), profile, size)
@@ -120,7 +123,8 @@ def preview(
 
 def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, FamilyReport]:
     """Return what the families of a plan cost, by family id."""
-    return {family.id: explain_family(family, profile, models) for family in plan.families}
+    expected = with_intermediates(profile, plan)
+    return {family.id: explain_family(family, expected, models) for family in plan.families}
 
 
 def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.statistics import Measure
 from planner.explain.cost_document import rounded
 from planner.explain.preview import Preview
@@ -41,7 +42,7 @@ def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
         preview: The preview.
         now_us: Wall clock to which ages refer, µs UTC.
     """
-    names = {s.id: s.name for s in preview.plan.streams}
+    names = stream_names(preview.plan)
     streams: dict[str, Any] = {}
     filters: dict[str, Any] = {}
     joins: dict[str, Any] = {}

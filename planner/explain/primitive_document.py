@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.plan import Plan
 from catalog.values.primitive import (
     CloseJoin,
@@ -109,7 +110,7 @@ def _with_filters(text: FamilyText, former: FamilyText | None) -> FamilyText:
 
 
 def _texts(plan: Plan) -> dict[str, FamilyText]:
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     # A family that left may have been over a stream that is gone.
     streams |= {i: str(i) for f in plan.families for i in (f.stream_a, f.stream_b) if i not in streams}
     return {f.id: family_text(f, streams) for f in plan.families}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from catalog.steps import stream_names
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
-from catalog.values.query import UNBOUNDED_US, join_name
+from catalog.values.query import UNBOUNDED_US, Clock, join_name
 from planner.explain.cost_document import family_costs, slice_costs
 from planner.explain.explain import FamilyReport
 from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, lazy_notes, one_chain, plan_graph
+from planner.explain.plan_structure import clocks_document
 from planner.families.display import (
     FamilyText,
     band_text,
@@ -58,7 +60,7 @@ def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
     """
     if not plan.families:
         return "no queries"
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     return "\n".join(render_family(f, family_text(f, streams), names) for f in plan.families)
 
 
@@ -107,14 +109,15 @@ def _text_of_join(
         both = [[f"keep {k}" for k in pair if k] for pair in zip(keeps["a"], keeps["b"], strict=True)]
         notes = lazy_notes(family, join, SIDES, text)
         served = _queries_of_slices(family, join, "a", names)
-        yield from _text_of_chain(join.chain_a, served, _with_notes(both, notes), indent)
+        yield from _text_of_chain(join.chain_a, family.clock_a, served, _with_notes(both, notes), indent)
         return
     for side in SIDES:
         yield f"{indent}chain of {text.labels[side]}"
         own = [[f"keep {k}"] if k else [] for k in keeps[side]]
         notes = lazy_notes(family, join, (side,), text)
         served = _queries_of_slices(family, join, side, names)
-        yield from _text_of_chain(side_chain(join, side), served, _with_notes(own, notes), f"{indent}  ")
+        chain, clock = side_chain(join, side), family.clock(side)
+        yield from _text_of_chain(chain, clock, served, _with_notes(own, notes), f"{indent}  ")
 
 
 def _with_notes(remarks: list[list[str]], notes: tuple[str, ...]) -> list[list[str]]:
@@ -131,9 +134,13 @@ def _queries_of_slices(
 
 
 def _text_of_chain(
-    chain: tuple[Slice, ...], served: list[list[str]], remarks: list[list[str]], indent: str
+    chain: tuple[Slice, ...],
+    clock: Clock,
+    served: list[list[str]],
+    remarks: list[list[str]],
+    indent: str,
 ) -> Iterator[str]:
-    heads = [f"slice {n} {display_interval(s)}" for n, s in enumerate(chain, start=1)]
+    heads = [f"slice {n} {display_interval(s, clock)}" for n, s in enumerate(chain, start=1)]
     width = max(map(len, heads))
     for head, some, own in zip(heads, served, remarks, strict=True):
         queries = "queries " + (" ".join(some) or "none")
@@ -226,7 +233,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
         heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
     """
-    streams = {s.id: s.name for s in plan.streams}
+    streams = stream_names(plan)
     known = {} if reports is None else reports
     return {
         "version": plan.version,
@@ -325,7 +332,7 @@ def _chain_document(
     return [
         {
             "slice": n,
-            "window": display_interval(s),
+            "window": display_interval(s, family.clock(side)),
             "w_start_us": s.w_start_us,
             "w_end_us": _bounded(s.w_end_us),
             "queries": served,
@@ -376,6 +383,7 @@ def _query_documents(family: FamilyPlan, text: FamilyText) -> list[dict[str, Any
             "since_version": q.since_version,
             "backfill": q.backfill,
         }
+        | clocks_document(family)
         for q in family.queries
     ]
 

@@ -1,60 +1,16 @@
 """Band of a family without a key: the range in which a column of one side lies in every pair.
 
-    a.x BETWEEN b.lo AND b.hi      a.x in [b.lo, b.hi]
-    abs(a.x - b.x) <= 10           a.x in [b.x - 10, b.x + 10]
-    a.x < b.lo AND a.s <> b.s      a.x in (.., b.lo]
-
-The residual of every query must bound the same column by the same columns. The widest of their offsets
-counts, and strict bounds count as inclusive ones. So a band may let in pairs that no query has, and never
-leaves one out.
+The residual of every query must bound the same column by the same columns (``predicates.limits``). The widest
+of their offsets counts. So a band may let in pairs that no query has, and never leaves one out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from functools import lru_cache
-from typing import Literal
-
-from sqlglot import TokenType
-from sqlglot.dialects.duckdb import DuckDB
+from collections.abc import Sequence
 
 from catalog.values.plan import Band, Bound, PlannedQuery
 from planner.families.families import SideName
-from planner.predicates.conditions import All, Atom, Condition
-from planner.predicates.read_condition import read_condition
-
-_NUMBERS = ("int", "bigint", "double", "decimal")
-_TIMES = ("date", "timestamp")
-
-#: Types of the columns of both sides, by name.
-Types = Mapping[SideName, Mapping[str, str]]
-_End = Literal["low", "high"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Term:
-    """A column with what is added to it."""
-
-    side: SideName
-    column: str
-    offset: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """A bound of a column: the end of its range, and where that is."""
-
-    side: SideName
-    column: str
-    end: _End
-    by: str
-    offset: float
-
-
-#: Limits by what they are of, with their offset.
-_Limits = dict[tuple[SideName, str, _End, str], float]
+from planner.predicates.limits import End, Limits, Types, limits
 
 
 def family_band(queries: Sequence[PlannedQuery], types: Types) -> Band | None:
@@ -67,9 +23,9 @@ def family_band(queries: Sequence[PlannedQuery], types: Types) -> Band | None:
     Returns:
         The narrowest band that is known to hold every pair of every query; None if there is none.
     """
-    common: _Limits | None = None
+    common: Limits | None = None
     for query in queries:
-        own = _limits(query.residual, types)
+        own = limits(query.residual, types)
         common = own if common is None else _widest(common, own)
         if not common:
             return None
@@ -78,123 +34,15 @@ def family_band(queries: Sequence[PlannedQuery], types: Types) -> Band | None:
     return min(bands, key=lambda band: band.low is None or band.high is None, default=None)
 
 
-def _band(limits: _Limits, side: SideName, column: str) -> Band:
-    ends: dict[_End, Bound] = {}
-    for (of, name, end, by), offset in sorted(limits.items()):
+def _band(found: Limits, side: SideName, column: str) -> Band:
+    ends: dict[End, Bound] = {}
+    for (of, name, end, by), offset in sorted(found.items()):
         if (of, name) == (side, column):
             ends.setdefault(end, Bound(by, offset))
     return Band(side, column, ends.get("low"), ends.get("high"))
 
 
-def _widest(one: _Limits, other: _Limits) -> _Limits:
+def _widest(one: Limits, other: Limits) -> Limits:
     """Return the limits that both have."""
     chosen = {"low": min, "high": max}
     return {key: chosen[key[2]](one[key], other[key]) for key in one.keys() & other.keys()}
-
-
-def _limits(residual: str | None, types: Types) -> _Limits:
-    """Return the limits that the conjuncts of a residual set; of several of one column the narrowest."""
-    found: _Limits = {}
-    if residual is None:
-        return found
-    condition = read_condition(residual)
-    narrowest = {"low": max, "high": min}
-    for part in condition.parts if isinstance(condition, All) else (condition,):
-        for limit in _limits_of(part):
-            if not _comparable(limit, types):
-                continue
-            key = (limit.side, limit.column, limit.end, limit.by)
-            found[key] = narrowest[limit.end](found.get(key, limit.offset), limit.offset)
-    return found
-
-
-def _comparable(limit: _Limit, types: Types) -> bool:
-    other: SideName = "b" if limit.side == "a" else "a"
-    kinds = [types[limit.side][limit.column], types[other][limit.by]]
-    if all(kind.startswith(_NUMBERS) for kind in kinds):
-        return True
-    return kinds[0] == kinds[1] and kinds[0] in _TIMES and limit.offset == 0
-
-
-def _limits_of(condition: Condition) -> Iterator[_Limit]:
-    """Yield what one conjunct says of columns of the two sides."""
-    if not isinstance(condition, Atom) or condition.values.null or not condition.values.cuts:
-        return
-    cuts = condition.values.cuts
-    first, last = cuts[0][0], cuts[-1][0]
-    if not isinstance(first, Decimal | float) or not isinstance(last, Decimal | float):
-        return
-    # The values lie below the last cut if those behind it are outside, and above the first likewise.
-    above = None if condition.values.low else float(first)
-    below = float(last) if condition.values.low == (len(cuts) % 2 == 1) else None
-    if condition.other:
-        left, right = _term(condition.text), _term(condition.other)
-        if condition.domain == "order" and left is not None and right is not None:
-            yield from _apart(left, right, above, below)
-        return
-    if condition.domain != "number":
-        return
-    match _parts(condition.text):
-        case (_Term() as left, "-", _Term() as right):
-            yield from _apart(left, right, above, below)
-        case ("ABS", "(", *inside, ")") if below is not None:
-            match _ungrouped(inside):
-                case (_Term() as left, "-", _Term() as right):
-                    yield from _apart(left, right, -below, below)
-
-
-def _apart(left: _Term, right: _Term, above: float | None, below: float | None) -> Iterator[_Limit]:
-    """Yield the limits that follow from ``above <= left - right <= below``."""
-    if left.side == right.side:
-        return
-    shift = right.offset - left.offset
-    if below is not None:
-        yield _Limit(left.side, left.column, "high", right.column, shift + below)
-        yield _Limit(right.side, right.column, "low", left.column, -shift - below)
-    if above is not None:
-        yield _Limit(left.side, left.column, "low", right.column, shift + above)
-        yield _Limit(right.side, right.column, "high", left.column, -shift - above)
-
-
-def _term(text: str) -> _Term | None:
-    """Return the column that an expression is, with a number added to it; None for any other."""
-    match _parts(text):
-        case (_Term() as plain,):
-            return plain
-        case (_Term() as plain, "+" | "-" as sign, str(number)) if number.replace(".", "", 1).isdecimal():
-            return _Term(plain.side, plain.column, float(sign + number))
-    return None
-
-
-@lru_cache(maxsize=1_000)
-def _parts(text: str) -> tuple[_Term | str, ...]:
-    """Return columns, words and parentheses of an expression, without TRY and without parentheses around all.
-
-    >>> _parts('TRY(abs(TRY(a."x" - b."y")))')[:3]
-    ('ABS', '(', '(')
-    """
-    tokens = DuckDB().tokenize(text)
-    parts: list[_Term | str] = []
-    place = 0
-    while place < len(tokens):
-        token = tokens[place]
-        side: SideName | None = "a" if token.text == "a" else "b" if token.text == "b" else None
-        dotted = [following.token_type for following in tokens[place + 1 : place + 3]]
-        if side is not None and dotted == [TokenType.DOT, TokenType.IDENTIFIER]:
-            parts.append(_Term(side, tokens[place + 2].text))
-            place += 3
-            continue
-        if token.text.upper() != "TRY":
-            parts.append(token.text.upper())
-        place += 1
-    return _ungrouped(parts)
-
-
-def _ungrouped(parts: Sequence[_Term | str]) -> tuple[_Term | str, ...]:
-    """Return parts without parentheses before and behind all of them.
-
-    Where these are no pair, as in ``(x) - (y)``, others stay inside, and no form that is looked for has any.
-    """
-    while len(parts) > 1 and (parts[0], parts[-1]) == ("(", ")"):
-        parts = parts[1:-1]
-    return tuple(parts)

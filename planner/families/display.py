@@ -9,14 +9,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from catalog.sql_text import quoted
+from catalog.steps import is_intermediate, membership
 from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.families import SIDES, SideName, side_filters, side_stream
 from planner.predicates.conditions import Atom
 from planner.predicates.read_condition import read_condition, with_columns
 
 #: Word in the title of a family of outer, semi and anti joins.
 ABSENCE = "absence"
+#: Word in the title of a family of queries without windows.
+ORDERED = "ordered"
 #: Word in the title of a family of queries with GROUP BY.
 GROUPS = "groups"
 
@@ -55,12 +58,15 @@ def _decimal(value: int, unit: int) -> str:
     return f"{whole}.{digits}" if digits else str(whole)
 
 
-def display_interval(piece: Slice) -> str:
+def display_interval(piece: Slice, clock: Clock = "time") -> str:
     """Return a slice's window.
 
-    >>> display_interval(Slice(0, 10_000_000, None))
-    '[0s, 10s)'
+    >>> display_interval(Slice(0, 10_000_000, None)), display_interval(Slice(1, 20, None), "rows")
+    ('[0s, 10s)', '[1, 20) rows')
     """
+    if clock != "time":
+        unit = {"rows": "rows", "key rows": "rows of each key", "order": "steps"}[clock]
+        return f"[{piece.w_start_us}, {piece.w_end_us}) {unit}"
     return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
 
 
@@ -156,6 +162,7 @@ def family_title(
     *,
     absence: bool = False,
     groups: bool = False,
+    clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
 
@@ -165,9 +172,12 @@ def family_title(
         key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
         groups: Whether its queries have GROUP BY.
+        clocks: What the windows of a and of b are measured in.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'
+    >>> family_title("A", "B", [("k", "k")], clocks=("key rows", "rows"))
+    'A.k = B.k  (A by rows of each key, B by rows)'
     >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
     ('A.k = B.k', 'a.k = b.m  (A a, A b)')
     >>> family_title("A", "B", []), family_title("A", "A", [])
@@ -177,6 +187,10 @@ def family_title(
     title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key) or f"{label_a} × {label_b}"
     notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
     notes += [ABSENCE] if absence else [GROUPS] if groups else []
+    notes += [ORDERED] if clocks == ("order", "order") else []
+    for label, clock in zip((label_a, label_b), clocks, strict=True):
+        if clock in ("rows", "key rows"):
+            notes.append(f"{label} by rows{' of each key' if clock == 'key rows' else ''}")
     return f"{title}  ({', '.join(notes)})" if notes else title
 
 
@@ -207,11 +221,15 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         family.key,
         absence=family.judges_absence,
         groups=family.has_groups,
+        clocks=(family.clock_a, family.clock_b),
     )
     filters = {
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
         for s in SIDES
     }
+    if is_intermediate(family.stream_a):
+        names = {membership(q.id): q.name for q in family.queries}
+        filters["a"] = {f.bit: (f"pairs of {names[f.columns[0]]}", False) for f in family.filters_a}
     return FamilyText(title, labels, filters)
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from catalog.steps import steps
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedFilter, PlannedQuery, Slice
-from catalog.values.query import Query
+from catalog.values.query import Clock, Query
 
 SideName = Literal["a", "b"]
 
@@ -49,18 +50,26 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
         queries: Bound queries in any order.
 
     Returns:
-        Queries by family id; families in the order of their ids, queries in the order of theirs.
+        Queries by family id; families in the order of their ids, queries in the order of theirs. A join of
+        more than two streams is in the families of all its steps.
     """
     grouped: dict[str, list[Query]] = {}
     for query in sorted(queries, key=lambda q: q.id):
-        grouped.setdefault(family_of(query), []).append(query)
+        for step in steps(query):
+            grouped.setdefault(family_of(step), []).append(step)
     return {family: tuple(grouped[family]) for family in sorted(grouped)}
 
 
 def family_of(query: Query) -> str:
-    """Return the id of a query's family."""
-    absence, groups = query.kind != "inner", query.grouping is not None
-    return family_id(query.a.stream_id, query.b.stream_id, query.key, absence=absence, groups=groups)
+    """Return the id of a query's family, in which its results are; of the last one, if it has steps."""
+    return family_id(
+        query.a.stream_id,
+        query.b.stream_id,
+        query.key,
+        absence=query.kind != "inner",
+        groups=query.grouping is not None,
+        clocks=(query.a.clock, query.b.clock),
+    )
 
 
 # Every change of queries asks it of all queries, which are of few families.
@@ -72,12 +81,14 @@ def family_id(
     *,
     absence: bool = False,
     groups: bool = False,
+    clocks: tuple[Clock, Clock] = ("time", "time"),
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
     while the fragments of an inner family may only grow. So are queries whose results are groups, for the
-    same reason: the pairs of a group must come to one bucket.
+    same reason: the pairs of a group must come to one bucket. So are queries whose windows are measured in
+    other clocks than time, since a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
@@ -85,16 +96,22 @@ def family_id(
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
         groups: Whether the results of its queries are groups of pairs.
+        clocks: What the windows of a and of b are measured in.
 
     Returns:
-        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key.
+        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
+        an intermediate (``catalog.steps``) is written with ``d`` and without its sign.
 
     >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
+    >>> family_id(1, 2, (("k", "k"),), clocks=("rows", "time"))
+    's1s2-52383a8d-rows-a'
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
+    counted = [f"-{c.replace(' ', '')}-{s}" for s, c in zip(SIDES, clocks, strict=True) if c != "time"]
     kind = "-absence" if absence else "-groups" if groups else ""
-    return f"s{stream_a}s{stream_b}-{digest}{kind}"
+    streams = f"s{stream_a}s{stream_b}".replace("s-", "d")
+    return f"{streams}-{digest}{kind}{''.join(counted)}"
 
 
 def is_theta(family: str) -> bool:
@@ -106,13 +123,29 @@ def is_theta(family: str) -> bool:
     return family.split("-")[1] == _THETA
 
 
+def family_clocks(family: str) -> tuple[Clock, Clock]:
+    """Return what the windows of a family are measured in, given its id.
+
+    >>> family_clocks("s1s2-52383a8d"), family_clocks("s1s2-52383a8d-keyrows-a-rows-b")
+    (('time', 'time'), ('key rows', 'rows'))
+    """
+    found = [_clock(family, side) for side in SIDES]
+    return found[0], found[1]
+
+
+def _clock(family: str, side: SideName) -> Clock:
+    if f"-keyrows-{side}" in family:
+        return "key rows"
+    return "rows" if f"-rows-{side}" in family else "time"
+
+
 def family_streams(family: str) -> tuple[int, int]:
     """Return the stream ids that a family's id names.
 
-    >>> family_streams("s1s12-52383a8d")
-    (1, 12)
+    >>> family_streams("s1s12-52383a8d"), family_streams("d77s12-52383a8d")
+    ((1, 12), (-77, 12))
     """
-    a, b = family.partition("-")[0].split("s")[1:]
+    a, b = family.partition("-")[0].replace("d", "s-").split("s")[1:]
     return int(a), int(b)
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from catalog.values.query import Query
 from catalog.wording import nearest_or_known
 from planner.errors import UnknownFamily
-from planner.families.display import ABSENCE, GROUPS, family_title
+from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
 from planner.families.families import families
 
 _T = TypeVar("_T")
@@ -17,8 +17,9 @@ _T = TypeVar("_T")
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 #: What stands behind the key of a self-join: ``(A a, A b)``.
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
-#: What stands behind the key, or inside these parentheses, for other families: ``(absence)``, ``(groups)``.
-_OF_KIND = re.compile(rf"(\(|,)\s*({ABSENCE}|{GROUPS})\s*\)$")
+#: Kinds of families besides inner joins with windows. One stands behind the key or inside these parentheses.
+_KINDS = (ABSENCE, GROUPS, ORDERED)
+_OF_KIND = re.compile(rf"(\(|,)\s*({'|'.join(_KINDS)})\s*\)$")
 
 #: A key as a set of equal pairs, so that neither order matters.
 _Key = frozenset[frozenset[str]]
@@ -33,6 +34,7 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
             members[0].key,
             absence=members[0].kind != "inner",
             groups=members[0].grouping is not None,
+            clocks=(members[0].a.clock, members[0].b.clock),
         )
         for family, members in families(queries).items()
     }
@@ -44,8 +46,9 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
-            anti joins, ``A.k = B.k (groups)`` that of queries with GROUP BY; the key alone means them where
-            there are no others.
+            anti joins, ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
+            joins without windows. The key alone means the first that there is: inner joins with windows, then
+            those.
         queries: Queries whose families are known.
 
     Raises:
@@ -56,7 +59,7 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     found = {_key(title)[1]: family for family, title in titles.items() if _key(title)[0] == wanted}
     if name in titles:
         return name
-    for each in (kind,) if kind else ("", ABSENCE, GROUPS):
+    for each in (kind,) if kind else ("", *_KINDS):
         if each in found:
             return found[each]
     raise UnknownFamily(
@@ -90,7 +93,7 @@ def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool
 
 
 def _key(name: str) -> tuple[_Key, str]:
-    """Take a name apart: its key, and which queries it says, ``absence``, ``groups`` or nothing.
+    """Take a name apart: its key, and the kind of family that it says, or nothing.
 
     The sides of a self-join are its stream, and told apart by ``#``.
     """
@@ -101,6 +104,5 @@ def _key(name: str) -> tuple[_Key, str]:
         stream = found[1]
         text = re.sub(r"\b([ab])\.", rf"{stream}#\1.", text[: found.start()])
     pairs = _AND.split(text.strip())
-    return frozenset(frozenset(part.strip() for part in pair.split("=")) for pair in pairs), said[
-        2
-    ] if said else ""
+    key = frozenset(frozenset(part.strip() for part in pair.split("=")) for pair in pairs)
+    return key, "" if said is None else said[2]

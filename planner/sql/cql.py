@@ -4,6 +4,7 @@ A window stands behind a stream's name or alias, once for both streams at the en
 streams (ksqlDB):
 
     FROM A [RANGE 5 MINUTES], B [NOW]      FROM A, B WHERE ... WINDOW 5 MIN
+    FROM A [ROWS 100], B [NOW]             FROM A [PARTITION BY k ROWS 1], B [NOW]
     FROM A JOIN B WITHIN 5 MINUTES ON ...  FROM A JOIN B WITHIN (5 MINUTES, 1 MINUTE) ON ...
 
 Flink's and Spark's windows are ordinary predicates on event times; ``planner.sql.time_bounds`` finds them.
@@ -27,7 +28,7 @@ from sqlglot.parser import SENTINEL_NONE
 
 from catalog.durations import MAX_DURATION_US, Duration, duration
 from catalog.errors import Location, Unavailable
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.query import UNBOUNDED_US, Clock
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.locate import at_offsets, at_token
 
@@ -38,17 +39,27 @@ TUMBLE = "TUMBLE"
 ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] WHERE A.key = B.key)"
 
 
+#: Forms of a window, for hints.
+WINDOWS = "Write [RANGE 5 MINUTES], [NOW], [RANGE UNBOUNDED] or [ROWS 100]."
+#: Longest window of rows; a slice of more rows fits no machine.
+MAX_ROWS = 10**12
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Window of a stream: the distance behind the other stream at which its rows still match.
 
     Attributes:
-        length_us: W of the half-open window [0, W), µs.
+        length_us: W of the half-open window [0, W), µs, or rows.
         location: Where it is written.
+        clock: What it is measured in.
+        partition: Columns by which rows are counted apart.
     """
 
     length_us: int
     location: Location
+    clock: Clock = "time"
+    partition: tuple[exp.Identifier, ...] = ()
 
 
 def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
@@ -221,18 +232,50 @@ class CqlParser(parser.Parser):
         elif self._match_text_seq("RANGE"):
             length = self._parse_window_length()
         elif self._curr.text.upper() in ("ROWS", "ROW", "PARTITION", "PARTITION BY"):
-            raise UnsupportedCql(
-                "ROWS windows are not supported yet",
-                hint="Write a time window: [RANGE 5 MINUTES].",
-                location=at_token(self.sql, self._curr),
-            )
+            return self._parse_rows_window(start)
         else:
-            self._expected("a window", "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
+            self._expected("a window", WINDOWS)
         if self._curr.text.upper() == "SLIDE":
             self.refuse("SLIDE", "Leave it out: windows slide with every row.")
         if not self._match(TokenType.R_BRACKET):
-            self._expected('"]"', "Write [RANGE 5 MINUTES], [NOW] or [RANGE UNBOUNDED].")
+            self._expected('"]"', WINDOWS)
         return Window(length, self._since(start))
+
+    def _parse_rows_window(self, start: Token) -> Window:
+        """Parse the rest of ``[ROWS n]`` or ``[PARTITION BY k, ... ROWS n]``."""
+        columns: list[exp.Identifier] = []
+        if self._match_text_seq("PARTITION BY") or self._match_text_seq("PARTITION", "BY"):
+            while not columns or self._match(TokenType.COMMA):
+                column = None if self._curr.text.upper() == "ROWS" else self._parse_id_var(any_token=False)
+                if not isinstance(column, exp.Identifier):
+                    self._expected("a column", "Write [PARTITION BY key ROWS 1].")
+                columns.append(column)
+        if not self._match_text_seq("ROWS"):
+            hint = "Write [PARTITION BY key ROWS 1]." if columns else "Write [ROWS 100]."
+            self._expected("ROWS", hint)
+        number = self._curr
+        negative = self._match(TokenType.DASH)
+        text = self._curr.text
+        if self._curr.token_type != TokenType.NUMBER:
+            self._expected("a number of rows", "Write [ROWS 100].")
+        self._advance()
+        location = self._since(number)
+        if negative or not text.isdigit() or int(text) == 0:
+            raise InvalidWindow(
+                f"a window of {'-' if negative else ''}{text} rows cannot be kept",
+                hint="Write a whole number of rows above zero: [ROWS 100].",
+                location=location,
+            )
+        if int(text) > MAX_ROWS:
+            raise InvalidWindow(
+                f"the window is longer than {MAX_ROWS:,} rows",
+                hint="Write [RANGE UNBOUNDED] to keep all rows.",
+                location=location,
+            )
+        if not self._match(TokenType.R_BRACKET):
+            self._expected('"]"', "Write [ROWS 100].")
+        clock: Clock = "key rows" if columns else "rows"
+        return Window(int(text), self._since(start), clock, tuple(columns))
 
     # Groups
 

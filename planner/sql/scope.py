@@ -53,8 +53,7 @@ class Scope:
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
         self.text = statement.text
-        by_name = {stream.name.lower(): stream for stream in streams.values()}
-        left, right = (self._stream(source, by_name) for source in statement.sources)
+        left, right = registered(statement, streams)
         swapped = right.id < left.id
         first, second = statement.sources
         if first.alias.lower() == second.alias.lower():
@@ -63,7 +62,7 @@ class Scope:
                 hint=f"Give each an alias: {first.stream} [...] a, {second.stream} [...] b.",
                 location=second.alias_location,
             )
-        self.written = (
+        self.written: tuple[SideScope, ...] = (
             SideScope("b" if swapped else "a", first.alias, left, first),
             SideScope("a" if swapped else "b", second.alias, right, second),
         )
@@ -72,19 +71,10 @@ class Scope:
         #: Columns of USING: written without a stream, they mean the first stream's.
         self.merged: Collection[str] = frozenset(name.name.lower() for name in statement.using)
 
-    def _stream(self, source: Source, by_name: Mapping[str, Stream]) -> Stream:
-        stream = by_name.get(source.stream.lower())
-        if stream is None:
-            raise UnknownStream(
-                f'stream "{source.stream}" does not exist',
-                hint=nearest_or_known(source.stream, [s.name for s in by_name.values()], "stream"),
-                location=source.location,
-            )
-        return stream
-
     def visible(self, node: exp.Expr) -> tuple[SideScope, ...]:
         """Return the sides whose columns a name may mean."""
-        return tuple(self.written[position] for position in node.meta.get(VISIBLE, (0, 1)))
+        positions = node.meta.get(VISIBLE, range(len(self.written)))
+        return tuple(self.written[position] for position in positions)
 
     def side(self, name: SideName) -> SideScope:
         """Return a side."""
@@ -115,7 +105,12 @@ class Scope:
         )
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the column that a name means.
+        """Return the column that a name means; raises as ``found``."""
+        scope, column = self.found(node)
+        return ResolvedColumn(scope.side, column)
+
+    def found(self, node: exp.Column) -> tuple[SideScope, Column]:
+        """Return the column that a name means, and its stream.
 
         Raises:
             UnknownColumn: No stream has it, or nothing goes by the name before the dot.
@@ -128,18 +123,19 @@ class Scope:
                 location=at_expression(self.text, node),
             )
         if node.args.get("table"):
-            return self._of(self.qualifier(node), node)
+            scope = self.qualifier(node)
+            return scope, self._of(scope, node)
         found = [(s, c) for s in self.visible(node) if (c := s.stream.column(node.name)) is not None]
         in_order = VISIBLE in node.meta or node.name.lower() in self.merged
-        if len(found) == 2 and not in_order:
+        if len(found) > 1 and not in_order:
             names = [f"{scope.alias}.{column.name}" for scope, column in found]
             raise AmbiguousColumn(
-                f'column "{node.name}" is in both streams',
-                hint=f"Write {names[0]} or {names[1]}.",
+                f'column "{node.name}" is in {"both" if len(self.written) == 2 else "several"} streams',
+                hint=f"Write {' or '.join(names)}.",
                 location=at_expression(self.text, node),
             )
         if found:
-            return ResolvedColumn(found[0][0].side, found[0][1])
+            return found[0]
         if node.name.lower() in _NOT_REPEATABLE:
             raise UnknownColumn(
                 f"{node.name.upper()} is not supported",
@@ -159,7 +155,7 @@ class Scope:
             location=at_expression(self.text, node),
         )
 
-    def _of(self, scope: SideScope, node: exp.Column) -> ResolvedColumn:
+    def _of(self, scope: SideScope, node: exp.Column) -> Column:
         column = scope.stream.column(node.name)
         if column is None:
             raise UnknownColumn(
@@ -167,4 +163,24 @@ class Scope:
                 hint=nearest_or_known(node.name, [c.name for c in scope.stream.columns], "column"),
                 location=at_expression(self.text, node.this),
             )
-        return ResolvedColumn(scope.side, column)
+        return column
+
+
+def registered(statement: Statement, streams: Mapping[str, Stream]) -> tuple[Stream, ...]:
+    """Return the streams that a query names, as written.
+
+    Raises:
+        UnknownStream: There is no stream of that name.
+    """
+    by_name = {stream.name.lower(): stream for stream in streams.values()}
+    found = []
+    for source in statement.sources:
+        stream = by_name.get(source.stream.lower())
+        if stream is None:
+            raise UnknownStream(
+                f'stream "{source.stream}" does not exist',
+                hint=nearest_or_known(source.stream, [s.name for s in by_name.values()], "stream"),
+                location=source.location,
+            )
+        found.append(stream)
+    return tuple(found)

@@ -13,6 +13,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from catalog.errors import Location
+from catalog.steps import MOST_STREAMS
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.cql import ASKS, EXAMPLE, Cql, Window, cql_parser
 from planner.sql.joins import (
@@ -62,12 +63,13 @@ class Statement:
 
     Attributes:
         text: The CQL text.
-        sources: Both streams, as written.
+        sources: The streams, as written.
         select: Select list.
         form: How the streams are joined.
         on: ON, or WHERE inside EXISTS: what makes two rows partners.
         where: WHERE, without EXISTS and IN.
         using: Columns of USING.
+        using_at: Position of the stream behind JOIN for each of them.
         unused: Select list inside EXISTS, which means nothing.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
@@ -76,7 +78,7 @@ class Statement:
     """
 
     text: str
-    sources: tuple[Source, Source]
+    sources: tuple[Source, ...]
     select: tuple[exp.Expr, ...]
     form: JoinForm
     on: tuple[exp.Expr, ...]
@@ -87,6 +89,7 @@ class Statement:
     window: Window | None
     group: tuple[exp.Expr, ...] = ()
     having: exp.Expr | None = None
+    using_at: tuple[int, ...] = ()
 
 
 def parse(text: str) -> Statement:
@@ -108,7 +111,9 @@ def parse(text: str) -> Statement:
     asked = question(text, where.this, tables[0].alias_or_name) if where is not None else None
     inner: list[exp.Expr] = []
     if asked is None:
-        _refuse_other_than_two(text, tables)
+        _refuse_one(text, tables)
+        if len(tables) > 2:
+            return _of_many(text, select, tables, tokens)
     else:
         tables, inner = [*tables, *_asked_table(text, asked, tables, tokens)], _where(asked.select)
     first, second = (_source(text, table) for table in tables)
@@ -394,19 +399,62 @@ def _tables(text: str, select: exp.Select) -> list[exp.Table]:
     return tables
 
 
-def _refuse_other_than_two(text: str, tables: list[exp.Table]) -> None:
+def _refuse_one(text: str, tables: list[exp.Table]) -> None:
     if len(tables) == 1:
         raise UnsupportedCql(
             "a query over one stream is not supported",
             hint=f"Join two streams: {EXAMPLE}. A self-join names the stream twice, with two aliases.",
             location=at_expression(text, tables[0]),
         )
-    if len(tables) > 2:
+
+
+def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: list[Token]) -> Statement:
+    """A join of more than two streams."""
+    if len(tables) > MOST_STREAMS:
         raise UnsupportedCql(
-            "a join of more than two streams is not supported",
-            hint="Join two streams in each query.",
-            location=at_expression(text, tables[2].this),
+            f"a join of more than {MOST_STREAMS} streams is not supported",
+            hint="Leave streams out whose columns no result needs.",
+            location=at_expression(text, tables[MOST_STREAMS].this),
         )
+    for table in tables:
+        if table.meta["within"]:
+            raise UnsupportedCql(
+                "WITHIN in a join of more than two streams is not supported",
+                detail="It says how far apart two streams are, and leaves the others open.",
+                hint="Write a window behind each stream, or one at the end: WINDOW 5 MINUTES.",
+                location=table.meta["within"][0].location,
+            )
+    for join in _joins(select):
+        form = join_form(text, join, tokens, _start(join.this))
+        if form.kind != "inner":
+            raise UnsupportedCql(
+                f"an {form.kind} join of more than two streams is not supported yet"
+                if form.kind != "semi"
+                else "a semi join of more than two streams is not supported yet",
+                hint="Write JOIN between all streams, and register the other join as a query of two streams.",
+                location=at_expression(text, join.this.this),
+            )
+    using = [
+        (position, name)
+        for position, join in enumerate(_joins(select), 1)
+        for name in join.args.get("using") or ()
+    ]
+    trailing = [clause.meta["window"] for clause in select.args.get("windows") or ()]
+    statement = Statement(
+        text=text,
+        sources=tuple(_source(text, table) for table in tables),
+        select=tuple(_select_list(select)),
+        form=JoinForm(),
+        on=tuple(join.args["on"] for join in _joins(select) if join.args.get("on") is not None),
+        where=tuple(_where(select)),
+        using=tuple(name for _, name in using),
+        unused=(),
+        within=None,
+        window=trailing[0] if trailing else None,
+        using_at=tuple(position for position, _ in using),
+    )
+    _refuse_windows_twice(statement)
+    return statement
 
 
 def _asked_table(

@@ -11,6 +11,7 @@ from typing import Literal
 from catalog.clock import wall_clock_us
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
+from catalog.steps import stream_names
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.statistics import Profile
@@ -157,4 +158,4 @@ def _rendered(preview: Preview, form: PlanForm) -> str:
         document = plan_document(preview.plan, {r.family.id: r for r in preview.reports})
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
         return json.dumps(document, indent=2, ensure_ascii=False)
-    return plan_report(preview.reports, {s.id: s.name for s in preview.plan.streams})
+    return plan_report(preview.reports, stream_names(preview.plan))

@@ -2,23 +2,31 @@
 
 punctuations: {on: [[item_id]], violation: drop, remember: window, column: closes}
 constraints: {unique: [item_id]}
+order: {column: epoch, scramble: 500, descending: false}
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import InvalidDuration
-from catalog.values.stream import Column, Constraints, Punctuations
+from catalog.values.stream import Column, Constraints, Order, Punctuations
 from catalog.wording import nearest_or_known
+from planner.expressions.column_types import decimal_parts
 from service.errors import InvalidStream
 
 _WINDOW, _FOREVER = "window", "forever"
+_MONITOR: Final = "monitor"
+#: Types of columns that can order a stream, beside decimals of few digits: those of exact 64-bit keys.
+_ORDERING = ("int", "bigint", "date", "timestamp")
+_MOST_DIGITS = 18
+#: Every bucket keeps a summary of the last so many rows of a stream.
+MOST_SCRAMBLE = 1_000_000
 
 
 class _ContractPart(BaseModel):
@@ -137,6 +145,44 @@ class ConstraintsDocument(_ContractPart):
         if not self.unique:
             return Constraints()
         return Constraints(_columns(stream, columns, self.unique, ("constraints", "unique")))
+
+
+class OrderDocument(_ContractPart):
+    """Order in which the rows of a stream come, by one of their columns."""
+
+    column: str = Field(
+        description="The column, of type int, bigint, date, timestamp or a decimal of up to 18 digits. Rows "
+        "in which it is NULL are not counted."
+    )
+    scramble: Annotated[int, Field(ge=0, le=MOST_SCRAMBLE)] | Literal["monitor"] = Field(
+        description="How far rows may come out of order: a row comes at most so many rows behind a row that "
+        "stands after it in the order. `monitor` finds it from the rows that came, with a margin.",
+    )
+    descending: bool = Field(default=False, description="Whether the values fall.")
+
+    def to_value(self, stream: str, columns: Sequence[Column]) -> Order:
+        """Return the order; arguments and errors of ``PunctuationsDocument.to_value``."""
+        where = ("order", "column")
+        (name,) = _columns(stream, columns, [self.column], where)
+        kind = next(column.type for column in columns if column.name == name)
+        decimal = decimal_parts(kind)
+        if kind not in _ORDERING and (decimal is None or decimal[0] > _MOST_DIGITS):
+            raise InvalidStream(
+                f'column "{name}" of stream "{stream}" has type {kind}, which cannot order a stream',
+                hint=f"Name a column of type {', '.join(_ORDERING)}, or a decimal of up to "
+                f"{_MOST_DIGITS} digits.",
+                path=where,
+            )
+        scramble = None if self.scramble == _MONITOR else self.scramble
+        return Order(name, scramble, self.descending)
+
+
+def order_document(order: Order | None) -> dict[str, Any] | None:
+    """Return the order of a stream as a document."""
+    if order is None:
+        return None
+    scramble = _MONITOR if order.scramble is None else order.scramble
+    return {"column": order.column, "scramble": scramble, "descending": order.descending}
 
 
 def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | None:

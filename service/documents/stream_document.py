@@ -44,7 +44,7 @@ from catalog.values.stream import (
 )
 from catalog.wording import nearest_or_known
 from service.documents.check_dialect import check_dialect
-from service.documents.contract_document import ConstraintsDocument, PunctuationsDocument
+from service.documents.contract_document import ConstraintsDocument, OrderDocument, PunctuationsDocument
 from service.errors import InvalidName, InvalidStream
 
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
@@ -198,6 +198,7 @@ class StreamDocument(_StreamDocument):
     on_error: OnError = "set-aside"
     punctuations: PunctuationsDocument | None = None
     constraints: ConstraintsDocument | None = None
+    order: OrderDocument | None = None
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -226,6 +227,7 @@ class StreamDocument(_StreamDocument):
             constraints=Constraints()
             if self.constraints is None
             else self.constraints.to_value(self.name, columns),
+            order=None if self.order is None else self.order.to_value(self.name, columns),
         )
 
     def _on_error(self) -> OnError:

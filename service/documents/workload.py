@@ -196,7 +196,10 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         InvalidInput: A query cannot be bound, or a strategy is for a family that no query is of; the location
             is in the file.
     """
-    from planner.bind.bind import bind  # loading sqlglot takes 0.2 s, which only those pay who bind
+    from planner.bind.bind import (  # loading sqlglot takes 0.2 s, which only those pay who bind
+        bind,
+        refuse_backfill,
+    )
     from planner.families.family_names import by_family
 
     streams = tuple(replace(stream, id=i) for i, stream in enumerate(workload.streams, start=1))
@@ -205,9 +208,11 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
     added = [step.query for step in workload.script if step.query is not None]
     for number, query in enumerate([*workload.queries, *added], start=1):
         with workload.locating(query.path, text_at=(*query.path, "cql")):
-            bound[query.path] = replace(
-                bind(query.cql, by_name, name=query.name, query_id=number), backfill=query.backfill
+            bound[query.path] = bind(
+                query.cql, by_name, name=query.name, query_id=number, backfill=query.backfill
             )
+        with workload.locating(query.path):
+            refuse_backfill(bound[query.path], query.backfill)
     # Families may come with the script, so all of its queries count.
     with workload.locating(("family_strategies",)):
         by_family(workload.family_strategies, bound.values())

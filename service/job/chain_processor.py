@@ -255,13 +255,14 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
                 rejected_rows=s.rejected_rows,
                 watermark_us=s.watermark.value_us,
                 max_event_time_us=s.watermark.max_event_time_us,
+                scramble=None if s.order is None else s.order.scramble,
             )
             for stream_id, s in bucket.streams.items()
         ),
-        slices=tuple(slice_counters(bucket.families, bucket.watermarks())),
+        slices=tuple(slice_counters(bucket.families, bucket.clocks)),
         filters=tuple(output.filters),
         keys=tuple(output.keys),
-        absence=tuple(absence_counters(bucket.families, bucket.watermarks())),
+        absence=tuple(absence_counters(bucket.families, bucket.clocks)),
         cpu=CpuCounters(pack_us=output.pack_us),
         punctuations=tuple(punctuation_counters(bucket.families)),
         received=tuple(output.received),

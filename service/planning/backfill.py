@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from catalog.steps import steps
 from catalog.store.store import Store
 from catalog.values.batch import BatchProgress
 from catalog.values.plan import FamilyPlan, Plan
@@ -57,7 +58,9 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
         needed = set(mine.columns) - _always_kept(store, family, side)
-        horizon = first_version_in_reach(store, mine, opposite.stream_id) if needed else 0
+        # Manifests tell no progress of an order: all rows may be in reach.
+        timed = needed and not query.ordered
+        horizon = first_version_in_reach(store, mine, opposite.stream_id) if timed else 0
         lives = _lives(store.queries.over(family.stream_a, family.stream_b, horizon), family, side)
         begun = max(_covered_since(lives, previous.version), horizon)
         for column in sorted(needed):
@@ -88,10 +91,11 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         _Life(
             record.added_version,
             _OPEN if record.removed_version is None else record.removed_version,
-            frozenset(record.query.a.columns if side == "a" else record.query.b.columns),
+            frozenset(step.a.columns if side == "a" else step.b.columns),
         )
         for record in records
-        if family_of(record.query) == family.id
+        for step in steps(record.query)
+        if family_of(step) == family.id
     ]
 
 

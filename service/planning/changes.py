@@ -27,10 +27,10 @@ from catalog.values.change import (
     UpdateQuery,
 )
 from catalog.values.plan import Plan
-from catalog.values.query import Query, QueryRecord
+from catalog.values.query import Backfill, Query, QueryRecord
 from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
-from planner.bind.bind import bind
+from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
@@ -126,7 +126,7 @@ class Resolver:
             case UpdateQuery() | EditQuery():
                 return self._updated(change, record)
             case ResumeQuery():
-                draft = replace(record.query, backfill=change.backfill) if record.paused else None
+                draft = _entering(record.query, change.backfill) if record.paused else None
                 return ChangeStep(change, record, draft, record.paused)
             case PauseQuery():
                 return ChangeStep(change, record, None, record.running)
@@ -183,6 +183,7 @@ class Resolver:
                 path=("name",),
             )
         bound = self._bind(change.cql)
+        refuse_backfill(bound, change.backfill)
         sink = self._sink(None, None if change.sink is None else SetSink(change.sink))
         return ChangeStep(change, None, replace(bound, name=change.name, backfill=change.backfill), sink=sink)
 
@@ -198,7 +199,7 @@ class Resolver:
             bound = bind(cql, self._streams)
         if cql.strip() == record.query.cql.strip():
             return ChangeStep(change, record, None, effective=False, sink=sink)
-        draft = replace(bound, name=record.query.name, backfill=change.backfill)
+        draft = _entering(replace(bound, name=record.query.name), change.backfill)
         return ChangeStep(change, record, draft, sink=sink)
 
     def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
@@ -210,6 +211,12 @@ class Resolver:
             with _at("cql"):
                 self._bound[cql] = bind(cql, self._streams)
         return self._bound[cql]
+
+
+def _entering(query: Query, backfill: Backfill) -> Query:
+    """Return a query that comes again or in place of another one; where it must, it goes on with new rows."""
+    new_rows = query.left is not None or query.counts_rows
+    return replace(query, backfill="none" if new_rows else backfill)
 
 
 def _refuse_second(change: Change, first: int, place: int) -> None:

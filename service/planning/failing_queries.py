@@ -6,6 +6,7 @@ worker: ExpressionFailed ── trace ── engine: which queries have it? ─�
 
 from __future__ import annotations
 
+from catalog.steps import steps
 from catalog.values.change import PauseQuery
 from catalog.values.query import Query
 from operators.errors import expression_digest
@@ -32,7 +33,7 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
 
 
 def _digests(query: Query) -> frozenset[str]:
-    texts = [query.a.filter, query.b.filter, query.residual]
+    texts = [text for step in steps(query) for text in (step.a.filter, step.b.filter, step.residual)]
     if query.grouping is not None:
         texts += [query.grouping.having, *(each.sql for each in query.grouping.aggregates)]
     return frozenset(expression_digest(text) for text in texts if text is not None)

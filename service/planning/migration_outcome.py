@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from catalog.errors import PlanVersionNotFound
+from catalog.steps import stream_names
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.migration import MigrationOutcome, MigrationRecord, SliceRows
@@ -52,7 +53,7 @@ def _seconds(manifest: BatchManifest) -> float:
 def _slices(store: Store, manifest: BatchManifest, families: tuple[str, ...]) -> Iterator[SliceRows]:
     plan = _plan(store, manifest.plan_version)
     planned = {} if plan is None else {f.id: f for f in plan.families}
-    streams = {} if plan is None else {s.id: s.name for s in plan.streams}
+    streams = {} if plan is None else stream_names(plan)
     for found in manifest.slices:
         if found.family not in families:
             continue
@@ -60,7 +61,9 @@ def _slices(store: Store, manifest: BatchManifest, families: tuple[str, ...]) ->
         window = None
         if family is not None:
             join = next(j for j in family.joins if j.id == found.join)
-            window = display_interval(side_chain(join, "a" if found.side == "a" else "b")[found.slice - 1])
+            window = display_interval(
+                side_chain(join, "a" if found.side == "a" else "b")[found.slice - 1], family.clock(found.side)
+            )
         yield SliceRows(
             family=found.family if family is None else family_text(family, streams).title,
             join=found.join,

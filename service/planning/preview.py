@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
 from catalog.errors import NameTaken, SluiceError
+from catalog.steps import is_intermediate, stream_sides
 from catalog.store.store import Store
 from catalog.values.batch import SliceCounters
 from catalog.values.calibration import Calibration
@@ -20,7 +21,7 @@ from catalog.values.query import Backfill, Query
 from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
-from planner.bind.bind import bind
+from planner.bind.bind import bind, refuse_backfill
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
@@ -259,7 +260,7 @@ def explain_version(
     queries = [
         record.query
         for record in store.queries.all()
-        if record.query.id in ids and {record.query.a.stream_id, record.query.b.stream_id} <= known
+        if record.query.id in ids and {side.stream_id for side in stream_sides(record.query)} <= known
     ]
     return explain_plan(plan, statistician.profile(queries), objective.models(calibration))
 
@@ -312,6 +313,8 @@ def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequ
                 )
         with _at("add", i, "cql"):
             bound = bind(new.cql, by_name, name=new.name, query_id=first + i, backfill=new.backfill)
+        with _at("add", i):
+            refuse_backfill(bound, new.backfill)
         running[new.name] = bound
     return tuple(running.values())
 
@@ -322,8 +325,11 @@ def _covers(profile: Profile, queries: Iterable[Query]) -> bool:
     filters = {(f.stream_id, f.sql) for f in profile.filters}
     joins = {f.family for f in profile.families}
     members = tuple(queries)
-    return joins >= families(members).keys() and all(
+    grouped = families(members)
+    # Of the pairs that are handed on nothing can be sampled.
+    sampled = {name for name, of in grouped.items() if not is_intermediate(of[0].a.stream_id)}
+    return joins >= sampled and all(
         side.stream_id in streams and (side.filter is None or (side.stream_id, side.filter) in filters)
         for query in members
-        for side in (query.a, query.b)
+        for side in stream_sides(query)
     )

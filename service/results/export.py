@@ -23,10 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.sql_text import quoted, text_literal
+from catalog.steps import widest_sides
 from catalog.store.store import Store
 from catalog.values.query import Query
 from operators.storage.folder import Folder
-from planner.families.families import families, family_of
+from planner.families.families import family_of
 from service.errors import CorruptResults
 from service.results.pages.query_rows import family_files, query_sql, reading
 from service.results.result_sql import order_sql, pairs_sql, results_sql
@@ -240,8 +241,11 @@ def _views(
     newest text. Others, and those of an earlier query of the name, are views of their own, with their ids.
     """
     yield "-- Run in this directory: duckdb -init views.sql"
-    for family, members in families(queries.values()).items():
-        a, b = (store.streams.by_id(side.stream_id) for side in (members[0].a, members[0].b))
+    by_family: dict[str, list[Query]] = {}
+    for query in queries.values():
+        by_family.setdefault(family_of(query), []).append(query)
+    for family, members in sorted(by_family.items()):
+        a, b = widest_sides(members, store.streams.by_id)
         pairs = pairs_sql(a, b, files.get(family, ()), queries=members)
         yield f"CREATE OR REPLACE VIEW {quoted('_pairs_' + family)} AS {pairs};"
     newest = {query.name.lower(): query for query in queries.values()}

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from catalog.steps import is_intermediate
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
@@ -238,6 +239,7 @@ class _Sums:
             # Their mean: of streams whose files alternate, each stands still every other batch.
             by_us = sum(advanced[stream] for stream in known) / len(known)
             self.batch.add(by_us / 1e6, any(s.rows for s in manifest.streams), weight, at_us)
+            self._add_intermediates(manifest, by_us, weight, at_us)
         for c in manifest.slices:
             if c.family in self.families:
                 width = self.widths[self.families[c.family].streams[c.side]]
@@ -253,6 +255,14 @@ class _Sums:
                 self.keys[k.family, k.side].add(k.rows * k.keys, k.rows, weight, at_us)
                 self.skews[k.family, k.side].add(k.squares, k.rows**2 / k.keys, weight, at_us)
                 self.copies[k.family].add(k.copies or k.rows, k.rows, weight, at_us)
+
+    def _add_intermediates(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
+        """Add the pairs that went on to next steps: they have no source that would count them."""
+        rows = {(k.family, k.side): k.copies or k.rows for k in manifest.keys}
+        for family, names in self.families.items():
+            if is_intermediate(names.streams["a"]):
+                came = rows.get((family, "a"), 0)
+                self.rates[names.streams["a"]].add(came, by_us / 1e6, weight, at_us)
 
     def profile(self) -> Profile:
         """Return what the sums tell."""

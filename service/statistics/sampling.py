@@ -18,6 +18,7 @@ from typing import Final, cast
 import numpy as np
 
 from catalog.clock import wall_clock_us
+from catalog.steps import is_intermediate, stream_sides
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import Query, Side
 from catalog.values.statistics import (
@@ -71,17 +72,18 @@ def sample_profile(
         ``batch_s`` is sampled where a stream says how many files go into a batch; buckets are the default.
     """
     grouped = families(queries)
-    used = {side.stream_id for q in queries for side in (q.a, q.b)}
+    sides = [side for q in queries for side in stream_sides(q)]
+    used = {side.stream_id for side in sides}
     by_id = {s.id: s for s in streams if s.id in used}
     layouts = {
         (family, side): _width(family, members, side, by_id)
         for family, members in grouped.items()
         for side in SIDES
+        if not is_intermediate(_side(members[0], side).stream_id)
     }
     filters = {
         (side.stream_id, side.filter): FilterAsked(side.filter, tuple(sorted(side.filter_columns)))
-        for q in queries
-        for side in (q.a, q.b)
+        for side in sides
         if side.filter is not None
     }
     asked: dict[int, dict[Question, None]] = {stream_id: {RatesAsked(): None} for stream_id in by_id}
@@ -194,6 +196,8 @@ def _family_profile(
     layouts: Mapping[tuple[str, SideName], WidthAsked],
     answers: Mapping[int, Mapping[Question, Answer]],
 ) -> FamilyProfile | None:
+    if is_intermediate(member.a.stream_id):
+        return None
     found = [answers[_side(member, side).stream_id].get(layouts[family, side].key) for side in SIDES]
     a, b = found
     if a is None or b is None or a.keys is None or b.keys is None:

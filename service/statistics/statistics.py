@@ -47,6 +47,8 @@ class StreamStatistics:
         rate_age_s: Its age, seconds, or None.
         row_bytes: Encoded bytes per row held, smoothed, or None.
         row_bytes_age_s: Its age, seconds, or None.
+        scramble: How many rows a row may come behind one that stands after it in the order of the stream, as
+            it was declared or last monitored; None without an order.
     """
 
     stream: str
@@ -62,6 +64,7 @@ class StreamStatistics:
     rate_age_s: float | None
     row_bytes: float | None
     row_bytes_age_s: float | None
+    scramble: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,8 @@ class FamilyStatistics:
         keys_age_s: Age of keys and skews, seconds, or None.
         undecided_a: Rows of a held after the last batch on which the verdict, partner or none, may be still
             to come for some query: by time, so one that has found its partner counts for as long as it is
-            held. None where no query judges rows of a.
+            held. With windows of rows: rows of a that wait for their ranks. None where no query judges rows
+            of a or counts rows.
         undecided_b: The same for b.
         absent_a: Results that are rows of a without a partner, all queries together; None likewise.
         absent_b: The same for b.
@@ -140,15 +144,15 @@ class FamilyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PunctuationStatistics:
-    """Punctuations of one side of a family over the last batches; only of streams with a contract.
+    """Promises about one side of a family over the last batches; only of streams with a contract or order.
 
     Attributes:
         family: Family id.
-        side: `a` or `b`, the side whose stream has the contract.
+        side: `a` or `b`, the side whose stream has the contract or order.
         stream: Name of that stream.
         closed: Keys that were closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered after the last batch; a key may count more than once.
-        violating: Rows of the side that broke a promise and were kept out of the family.
+        violating: Rows of the side that broke a promise or the order, and were kept out of the family.
         discarded: Rows of the other side that were not stored because their key was closed.
         purged: Rows of the other side that were removed from the state for that reason.
         dead: Rows of the other side with closed keys that the last purge left in the state.
@@ -266,7 +270,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         state_bytes=0 if last is None else last.state_bytes,
         state_rows_peak=totals.state_rows_peak,
         state_bytes_peak=totals.state_bytes_peak,
-        streams=tuple(_streams(store, {s.stream_id: s for s in profile.streams}, now_us)),
+        streams=tuple(_streams(store, recent, {s.stream_id: s for s in profile.streams}, now_us)),
         slices=() if last is None else last.slices,
         filters=tuple(_filters(profile, names, now_us)),
         families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
@@ -303,7 +307,10 @@ def _punctuations(
         )
 
 
-def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -> Iterable[StreamStatistics]:
+def _streams(
+    store: Store, recent: Sequence[BatchManifest], profiles: Mapping[int, StreamProfile], now_us: int
+) -> Iterable[StreamStatistics]:
+    scrambles = {counters.stream_id: counters.scramble for m in recent[-1:] for counters in m.streams}
     counters = {c.stream_id: c for c in store.batches.stream_totals()}
     skipped = {found.stream_id: found.rows for found in store.source_files.left_out()}
     for stream in store.streams.all():
@@ -326,6 +333,7 @@ def _streams(store: Store, profiles: Mapping[int, StreamProfile], now_us: int) -
             rate_age_s=_age_s(now_us, rate),
             row_bytes=_value(row_bytes),
             row_bytes_age_s=_age_s(now_us, row_bytes),
+            scramble=scrambles.get(stream.id),
         )
 
 

@@ -255,6 +255,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
+                *((s.name, s.order) for s in workload.streams if s.order is not None),
             )
         ).encode()
     ).hexdigest()

@@ -96,7 +96,7 @@ class Runner:
         if plans:
             self.done = {}
         for bucket in self.state:
-            for counters in slice_counters(bucket.families, bucket.watermarks()):
+            for counters in slice_counters(bucket.families, bucket.clocks):
                 name = (counters.family, counters.join, counters.side, counters.slice)
                 self.done.setdefault(name, Counter()).update(_deeds(counters))
         if self.stored:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from operators.bucket.bucket import Bucket
 from operators.bucket.counters import slice_counters
-from operators.join.sliced_join import SliceState
 
 
 def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) -> None:
@@ -26,14 +25,17 @@ def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) 
             assert (mine.t_min, mine.t_max) == (its.t_min, its.t_max)
             assert (mine.epoch_min, mine.epoch_max) == (its.epoch_min, its.epoch_max)
             assert all(len(values[stored]) == length for stored, length in mine.values)
-    counters = list(slice_counters(bucket.families, bucket.watermarks()))
-    # Each slice rounds its share; what is kept for absence, closed keys and groups rests in no slice.
-    apart = sum(
-        segment.stored_bytes
+    counters = list(slice_counters(bucket.families, bucket.clocks))
+    # Each slice rounds its share; other state rests in no slice.
+    slices = {id(state) for joins in bucket.families.values() for _, _, _, state in joins.slices()}
+    apart = {
+        stored: length
         for joins in bucket.families.values()
         for state in joins.states()
-        if not isinstance(state, SliceState)
-        or (joins.absence is not None and any(state is kept for kept in joins.absence.states()))
+        if id(state) not in slices
         for segment in state.segments
+        for stored, length in segment.values
+    }
+    assert abs(sum(c.bytes for c in counters) + sum(apart.values()) - sum(map(len, values.values()))) <= len(
+        counters
     )
-    assert abs(sum(c.bytes for c in counters) + apart - sum(map(len, values.values()))) <= len(counters)

@@ -37,7 +37,7 @@ def test_queries_that_come_and_go_judge_rows_since_they_came(case: Case) -> None
 
 
 def counted(runner: Runner) -> list[AbsenceCounters]:
-    return [c for b in runner.state for c in absence_counters(b.families, b.watermarks())]
+    return [c for b in runner.state for c in absence_counters(b.families, b.clocks)]
 
 
 @settings(SETTINGS, max_examples=examples(50))

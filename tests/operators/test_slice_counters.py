@@ -218,7 +218,7 @@ def test_rows_and_results_count_in_the_slice_in_whose_interval_they_lie(
             times["a" if stream_id == 1 else "b"][row.pos] = row.ts
         runner.step({i: a_table(STREAMS[i], came) for i, came in rows.items()})
         (bucket,) = runner.state
-        counted = list(slice_counters(bucket.families, bucket.watermarks()))
+        counted = list(slice_counters(bucket.families, bucket.clocks))
         for side, other in (("a", "b"), ("b", "a")):
             lying = runner.state_rows(family.id, side)
             expected = Counter[int]()
@@ -270,7 +270,7 @@ def test_a_boundary_that_takes_rows_is_cut_even_where_it_takes_none_of_a_segment
 
 def _of_side(runner: Runner, side: str) -> list[SliceCounters]:
     (bucket,) = runner.state
-    return [c for c in slice_counters(bucket.families, bucket.watermarks()) if c.side == side]
+    return [c for c in slice_counters(bucket.families, bucket.clocks) if c.side == side]
 
 
 def test_what_is_counted_is_counted_of_one_batch() -> None:
@@ -278,7 +278,7 @@ def test_what_is_counted_is_counted_of_one_batch() -> None:
     runner.step({1: a_table(STREAMS[1], [a_row(0, 10, v=0)])}, [build_plan([a_query(1, 20)], STREAMS)])
     for inserted in (1, 0):
         bucket = runner.state[0]
-        counted = slice_counters(bucket.families, bucket.watermarks())
+        counted = slice_counters(bucket.families, bucket.clocks)
         found = [c.inserted for c in counted if c.side == "a"]
         assert found == [inserted]
         runner.step({})

@@ -103,7 +103,7 @@ def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> 
         assert runner.plan is not None
         for family in {family_of(q) for q in oracle.queries}:
             plan = _family_plan(runner.plan, family[:2], family[2])
-            slack_us = runner.state[0].families[plan.id].family.joins[0].slack_us
+            slack_us = runner.state[0].families[plan.id].family.joins[0].slacks["a"]
             if case.slack_us is None:
                 finite = [
                     side_of(q, s).window_us for q in oracle.queries for s in SIDES if family_of(q) == family

@@ -36,7 +36,7 @@ def the_family(runner: Runner) -> tuple[FamilyPlan, Family] | None:
 
 def slack_of(runner: Runner, family_id: str, join_id: str) -> int:
     """Return the slack of a join, µs."""
-    return runner.state[0].families[family_id].chains[join_id].join.slack_us
+    return runner.state[0].families[family_id].chains[join_id].join.slacks["a"]
 
 
 def rows_held(runner: Runner) -> int:

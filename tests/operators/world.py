@@ -192,7 +192,7 @@ class World:
     def _check_counters(self, outputs: Sequence[BatchOutput], before: Mapping[SliceName, int] | None) -> None:
         counted: dict[SliceName, Counter[str]] = {}
         for bucket in self.runner.state:
-            for c in slice_counters(bucket.families, bucket.watermarks()):
+            for c in slice_counters(bucket.families, bucket.clocks):
                 counted.setdefault(_name(c), Counter()).update(
                     {
                         name: getattr(c, name)
@@ -223,6 +223,6 @@ def _held_counts(runner: DurableRunner) -> dict[SliceName, int]:
     """Return the rows that each slice holds over all buckets."""
     held: Counter[SliceName] = Counter()
     for bucket in runner.state:
-        for c in slice_counters(bucket.families, bucket.watermarks()):
+        for c in slice_counters(bucket.families, bucket.clocks):
             held[_name(c)] += c.lying
     return dict(held)

@@ -47,7 +47,8 @@ def answer(question: list[str]) -> str:
 
 
 def shown(query: Query) -> str:
-    lines = [_side("a", query.a), _side("b", query.b)]
+    lines = [] if query.left is None else [shown(query.left), "then"]
+    lines += [_side("a", query.a), _side("b", query.b)]
     lines += [
         f"key a.{a} = b.{b} as {type_}" for (a, b), type_ in zip(query.key, query.key_types, strict=True)
     ]
@@ -60,6 +61,7 @@ def shown(query: Query) -> str:
 
 
 def _side(name: str, side: Side) -> str:
-    window = "unbounded" if side.window_us == UNBOUNDED_US else f"{side.window_us} us"
+    unit = "us" if side.clock == "time" else side.clock
+    window = "unbounded" if side.window_us == UNBOUNDED_US else f"{side.window_us} {unit}"
     kept = f"  keep {side.filter} ({' '.join(side.filter_columns)})" if side.filter is not None else ""
     return f"{name} {side.stream} {side.alias} [{window}] columns ({' '.join(side.columns)}){kept}"

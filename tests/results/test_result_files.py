@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -9,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from catalog.arrow_types import arrow_type
+from catalog.steps import TIME, stream_sides
 from catalog.values.plan import Heartbeat, Strategy
 from catalog.values.query import Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
-from tests.operators.harness import Runner
+from tests.operators.steps.combinations import Recorder
 from tests.results.result_file import LATENESS_US, ResultFile, read, written
 
 FILES = sorted(Path(__file__).parent.glob("*.slt"))
@@ -43,19 +45,17 @@ def test_the_shared_chain_gives_the_rows_of_the_fixture(path: Path, strategy: St
     queries = _bound(fixture)
     for cut in CUTS:
         for buckets in BUCKETS:
-            found = _run(fixture, queries, strategy, cut, buckets)
+            runner = _run(fixture, queries, strategy, cut, buckets)
             with duckdb.connect() as duck:
                 for query, case in zip(queries, fixture.cases, strict=True):
                     tables = _tables(duck, fixture, query)
-                    if query.grouping is not None:
-                        rows = group_outputs(query, found.groups.get(query.id, ()), tables)
+                    if query.left is not None:
+                        rows = list(runner.rows_of(query).elements())
+                    elif query.grouping is not None:
+                        rows = group_outputs(query, runner.groups.get(query.id, ()), tables)
                     else:
-                        pairs = [
-                            (a, b)
-                            for (i, a, b), n in found.results.items()
-                            for _ in range(n)
-                            if i == query.id
-                        ]
+                        found = runner.results.items()
+                        pairs = [(a, b) for (i, a, b), n in found for _ in range(n) if i == query.id]
                         rows = outputs_of(query, tables, pairs)
                     where = f"{path}:{case.line}, {cut or 'all'} rows a batch, {buckets} buckets"
                     assert written(rows) == case.rows, where
@@ -69,6 +69,16 @@ def _bound(fixture: ResultFile) -> list[Query]:
 
 
 def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) -> Tables:
+    if query.left is not None:
+        # The results of the step before are a table, whose event time is the newer one of each pair.
+        step = results_sql(query.left, _tables(duck, fixture, query.left))
+        renamed = f"* EXCLUDE (row_a, row_b) RENAME (_event_time AS {TIME})"
+        before = f"pairs_{query.id}_{len(stream_sides(query))}"
+        duck.execute(
+            f"CREATE OR REPLACE TABLE {before} AS SELECT {renamed}, row_number() OVER () AS r FROM ({step})"
+        )
+        right = _tables(duck, fixture, replace(query, a=query.b, left=None))
+        return Tables(duck, before, right.b, TIME, right.time_b)
     names = {stream.id: name for name, stream in fixture.streams.items()}
     for side in (query.a, query.b):
         name = names[side.stream_id]
@@ -81,14 +91,14 @@ def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) 
 
 def _run(
     fixture: ResultFile, queries: list[Query], strategy: Strategy, cut: int | None, buckets: int
-) -> Runner:
+) -> Recorder:
     """Run all queries of a fixture together, so many rows of each stream a batch, and end the streams."""
     streams = {stream.id: stream for stream in fixture.streams.values()}
     plan = build_plan(queries, streams, objective=Objective(strategy))
     tables = {fixture.streams[name].id: _typed(fixture, name) for name in fixture.streams}
     flowing = [stream.id for stream in plan.streams]
     rows = max(tables[i].num_rows for i in flowing)
-    runner = Runner(streams, buckets, slack_us=None)
+    runner = Recorder(streams, buckets, slack_us=None)
     step = cut or rows
     for begin in range(0, rows, step):
         batch = {i: tables[i].slice(begin, step) for i in flowing}

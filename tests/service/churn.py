@@ -240,9 +240,7 @@ class ChurningService:
             StreamCounters(i, s.rows, 0, 0, s.watermark.value_us, s.watermark.max_event_time_us)
             for i, s in sorted(self.runner.state[0].streams.items())
         )
-        slices = [
-            c for bucket in self.runner.state for c in slice_counters(bucket.families, bucket.watermarks())
-        ]
+        slices = [c for bucket in self.runner.state for c in slice_counters(bucket.families, bucket.clocks)]
         manifest = BatchManifest(
             batch=number,
             epoch=self.epoch,

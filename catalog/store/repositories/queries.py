@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Row, and_, bindparam, exists, insert, or_, select, update
 
 from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
+from catalog.steps import stream_sides
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.database import Database
@@ -384,12 +385,14 @@ class QueryRepository(Repository):
 def _row_of(record: QueryRecord) -> dict[str, Any]:
     """Row of a query that is added."""
     query = record.query
+    # Of more than two streams the first two: they are those of its first family.
+    first, second, *_ = stream_sides(query)
     return {
         "id": query.id,
         "name": query.name,
         "folded_name": query.name.lower(),
-        "stream_a": query.a.stream_id,
-        "stream_b": query.b.stream_id,
+        "stream_a": first.stream_id,
+        "stream_b": second.stream_id,
         "document": encode(query).decode(),
         "added_version": record.added_version,
         "created_at_us": record.created_at_us,

@@ -8,10 +8,12 @@ from functools import lru_cache
 from sqlalchemy import bindparam, insert, or_, select, update
 
 from catalog.errors import NameTaken, StreamInUse, StreamNotFound
+from catalog.steps import stream_sides
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.repositories.queries import PAUSED
 from catalog.store.repository import Repository, next_id
+from catalog.values.query import Query
 from catalog.values.stream import Stream
 from catalog.wording import did_you_mean
 
@@ -21,6 +23,8 @@ _LIVE = select(_s.document).where(_s.removed_at_us.is_(None)).order_by(_s.id)
 _LIVE_BY_NAME = _LIVE.where(_s.folded_name == bindparam("name"))
 _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
 
+#: Part of the document of a query over more than two streams.
+_OF_MANY = '"left":{'
 
 #: Decoded streams kept per process: whatever is changed or planned asks for all of them.
 STREAMS_KEPT = 1024
@@ -146,14 +150,18 @@ class StreamRepository(Repository):
         """
         with self._database.write() as connection:
             stream = self.get(name)
-            users = connection.scalars(
-                select(_q.name)
-                .where(
-                    or_(_q.removed_version.is_(None), PAUSED),
-                    or_(_q.stream_a == stream.id, _q.stream_b == stream.id),
-                )
+            wanted = or_(_q.removed_version.is_(None), PAUSED)
+            one_of_two = or_(_q.stream_a == stream.id, _q.stream_b == stream.id)
+            found = connection.execute(
+                select(_q.name, _q.document)
+                .where(wanted, or_(one_of_two, _q.document.contains(_OF_MANY)))
                 .order_by(_q.id)
-            ).all()
+            )
+            users = [
+                name
+                for name, document in found
+                if any(side.stream_id == stream.id for side in stream_sides(decode(Query, document)))
+            ]
             if users:
                 names = ", ".join(f'"{user}"' for user in users[:10])
                 more = f" and {len(users) - 10} more" if len(users) > 10 else ""

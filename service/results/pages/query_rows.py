@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+from catalog.steps import side_streams
 from catalog.store.store import Store
 from catalog.values.query import Query
 from operators.storage.folder import Folder
@@ -67,7 +68,7 @@ def query_sql(
     A query can have thousands of routes: as SQL literals they took 28 of the 34 ms of a page. So they become
     a table of the connection, which the next call replaces.
     """
-    a, b = (store.streams.by_id(side.stream_id) for side in (query.a, query.b))
+    a, b = side_streams(query, store.streams.by_id)
     pairs = pairs_sql(a, b, files, batches, (query,))
     connection.register(_ROUTES, pa.table({"route": store.routes.of_query(query.id, batches)}))
     return results_sql(query, f"({pairs})", f"SELECT w.route FROM {_ROUTES} AS w", besides=besides)

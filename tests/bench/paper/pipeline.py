@@ -103,7 +103,7 @@ class Pipeline:
                 wall_s=wall,
                 cpu_s=cpu,
                 input_rows={stream_id: table.num_rows for stream_id, table in rows.items()},
-                slices=tuple(slice_counters(self._bucket.families, self._bucket.watermarks())),
+                slices=tuple(slice_counters(self._bucket.families, self._bucket.clocks)),
                 results=_results(output),
                 pairs=sum(file.rows for file in files),
             )

@@ -62,8 +62,8 @@ def test_a_batch_does_not_purge_what_its_own_males_still_reach() -> None:
 
 def test_slack_is_a_fortieth_of_the_largest_bounded_window() -> None:
     bounded, unbounded = a_query(1, 80, 400), a_query(2, UNBOUNDED_US)
-    assert the_chain(joins_of(bounded, unbounded, slack_us=None)).join.slack_us == 10
-    assert the_chain(joins_of(unbounded, slack_us=None)).join.slack_us == 0
+    assert the_chain(joins_of(bounded, unbounded, slack_us=None)).join.slacks["a"] == 10
+    assert the_chain(joins_of(unbounded, slack_us=None)).join.slacks["a"] == 0
     assert SLACK_DIVISOR == 40
 
 

@@ -315,7 +315,7 @@ def test_how_wide_rows_are_does_not_depend_on_who_has_them_or_what_is_dead() -> 
     def widths() -> list[float]:
         return [
             c.own_bytes / c.lying
-            for c in slice_counters(stored.bucket.families, stored.bucket.watermarks())
+            for c in slice_counters(stored.bucket.families, stored.bucket.clocks)
             if c.lying
         ]
 

@@ -55,7 +55,7 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "version": (lambda p: replace(p, version=4), "plan version is 4, not 2"),
     "family id": (
         lambda p: _family(p, id="s1s2-0"),
-        "id does not follow from streams, key and kind of queries",
+        "id does not follow from streams, key, kind and clocks of queries",
     ),
     "two families": (lambda p: replace(p, families=(_of(p), _of(p))), "families: .* stands before"),
     "no queries": (lambda p: _family(p, queries=()), "no query"),

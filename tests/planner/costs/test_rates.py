@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from catalog.steps import intermediate_id
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
-from planner.costs.rates import HORIZON_S, SideRates, family_rates
+from planner.costs.rates import HORIZON_S, SideRates, family_rates, with_handed
 from tests.planner.values import SECOND_US, a_query, family_of
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
@@ -87,8 +88,42 @@ def test_a_small_fraction_keeps_its_digits() -> None:
 
 def test_unbounded_windows_are_costed_for_a_day_or_the_largest_bounded_window() -> None:
     rates = family_rates(FAMILY, 1, 2, Profile())
-    assert rates.seconds(UNBOUNDED_US) == HORIZON_S
-    assert rates.seconds(90 * SECOND_US) == 90
+    assert rates.seconds(UNBOUNDED_US, "a") == HORIZON_S
+    assert rates.seconds(90 * SECOND_US, "a") == 90
     long = family_of([a_query(1, 10 * HORIZON_S), replace(a_query(2), name="q2")])
-    assert family_rates(long, 1, 2, Profile()).seconds(UNBOUNDED_US) == 10 * HORIZON_S
-    assert family_rates(FAMILY, 1, 2, Profile(), horizon_s=100).seconds(UNBOUNDED_US) == 100
+    assert family_rates(long, 1, 2, Profile()).seconds(UNBOUNDED_US, "a") == 10 * HORIZON_S
+    assert family_rates(FAMILY, 1, 2, Profile(), horizon_s=100).seconds(UNBOUNDED_US, "a") == 100
+
+
+def test_a_window_of_rows_costs_as_the_time_in_which_they_come() -> None:
+    profile = Profile(
+        streams=(StreamProfile(1, Measure(200.0)), StreamProfile(2, Measure(10.0))),
+        families=tuple(
+            FamilyProfile(family, Measure(0.05))
+            for family in ("s1s2-52383a8d-rows-a", "s1s2-52383a8d-keyrows-a", "s1s2-52383a8d")
+        ),
+    )
+    rows, of_keys, times = (
+        family_rates(replace(FAMILY, id=known.family), 1, 2, profile) for known in profile.families
+    )
+    assert rows.seconds(400, "a") == pytest.approx(2)
+    assert of_keys.seconds(400, "a") == pytest.approx(40)  # a twentieth of the rows have the key
+    assert of_keys.seconds(30_000_000, "b") == times.seconds(30_000_000, "b") == 30
+
+
+def test_pairs_that_go_on_are_as_many_as_their_family_makes() -> None:
+    queries = [
+        replace(a_query(1, 10, filter_a=LOW), hands_on=True),
+        replace(a_query(2, 30), hands_on=True),
+        a_query(3, 90),
+    ]
+    family = family_of(queries)
+    made = intermediate_id(1, 2, (("k", "k"),))
+    profile = with_handed(Profile(), family, made, family_rates(family, 1, 2, Profile()))
+    # 0.001 equal keys, 1,000 rows/s each, windows of 30 s on both sides; query 1 has half of a's rows, 10 s.
+    (stream,) = profile.streams
+    assert (stream.stream_id, stream.rate_per_s.origin) == (made, "assumed")
+    assert stream.rate_per_s.value == pytest.approx(1e-3 * 1000 * 1000 * 60)
+    shares = {f.sql: f.selectivity.value for f in profile.filters}
+    assert shares == {'"query 1"': pytest.approx(1 / 6), '"query 2"': 1.0}
+    assert with_handed(profile, family, made, family_rates(family, 1, 2, Profile())) == profile

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from catalog.values.stream import Constraints, Punctuations
-from service.documents.contract_document import constraints_document, punctuations_document
+from catalog.values.stream import Constraints, Order, Punctuations
+from service.documents.contract_document import constraints_document, order_document, punctuations_document
 from service.documents.stream_document import StreamDocument
 from service.errors import InvalidStream
 
@@ -84,3 +85,32 @@ def test_a_column_of_the_name_by_which_punctuations_are_told_is_refused() -> Non
     assert StreamDocument.model_validate(facts).to_stream().name == "x"
     with pytest.raises(InvalidStream, match='has a column "_punctuation"'):
         StreamDocument.model_validate(facts | {"punctuations": {"on": [["ts"]]}}).to_stream()
+
+
+def test_an_order_names_a_column_as_it_is_declared() -> None:
+    stream = document(order={"column": "item", "scramble": 500}).to_stream()
+    assert stream.order == Order("Item", 500)
+    assert order_document(stream.order) == {"column": "Item", "scramble": 500, "descending": False}
+    monitored = document(order={"column": "Item", "scramble": "monitor"}).to_stream().order
+    assert monitored == Order("Item", None)
+    assert order_document(monitored) == {"column": "Item", "scramble": "monitor", "descending": False}
+    assert (document().to_stream().order, order_document(None)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ({"column": "itm", "scramble": 0}, 'column "itm" does not exist'),
+        ({"column": "shop", "scramble": 0}, 'column "shop" of stream "items" has type string'),
+    ],
+)
+def test_an_order_that_does_not_fit_the_stream_is_refused(order: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidStream, match=told) as refused:
+        document(order=order).to_stream()
+    assert refused.value.path == ("order", "column")
+
+
+@pytest.mark.parametrize("scramble", [-1, 1_000_001, 1.5, None])
+def test_a_scramble_is_a_number_of_rows(scramble: object) -> None:
+    with pytest.raises(ValidationError, match="scramble"):
+        document(order={"column": "Item", "scramble": scramble})

@@ -1,0 +1,194 @@
+"""Joins of three and more streams as steps: joins of two sides, of which the first may be an earlier step.
+
+    A, B, C on one key      step 1   A join B          family of A and B, shared with queries over these two
+                            step 2   (A, B) join C     side a is the intermediate of step 1
+
+An *intermediate* is a stream that no source feeds: its rows are the pairs that queries of a family hand on.
+It has the columns ``a.<column>`` and ``b.<column>`` of both sides that any of them asks for, the newer event
+time of the two as its own, and for each of these queries a boolean column that says whether the pair is one
+of the query's. So all pairs of a family go on as the same rows, whatever the number of queries, and the
+column of a query is its filter in the next step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from catalog.sql_text import quoted
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.query import Output, Query, Side
+from catalog.values.stream import Column, HttpSource, Stream
+
+#: Most streams of one query.
+MOST_STREAMS = 8
+
+#: Event-time column of an intermediate.
+TIME = "time"
+
+_ID_BYTES = 6
+
+
+#: Join key, as pairs of columns.
+Key = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=1 << 10)
+def intermediate_id(stream_a: int, stream_b: int, key: Key) -> int:
+    """Return the stream id of the pairs that inner joins hand on: negative, streams have others.
+
+    Args:
+        stream_a: Stream id of side a of the joins' family.
+        stream_b: The same of b.
+        key: Its key.
+
+    >>> intermediate_id(1, 2, (("k", "k"),)) == intermediate_id(1, 2, (("k", "k"),)) < 0
+    True
+    """
+    digest = hashlib.sha256(repr((stream_a, stream_b, key)).encode()).digest()
+    return -1 - int.from_bytes(digest[:_ID_BYTES], "big")
+
+
+def is_intermediate(stream_id: int) -> bool:
+    """Tell whether a stream id is that of an intermediate."""
+    return stream_id < 0
+
+
+def steps(query: Query) -> tuple[Query, ...]:
+    """Return the steps of a query in order, each as a query of its family; one for a join of two streams.
+
+    The earlier ones hand on their pairs under the query's id, and each later one takes these pairs alone.
+    """
+    if query.left is None:
+        return (query,)
+    before = steps(replace(query.left, id=query.id, name=query.name, cql=query.cql, hands_on=True))
+    member = membership(query.id)
+    a = replace(query.a, filter=quoted(member), filter_columns=(member,))
+    return (*before, replace(query, a=a))
+
+
+def widest_sides(queries: Sequence[Query], registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
+    """Return the streams of both sides of queries of one family, with the columns that any of them reads."""
+    a, b = side_streams(queries[0], registered)
+    if queries[0].left is not None:
+        columns = {c.name: c for query in queries for c in side_streams(query, registered)[0].columns}
+        a = replace(a, columns=tuple(columns.values()))
+    return a, b
+
+
+def stream_sides(query: Query) -> tuple[Side, ...]:
+    """Return the parts of all streams in a query, in the order in which they are joined."""
+    if query.left is None:
+        return (query.a, query.b)
+    return (*stream_sides(query.left), query.b)
+
+
+def membership(query_id: int) -> str:
+    """Return the column of an intermediate that says whether a pair is one of a query's."""
+    return f"query {query_id}"
+
+
+def side_streams(query: Query, registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
+    """Return the streams of both sides of a query; that of a is an intermediate if it has steps before.
+
+    Args:
+        query: The query.
+        registered: Returns a registered stream by its id.
+    """
+    b = registered(query.b.stream_id)
+    if query.left is None:
+        return registered(query.a.stream_id), b
+    return _intermediate(query.a.stream_id, query.a.stream, query.left.outputs, ()), b
+
+
+def plan_streams(plan: Plan) -> dict[int, Stream]:
+    """Return the streams of a plan by id, and its intermediates."""
+    streams = {stream.id: stream for stream in plan.streams}
+    taken = taken_intermediates(plan.families)
+    for family in in_order(plan.families) if taken else ():
+        if (made := made_by(family, taken)) is not None:
+            streams[made] = intermediate(family, streams[family.stream_a], streams[family.stream_b])
+    return streams
+
+
+def stream_names(plan: Plan) -> dict[int, str]:
+    """Return the names of the streams of a plan by id, and of its intermediates."""
+    return {stream_id: stream.name for stream_id, stream in plan_streams(plan).items()}
+
+
+def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
+    """Return the ids of the intermediates whose rows some family takes."""
+    return frozenset(family.stream_a for family in families if is_intermediate(family.stream_a))
+
+
+def made_by(family: FamilyPlan, taken: Collection[int]) -> int | None:
+    """Return the intermediate that a family makes, None where nobody takes it.
+
+    Args:
+        family: The family.
+        taken: What ``taken_intermediates`` gives for all families.
+    """
+    if not taken:
+        return None
+    made = intermediate_id(family.stream_a, family.stream_b, family.key)
+    # A family of outer joins over the same streams and key makes none.
+    return made if made in taken and family.hands_on else None
+
+
+def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
+    """Return families such that each one follows the family whose pairs it takes."""
+    if not taken_intermediates(families):
+        return families
+    found = {family.id: family for family in families}
+    order = step_order({f.id: (f.stream_a, f.stream_b, f.key) for f in families})
+    return tuple(found[name] for name in order)
+
+
+def step_order(joined: Mapping[str, tuple[int, int, Key]]) -> tuple[str, ...]:
+    """Return ids of families such that each one follows the families whose pairs it may take.
+
+    Args:
+        joined: Stream ids of both sides and the key, by the id of the family.
+    """
+    made = {intermediate_id(*of): of[0] for of in joined.values()}
+
+    def depth(stream_id: int) -> int:
+        return depth(made[stream_id]) + 1 if stream_id in made else 0
+
+    return tuple(sorted(joined, key=lambda family: (depth(joined[family][0]), family)))
+
+
+def intermediate(family: FamilyPlan, a: Stream, b: Stream) -> Stream:
+    """Return the stream of the pairs that queries of a family hand on.
+
+    Args:
+        family: The family.
+        a: Stream of its side a.
+        b: Stream of its side b.
+    """
+    handing = [query for query in family.queries if query.hands_on]
+    outputs = {output.name: output for query in handing for output in query.outputs}
+    name = intermediate_name(a.name, b.name)
+    return _intermediate(
+        intermediate_id(family.stream_a, family.stream_b, family.key),
+        name,
+        [outputs[column] for column in sorted(outputs)],
+        [membership(query.id) for query in handing],
+    )
+
+
+def intermediate_name(a: str, b: str) -> str:
+    """Return what the pairs of two streams are called.
+
+    >>> intermediate_name(intermediate_name("A", "B"), "C")
+    '(A, B, C)'
+    """
+    return f"({a.removeprefix('(').removesuffix(')')}, {b})"
+
+
+def _intermediate(stream_id: int, name: str, outputs: Iterable[Output], members: Iterable[str]) -> Stream:
+    columns = [Column(TIME, "timestamp"), *(Column(output.name, output.type) for output in outputs)]
+    columns += [Column(member, "boolean") for member in members]
+    return Stream(stream_id, name, tuple(columns), TIME, 0, HttpSource())

@@ -1,0 +1,38 @@
+"""The column that orders a stream as int64: a clock in place of event time.
+
+An ordered family (a join without windows, WO-Join, §2) runs on the chain of time windows, with the ordering
+column as the time: equality is the window ``[NOW]``. Falling values are negated, so that every clock rises.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.values.stream import Stream
+from operators.kernels.keys import Bools, Int64s, join_key
+
+#: Clocks end at -MOST and MOST: the difference of two, or a clock and a window, fit int64.
+MOST: Final = 2**61
+
+
+def order_clock(stream: Stream, table: pa.Table) -> tuple[Int64s, Bools]:
+    """Return the clock of every row of a stream that has an order.
+
+    Args:
+        stream: The stream.
+        table: Its rows.
+
+    Returns:
+        clock: int64[n], any value where the row is not valid.
+        valid: bool[n], False where the column is NULL.
+    """
+    order = stream.order
+    column = None if order is None else stream.column(order.column)
+    if order is None or column is None:
+        raise LookupError(f'stream "{stream.name}" has no order')
+    values, valid = join_key(table, [column.name], [column.type])
+    clock: Int64s = np.clip(values, -MOST, MOST)
+    return (-clock if order.descending else clock), valid

@@ -1,0 +1,185 @@
+"""How far a stream has come in its order: no later row stands at or before a known value.
+
+A stream with scrambling factor k has at place n, for all rows s, s' with s.A <= s'.A, PI(s) - k <= PI(s')
+(WO-Join, §2.2). So once n rows have come, each later row has a value above the greatest of the first n - k:
+that value is the *passed* one, a watermark on the column. Rows that come at or below it break the order.
+
+Values of the last k rows are kept as those of blocks of neighbouring rows. A block leaves as a whole, so the
+passed value stands at most one block, a 64th of k, behind the exact one.
+
+Where k is not declared it is *monitored*: ``MARGIN`` times the greatest factor of the last
+``SEEN_FACTORS`` k rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from operators.kernels.keys import Int64s
+from operators.orders.order_clock import MOST
+
+#: The last k rows are kept in about so many blocks.
+_BLOCKS: Final = 64
+#: Rows of a block where k is monitored, and most blocks of one partition.
+_MONITORED_ROWS: Final = 64
+_MOST_MONITORED: Final = 1024
+
+#: A monitored k: times the greatest factor of so many k rows, and never less than the last.
+MARGIN: Final = 1.5
+SEEN_FACTORS: Final = 20
+LEAST_MONITORED: Final = 64
+#: Factors of neighbouring batches are one while they have together less than this part of k rows.
+_PARTS: Final = 4
+
+#: Rows that came one after the other, the greatest of their values and the least.
+Block = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRows:
+    """Rows of one partition, as far as the order needs to know them.
+
+    Attributes:
+        blocks: Blocks in order of arrival.
+        factor: Their scrambling factor, where it is monitored; else 0.
+    """
+
+    blocks: Sequence[Sequence[int]] = ()
+    factor: int = 0
+
+
+def scrambling_factor(values: Int64s) -> int:
+    """Return the scrambling factor of values in order of arrival.
+
+    >>> scrambling_factor(np.array([1, 2, 3])), scrambling_factor(np.array([3, 1, 2]))
+    (0, 2)
+
+    Args:
+        values: int64[n].
+    """
+    if not len(values):
+        return 0
+    # For each row the first one of at least its value counts: the running maximum reaches it there.
+    first = np.searchsorted(np.maximum.accumulate(values), values, side="left")
+    return int((np.arange(len(values)) - first).max())
+
+
+def block_rows(scramble: int) -> int:
+    """Return how many rows a block has at most."""
+    return max(scramble // _BLOCKS, 1)
+
+
+def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
+    """Summarize values in order of arrival.
+
+    >>> ordered_rows(np.array([3, 1, 2, 5]), 2).blocks
+    ((2, 3, 1), (1, 2, 2), (1, 5, 5))
+
+    Args:
+        values: int64[n].
+        scramble: Scrambling factor: rows with so many behind them are one block. None: it is monitored.
+    """
+    if scramble is None:
+        head, size = 0, max(_MONITORED_ROWS, -(-len(values) // _MOST_MONITORED))
+    else:
+        head, size = max(len(values) - scramble, 0), block_rows(scramble)
+    starts = [*([0] if head else []), *range(head, len(values), size)]
+    if not starts:
+        return OrderedRows()
+    greatest, least = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
+    rows = np.diff([*starts, len(values)])
+    blocks = tuple(zip(rows.tolist(), greatest.tolist(), least.tolist(), strict=True))
+    return OrderedRows(blocks, scrambling_factor(values) if scramble is None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderProgress:
+    """Progress of a stream in its order.
+
+    Attributes:
+        scramble: Scrambling factor, as it was declared or last monitored.
+        monitored: Whether it follows the rows.
+        blocks: Blocks of the last rows, in order of arrival.
+        passed: Greatest value of the rows before them; None before there are any.
+        newest: Greatest value of all rows; None before the first.
+        factors: Rows of the last batches with their factors, where it is monitored.
+    """
+
+    scramble: int
+    monitored: bool = False
+    blocks: tuple[Block, ...] = ()
+    passed: int | None = None
+    newest: int | None = None
+    factors: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def begun(cls, scramble: int | None) -> OrderProgress:
+        """Return the progress before the first row; of a stream whose factor is monitored for None."""
+        return cls(LEAST_MONITORED if scramble is None else scramble, monitored=scramble is None)
+
+    @property
+    def limit(self) -> int | None:
+        """Least value of a later row that keeps the order, None for any: the family's watermark."""
+        return None if self.passed is None else min(self.passed + 1, MOST)
+
+    def after_rows(self, came: OrderedRows) -> OrderProgress:
+        """Return the progress after the rows of one more partition."""
+        if not came.blocks:
+            return self
+        scramble, factors = self._monitored(came) if self.monitored else (self.scramble, ())
+        size = block_rows(scramble)
+        kept = list(self.blocks)
+        newest = self.newest
+        for rows, greatest, least in came.blocks:
+            newest = greatest if newest is None else max(newest, greatest)
+            if kept and kept[-1][0] + rows <= size:
+                kept[-1] = kept[-1][0] + rows, max(kept[-1][1], greatest), min(kept[-1][2], least)
+            else:
+                kept.append((rows, greatest, least))
+        behind, passed, first = sum(rows for rows, _, _ in kept), self.passed, 0
+        while first < len(kept) and behind - kept[first][0] >= scramble:
+            behind -= kept[first][0]
+            passed = kept[first][1] if passed is None else max(passed, kept[first][1])
+            first += 1
+        return replace(
+            self,
+            scramble=scramble,
+            blocks=tuple(kept[first:]),
+            passed=passed,
+            newest=newest,
+            factors=factors,
+        )
+
+    def reset(self) -> OrderProgress:
+        """Return the progress as before the first row; a monitored factor stays."""
+        return OrderProgress(self.scramble, self.monitored)
+
+    def _monitored(self, came: OrderedRows) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """Return the scrambling factor after more rows, and what it was found from."""
+        factor = max(came.factor, self._behind_kept(came))
+        factors = [*self.factors, (sum(rows for rows, *_ in came.blocks), factor)]
+        if len(factors) > 1 and factors[-2][0] + factors[-1][0] <= self.scramble // _PARTS:
+            (before, one), (rows, other) = factors[-2:]
+            factors[-2:] = [(before + rows, max(one, other))]
+        seen = sum(rows for rows, _ in factors)
+        while len(factors) > 1 and seen - factors[0][0] >= SEEN_FACTORS * self.scramble:
+            seen -= factors.pop(0)[0]
+        greatest = max(factor for _, factor in factors)
+        return max(LEAST_MONITORED, math.ceil(MARGIN * greatest)), tuple(factors)
+
+    def _behind_kept(self, came: OrderedRows) -> int:
+        """Return how many rows at most a new row comes behind a kept one that stands after it."""
+        if not self.blocks:
+            return 0
+        kept, new = np.array(self.blocks), np.array(came.blocks)
+        first = np.searchsorted(np.maximum.accumulate(kept[:, 1]), new[:, 2], side="left")
+        # From the beginning of the kept block to the end of the new one.
+        begins = np.append(np.cumsum(kept[:, 0]) - kept[:, 0], kept[:, 0].sum())
+        ends = kept[:, 0].sum() + np.cumsum(new[:, 0]) - 1
+        apart = np.where(first < len(kept), ends - begins[first], 0)
+        return int(apart.max())

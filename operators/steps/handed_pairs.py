@@ -1,0 +1,128 @@
+"""Pairs of a family that queries hand on to their next steps, as rows of side a there.
+
+    pairs of A and B      queries 3 and 7 hand on             rows of (A, B)
+    a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
+    a1 b2                 7                                   key  newer time  position  _l0 = 0b10
+
+A pair goes on once for all queries, with a lineage bit for each that has it. Its position is made of those of
+its two rows, so that it is the same on replay, in every bucket and however the input is cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from catalog.steps import membership
+from catalog.values.plan import FamilyPlan, PlannedFilter
+from operators.kernels.keys import Int64s, Words, mix
+from operators.segments.layout import SideLayout
+from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
+
+#: Added between the two positions of a pair, so that (1, 2) and (2, 1) are told apart.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandedChunk:
+    """Pairs of one probe that go on.
+
+    Attributes:
+        key: int64[n].
+        ts: int64[n], the newer event time of each pair, µs UTC.
+        pos: int64[n], ``pair_positions``.
+        codes: int64[n], place in ``sets``.
+        sets: Sets of the family's queries.
+        columns: Columns of the intermediate by name, n values each.
+    """
+
+    key: Int64s
+    ts: Int64s
+    pos: Int64s
+    codes: Int64s
+    sets: tuple[int, ...]
+    columns: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandedPairs:
+    """Pairs of one family and batch that go on.
+
+    Attributes:
+        family: The family.
+        chunks: Its pairs.
+    """
+
+    family: FamilyPlan
+    chunks: Sequence[HandedChunk]
+
+    def rows(self, filters: Sequence[PlannedFilter], layout: SideLayout, version: int) -> Segment | None:
+        """Return the pairs as rows of side a of a next step, without those that none of its queries takes.
+
+        Args:
+            filters: Filters of that side: the queries that take pairs.
+            layout: Layout of that side.
+            version: Plan version in force.
+        """
+        words = -(-len(filters) // WORD_BITS)
+        takers = self._takers(filters)
+        lineage: list[list[Words]] = [[] for _ in range(words)]
+        kept: list[Int64s] = []
+        for chunk in self.chunks:
+            of_sets = _lineage(chunk.sets, takers, words)
+            taken = np.array([bool(row.any()) for row in of_sets], dtype=np.bool_)
+            rows = np.flatnonzero(taken[chunk.codes])
+            kept.append(rows)
+            for word in range(words):
+                lineage[word].append(of_sets[chunk.codes[rows], word])
+        if not sum(map(len, kept)):
+            return None
+        key = np.concatenate([c.key[rows] for c, rows in zip(self.chunks, kept, strict=True)])
+        pos = np.concatenate([c.pos[rows] for c, rows in zip(self.chunks, kept, strict=True)])
+        ts = np.concatenate([c.ts[rows] for c, rows in zip(self.chunks, kept, strict=True)])
+        order = np.lexsort((pos, key))
+        names = [KEY, TS, POS, *(f"{LINEAGE}{word}" for word in range(words))]
+        arrays = [pa.array(values[order]) for values in (key, ts, pos, *map(np.concatenate, lineage))]
+        for name in layout.stored:
+            parts = [c.columns[name].take(pa.array(r)) for c, r in zip(self.chunks, kept, strict=True)]
+            names.append(COLUMN + name)
+            arrays.append(pa.concat_arrays(parts).take(pa.array(order)))
+        rows_of_all = pa.RecordBatch.from_arrays(arrays, names=names)
+        return Segment(rows_of_all, version, tuple(f.bit for f in filters))
+
+    def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
+        """Return the place of its filter in the next step for each query that has one, by its bit in sets."""
+        places = {f.columns: place for place, f in enumerate(filters)}
+        return {
+            1 << number: places[membership(query.id),]
+            for number, query in enumerate(self.family.queries)
+            if query.hands_on and (membership(query.id),) in places
+        }
+
+
+def pair_positions(a: Int64s, b: Int64s) -> Int64s:
+    """Return one position for each pair of positions, int64[n], not negative.
+
+    Two pairs have the same one with a chance of 2^-63.
+    """
+    left = mix(np.ascontiguousarray(a).view(np.uint64))
+    mixed = mix((left * _ODD) ^ np.ascontiguousarray(b).view(np.uint64))
+    return (mixed >> np.uint64(1)).view(np.int64)
+
+
+def _lineage(sets: Sequence[int], takers: Mapping[int, int], words: int) -> npt.NDArray[np.uint64]:
+    """Return the lineage words of each set of queries, uint64[sets, words]."""
+    found = np.zeros((len(sets), words), dtype=np.uint64)
+    for number, members in enumerate(sets):
+        while members:
+            bit = members & -members
+            members ^= bit
+            place = takers.get(bit)
+            if place is not None:
+                found[number, place // WORD_BITS] |= np.uint64(1 << place % WORD_BITS)
+    return found

@@ -1,0 +1,102 @@
+"""Ordered joins: queries without windows over streams whose rows come in the order that joins them.
+
+    a.epoch = b.epoch                  window [NOW] on both sides
+    abs(a.epoch - b.epoch) <= 5        windows of 6 steps
+    b.epoch BETWEEN a.epoch AND a.epoch + 5
+
+Nobody knows how long a row must wait for its partner, but the order tells when none can come any more
+(WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of such a family. Its windows bound the
+distance of their values, which integers alone have here; other types are equal or not. The conditions are
+evaluated as well, so the windows only have to be wide enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from catalog.values.query import UNBOUNDED_US
+from catalog.values.stream import Column, Stream
+from planner.bind.canonical import canonical
+from planner.expressions.column_types import is_integer
+from planner.expressions.typed import Typed
+from planner.predicates.limits import limits
+from planner.sql.scope import Scope, SideName
+
+#: A join key: columns as (of a, of b), and their common type.
+_KeyPair = tuple[str, str, str]
+
+
+def ordered_windows(
+    scope: Scope, keys: Collection[_KeyPair], residuals: Sequence[Typed]
+) -> dict[SideName, int] | None:
+    """Return the windows of an ordered join, in steps of the ordering columns; None for any other query.
+
+    Args:
+        scope: Names of the query.
+        keys: Its join key.
+        residuals: Its conditions on both rows.
+    """
+    ordering = _ordering(scope)
+    if ordering is None:
+        return None
+    a, b = ordering
+    if (a.name, b.name) in {(one, other) for one, other, _ in keys}:
+        return {"a": 1, "b": 1}
+    if not residuals or not is_integer(a.type):
+        return None
+    types: dict[SideName, dict[str, str]] = {
+        this.side: {column.name: column.type for column in this.stream.columns} for this in scope.written
+    }
+    found = limits(canonical(residuals).sql, types)
+    # Limits of a.x, which lies between b.y + low and b.y + high.
+    low, high = (found.get(("a", a.name, end, b.name)) for end in ("low", "high"))
+    if low is None or high is None:
+        return None
+    if scope.a.stream.order is not None and scope.a.stream.order.descending:
+        low, high = -high, -low
+    windows: dict[SideName, int] = {"a": _window(-low), "b": _window(high)}
+    return windows if max(windows.values()) < UNBOUNDED_US else None
+
+
+def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
+    """Return what else a query without windows could do: use the order of its streams; empty for nothing.
+
+    Args:
+        scope: Names of the query.
+        keys: Its join key.
+    """
+    ordering = _ordering(scope)
+    if ordering is not None:
+        a, b = (f"{side.alias}.{c.name}" for side, c in zip((scope.a, scope.b), ordering, strict=True))
+        near = f", or abs({a} - {b}) <= 5" if is_integer(ordering[0].type) else ""
+        return f" Without windows, write {a} = {b}{near}."
+    if not keys or all(side.stream.order is not None for side in scope.written):
+        return ""
+    one, other, _ = next(iter(keys))
+    return (
+        " Without windows, both streams must come in the order of the key: declare it as order "
+        f"({scope.a.stream.name}: {one}, {scope.b.stream.name}: {other})."
+    )
+
+
+def _window(distance: float) -> int:
+    """Return the window that reaches so many steps; beyond 2**53 a float may have lost some."""
+    if distance >= 2**53:
+        return UNBOUNDED_US
+    return max(math.floor(distance), 0) + 1
+
+
+def _ordering(scope: Scope) -> tuple[Column, Column] | None:
+    """Return the columns that order both streams, where their values are one clock."""
+    first, second = _column(scope.a.stream), _column(scope.b.stream)
+    if first is None or second is None:
+        return None
+    a, b = scope.a.stream.order, scope.b.stream.order
+    alike = first.type == second.type or (is_integer(first.type) and is_integer(second.type))
+    same_way = a is not None and b is not None and a.descending == b.descending
+    return (first, second) if alike and same_way else None
+
+
+def _column(stream: Stream) -> Column | None:
+    return None if stream.order is None else stream.column(stream.order.column)

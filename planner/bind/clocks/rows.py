@@ -1,0 +1,81 @@
+"""Windows of rows: what they may be combined with, and what they count.
+
+A [ROWS 100]                      the last 100 rows of A
+A [PARTITION BY k ROWS 1]         the last row of A for each k, where k is the join key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.errors import Location
+from catalog.values.query import Clock, JoinKind
+from catalog.wording import listed, nearest_or_known
+from planner.errors import InvalidWindow, UnknownColumn, UnsupportedCql
+from planner.sql.cql import Window
+from planner.sql.locate import at_expression
+from planner.sql.scope import Scope, SideName, SideScope
+
+_TIME_WINDOW = "Write a time window, such as [RANGE 5 MINUTES]."
+
+
+def row_clocks(
+    scope: Scope, kind: JoinKind, keys: Sequence[tuple[str, str]], bounds_at: Location | None
+) -> dict[SideName, Clock]:
+    """Return what the windows of both sides are measured in.
+
+    Args:
+        scope: The streams of the query.
+        kind: Its kind.
+        keys: Its join key, as columns of (a, b).
+        bounds_at: A condition that bounds the event times; None if there is none.
+
+    Raises:
+        UnsupportedCql: A window of rows stands beside what it cannot be combined with yet.
+        UnknownColumn: PARTITION BY names no column of its stream.
+        InvalidWindow: PARTITION BY leaves out a column of the join key.
+    """
+    clocks: dict[SideName, Clock] = {"a": "time", "b": "time"}
+    for this in scope.written:
+        window = this.source.window
+        if window is None or window.clock == "time":
+            continue
+        for wrong, what in (
+            (kind != "inner", f"a ROWS window in {'an' if kind in ('outer', 'anti') else 'a'} {kind} join"),
+            (not keys, "a ROWS window without an equal key"),
+            (bounds_at is not None, "a ROWS window beside conditions on the event times of both streams"),
+        ):
+            if wrong:
+                raise UnsupportedCql(f"{what} is not supported", hint=_TIME_WINDOW, location=window.location)
+        if window.clock == "key rows":
+            _check_partition(scope, this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
+        clocks[this.side] = window.clock
+    return clocks
+
+
+def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str]) -> None:
+    """Hold PARTITION BY to the join key."""
+    named = set()
+    for identifier in window.partition:
+        column = this.stream.column(identifier.name)
+        if column is None:
+            raise UnknownColumn(
+                f'column "{identifier.name}" does not exist in stream "{this.stream.name}"',
+                hint=nearest_or_known(identifier.name, [c.name for c in this.stream.columns], "column"),
+                location=at_expression(scope.text, identifier),
+            )
+        named.add(column.name)
+    hint = f"Write PARTITION BY {', '.join(sorted(key))}."
+    if missing := sorted(key - named):
+        raise InvalidWindow(
+            f"PARTITION BY lacks {listed(missing)} of the join key",
+            detail="Rows of equal join key are held together, and no others.",
+            hint=hint,
+            location=window.location,
+        )
+    if more := sorted(named - key):
+        raise UnsupportedCql(
+            f"PARTITION BY {listed(more)} beside the join key is not supported",
+            hint=hint,
+            location=window.location,
+        )

@@ -1,0 +1,83 @@
+"""Distances between the event times of the streams of a query: windows and bounds on pairs, and what follows.
+
+    a, b within 5 s, b, c within 3 s      a, c within 8 s, whatever the windows of a and c say beyond that
+
+Each bound says how much later one stream's row may be than another's, ``T_j - T_i <= us``. What they imply
+together are shortest paths (Floyd and Warshall; difference constraints, Cormen et al., *Introduction to
+Algorithms*, 3rd ed., section 24.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+
+from catalog.values.query import UNBOUNDED_US
+
+#: A bound that every pair of rows keeps.
+_ANY_US = UNBOUNDED_US - 1
+
+
+@dataclass(slots=True)
+class Distances:
+    """Bounds on the event times of n streams.
+
+    Attributes:
+        streams: How many there are.
+        most_us: By (i, j), how much later a row of j may be than one of i, µs; a pair without is not bounded.
+    """
+
+    streams: int
+    most_us: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def bound(self, earlier: int, later: int, most_us: int | None) -> None:
+        """Add ``T_later - T_earlier <= most_us``; None says nothing."""
+        if most_us is not None:
+            known = self.most_us.get((earlier, later), _ANY_US)
+            self.most_us[earlier, later] = min(most_us, known)
+
+    def close(self) -> bool:
+        """Add all bounds that follow; tell whether any rows can keep all of them.
+
+        >>> close = Distances(3, {(0, 1): 5, (1, 2): 3, (2, 0): 1})
+        >>> close.close(), close.most_us[0, 2], close.most_us[1, 0]
+        (True, 8, 4)
+        """
+        every = range(self.streams)
+        for via, earlier, later in product(every, every, every):
+            first, second = self.most_us.get((earlier, via)), self.most_us.get((via, later))
+            if first is not None and second is not None:
+                self.bound(earlier, later, first + second)
+        return all(self.most_us.get((i, i), 0) >= 0 for i in every)
+
+    def missing(self) -> tuple[int, int] | None:
+        """Return the first two streams (i, j) of which a row of j may be later by any time."""
+        pairs = product(range(self.streams), range(self.streams))
+        return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
+
+    def windows_us(self, left: tuple[int, ...], right: int) -> tuple[int, int]:
+        """Return W of the newest row of some streams, and of the row of another one that joins them."""
+        ahead = min(self.most_us[i, right] for i in left)
+        behind = max(self.most_us[right, i] for i in left)
+        return _window_us(ahead), _window_us(behind)
+
+    def unsaid(self, left: tuple[int, ...], right: int) -> list[tuple[int, int, int]]:
+        """Return the bounds between the same streams that these windows do not say.
+
+        Returns:
+            As (earlier, later, µs): ``T_later - T_earlier <= µs``.
+        """
+        ahead_us, behind_us = self.windows_us(left, right)
+        found = []
+        for i in left:
+            ahead, behind = self.most_us[i, right], self.most_us[right, i]
+            # The newest row of the left ones may be another one than that of i.
+            if ahead < _ANY_US and (len(left) > 1 or ahead < ahead_us - 1):
+                found.append((i, right, ahead))
+            if behind < behind_us - 1:
+                found.append((right, i, behind))
+        return found
+
+
+def _window_us(most_us: int) -> int:
+    return min(max(most_us, 0) + 1, UNBOUNDED_US)

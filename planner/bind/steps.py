@@ -1,0 +1,477 @@
+"""Binding of a join of more than two streams: a chain of steps, each the join of two sides.
+
+    SELECT ... FROM A, B, C WHERE A.k = B.k AND B.k = C.k AND A.v > 1 AND A.w = C.w
+
+    step 1   A join B on k, A filtered by v > 1       its pairs are handed on
+    step 2   (A, B) join C on k, residual A.w = C.w   its pairs are results
+
+A combination of rows is a result if every pair of rows in it is within the windows of both streams. An
+intermediate has the newest event time of its rows, and the window of the least of its streams: no combination
+is lost. Those that are too many are told by the event times of all its rows, which it carries
+(``Distances.unsaid``): a join that keeps one time for each intermediate would depend on the order of the
+steps (Kostowski, Claypool).
+
+All streams are joined on one key, so each step finds its rows in the same bucket and batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from catalog.steps import intermediate_id, intermediate_name
+from catalog.values.query import Output, Query, Side
+from catalog.values.stream import Stream
+from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.distances import Distances
+from planner.bind.outputs import bind_outputs
+from planner.bind.pieces import pieces
+from planner.bind.size import check_size
+from planner.errors import (
+    AmbiguousColumn,
+    InvalidWindow,
+    KeyTypeMismatch,
+    NoEquiKey,
+    NoWindow,
+    UnknownColumn,
+    UnsupportedCql,
+)
+from planner.expressions.column_types import duckdb_type, key_type
+from planner.expressions.expressions import bare, compile_condition, qualified
+from planner.expressions.typed import ColumnSql, Typed
+from planner.predicates.conditions import Operand, compared
+from planner.predicates.constants import Constant
+from planner.sql.locate import at_expression
+from planner.sql.scope import SideName
+from planner.sql.statement import Statement
+from planner.sql.step_scope import Origin, PairScope, StepScope
+from planner.sql.time_bounds import time_bounds
+
+_EXAMPLE = (
+    "FROM A [RANGE 5 MINUTES] a, B [RANGE 5 MINUTES] b, C [RANGE 5 MINUTES] c WHERE a.k = b.k AND b.k = c.k"
+)
+
+#: A conjunct, as far as it is a condition on rows, with the columns that it reads.
+_Condition = tuple[exp.Expr, frozenset[Origin]]
+
+
+@dataclass(slots=True)
+class _Found:
+    """Conjuncts of a query by what they become.
+
+    Attributes:
+        equal: Pairs of columns of two streams that are equal, each with where it says so.
+        conditions: All other conditions on rows.
+        distances: Bounds on event times.
+        bounds_at: Where the last bound is written.
+    """
+
+    distances: Distances
+    equal: list[tuple[Origin, Origin, exp.Expr]] = field(default_factory=list)
+    conditions: list[_Condition] = field(default_factory=list)
+    bounds_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Conditions of a step.
+
+    Attributes:
+        filters: Filter of each side; that of an intermediate is the query's own and follows later.
+        residual: Condition on both sides.
+        read: Columns that its residual and results read.
+    """
+
+    filters: Mapping[SideName, Typed]
+    residual: Typed
+    read: frozenset[Origin]
+
+
+def bind_steps(
+    cql: str, statement: Statement, streams: Mapping[str, Stream], name: str, query_id: int
+) -> Query:
+    """Return the query that a statement over more than two streams means; parameters as of ``bind``.
+
+    Raises:
+        InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
+    """
+    _refuse_unsupported(statement)
+    scope = StepScope(statement, streams, len(statement.sources) - 1)
+    found = _classified(statement, scope)
+    key, conditions = _key(scope, found)
+    _close(scope, statement, found)
+    outputs, read = bind_outputs(statement, scope)
+    last = scope.step
+    bound = [_step(scope.at(step), conditions, found.distances) for step in range(1, last + 1)]
+    texts = [text.sql for step in bound for text in (*step.filters.values(), step.residual)]
+    check_size([*(t for t in texts if t != ALWAYS), *(o.sql for o in outputs if "WHEN" in o.sql)])
+    never = NEVER in texts
+    reads = [step.read for step in bound]
+    reads[-1] |= {_origin(scope, side, column) for side, column in read}
+    query: Query | None = None
+    for step in range(1, last + 1):
+        here = scope.at(step)
+        later = frozenset().union(*reads[step:])
+        handed = {o for o in later if o[0] <= step} | {_left_key(here, columns) for columns in key}
+        own = bound[step - 1]
+        query = _query(here, own, key, reads[step - 1], handed, query, outputs, found.distances, never)
+    assert query is not None, "there are two steps at least"
+    return replace(query, id=query_id, name=name, cql=cql)
+
+
+def _refuse_unsupported(statement: Statement) -> None:
+    """Refuse what only joins of two streams may have."""
+    for source in statement.sources:
+        if source.window is not None and source.window.clock != "time":
+            raise UnsupportedCql(
+                "a ROWS window in a join of more than two streams is not supported",
+                hint="Write a time window, such as [RANGE 5 MINUTES].",
+                location=source.window.location,
+            )
+    grouped = [*statement.group, *([] if statement.having is None else [statement.having])]
+    if grouped:
+        raise UnsupportedCql(
+            "GROUP BY in a join of more than two streams is not supported",
+            hint="Group the pairs of a join of two streams.",
+            location=at_expression(statement.text, grouped[0]),
+        )
+
+
+def _query(
+    scope: StepScope,
+    step: _Step,
+    key: Sequence[tuple[str, ...]],
+    read: frozenset[Origin],
+    handed: set[Origin],
+    left: Query | None,
+    outputs: tuple[Output, ...],
+    distances: Distances,
+    never: bool,
+) -> Query:
+    """Return one step as a query of its two sides."""
+    is_last = scope.step == len(scope.written) - 1
+    carried = set(read) if is_last else read | handed
+    positions: dict[SideName, tuple[int, ...]] = {"b": (scope.step,), "a": tuple(range(scope.step))}
+    if left is None:
+        positions = {scope.written[p].side: (p,) for p in (0, 1)}
+    right = positions["b"][0]
+    window_a, window_b = distances.windows_us(positions["a"], right)
+    pairs, types = [], []
+    for columns in key:
+        owner = _left_key(scope, columns)
+        common = key_type(scope.type_of(owner), scope.type_of((right, columns[right])))
+        assert common is not None, "types were checked"
+        pairs.append((scope.named(owner)[1], columns[right]))
+        types.append(common)
+    sides: dict[SideName, Side] = {}
+    windows_us: dict[SideName, int] = {"a": window_a, "b": window_b}
+    for side, window_us in windows_us.items():
+        filter_ = Typed(NEVER, "boolean") if never else step.filters[side]
+        needed = {scope.named(o)[1] for o in carried if o[0] in positions[side]}
+        sides[side] = _side(scope, side, positions[side], window_us, filter_, needed, left)
+    return Query(
+        id=0,
+        name="",
+        cql="",
+        a=sides["a"],
+        b=sides["b"],
+        key=tuple(pairs),
+        key_types=tuple(types),
+        residual=step.residual.sql if step.residual.sql not in (ALWAYS, NEVER) else None,
+        outputs=outputs if is_last else _handed(scope, handed),
+        left=left,
+        hands_on=not is_last,
+    )
+
+
+def _side(
+    scope: StepScope,
+    side: SideName,
+    positions: tuple[int, ...],
+    window_us: int,
+    filter_: Typed,
+    columns: set[str],
+    left: Query | None,
+) -> Side:
+    if side == "a" and left is not None:
+        name = intermediate_name(left.a.stream, left.b.stream)
+        stream_id = intermediate_id(left.a.stream_id, left.b.stream_id, left.key)
+        alias = ", ".join(scope.written[position].alias for position in positions)
+        return Side(stream_id, name, alias, window_us, None, (), tuple(sorted(columns)))
+    this = scope.written[positions[0]]
+    return Side(
+        stream_id=this.stream.id,
+        stream=this.stream.name,
+        alias=this.alias,
+        window_us=window_us,
+        filter=filter_.sql if filter_.sql != ALWAYS else None,
+        filter_columns=tuple(sorted(column for _, column in filter_.columns)),
+        columns=tuple(sorted(columns | {column for _, column in filter_.columns})),
+    )
+
+
+def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
+    """Return the columns that a step hands on, by name."""
+    outputs = []
+    for origin in handed:
+        side, name = scope.named(origin)
+        sql = qualified(side, name)
+        outputs.append(Output(scope.handed_as(origin), sql, scope.type_of(origin), ((side, name),)))
+    return tuple(sorted(outputs, key=lambda output: output.name))
+
+
+def _origin(scope: StepScope, side: SideName, column: str) -> Origin:
+    """Return the column of a stream that a column of a side is."""
+    for position, this in enumerate(scope.written[: scope.step + 1]):
+        for each in this.stream.columns:
+            if scope.named((position, each.name)) == (side, column):
+                return position, each.name
+    raise LookupError(f"column {column} of side {side} is of no stream")
+
+
+# Conditions
+
+
+def _classified(statement: Statement, scope: StepScope) -> _Found:
+    """Sort the conjuncts into equal columns, bounds and other conditions; all are type-checked."""
+    found = _Found(Distances(len(statement.sources)))
+    for position, identifier in zip(statement.using_at, statement.using, strict=True):
+        _add_using(scope, found, position, identifier)
+    for conjunct in pieces([*statement.on, *statement.where], scope):
+        value = compile_condition(conjunct, scope)
+        read = frozenset(_origin(scope, side, column) for side, column in value.columns)
+        positions = sorted({position for position, _ in read})
+        if len(positions) == 2:
+            bounds = time_bounds(conjunct, PairScope(scope, *positions))
+            if bounds is not None:
+                first, second = positions
+                found.distances.bound(first, second, bounds.high_us)
+                found.distances.bound(second, first, None if bounds.low_us is None else -bounds.low_us)
+                found.bounds_at = at_expression(scope.text, conjunct)
+                continue
+            if (pair := _equal_columns(conjunct, scope)) is not None:
+                found.equal.append((*pair, conjunct))
+                continue
+        found.conditions.append((conjunct, read))
+    return found
+
+
+def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | None:
+    """Return the columns that a conjunct equates, None if it is of another kind."""
+    if not isinstance(node, exp.EQ):
+        return None
+    left, right = node.this.unnest(), node.expression.unnest()
+    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
+        return None
+    return scope.origin(left), scope.origin(right)
+
+
+def _add_using(scope: StepScope, found: _Found, position: int, identifier: exp.Identifier) -> None:
+    """Add the equal columns of USING: that of the joined stream, and that of a stream before it."""
+    location = at_expression(scope.text, identifier)
+    here = scope.written[position]
+    column = here.stream.column(identifier.name)
+    before = [
+        (p, c.name)
+        for p in range(position)
+        if (c := scope.written[p].stream.column(identifier.name)) is not None
+    ]
+    if column is None or not before:
+        missing = [here] if column is None else scope.written[:position]
+        raise UnknownColumn(
+            f'column "{identifier.name}" does not exist in stream '
+            + " or ".join(f'"{s.stream.name}"' for s in missing),
+            hint="Write ON with the columns that are equal.",
+            location=location,
+        )
+    same = {pair for left, right, _ in found.equal for pair in (left, right)}
+    if len(before) > 1 and not same.issuperset(before):
+        aliases = [f"{scope.written[p].alias}.{name}" for p, name in before]
+        raise AmbiguousColumn(
+            f'column "{identifier.name}" of USING is in several streams before it',
+            hint=f"Write ON {aliases[0]} = {here.alias}.{column.name}.",
+            location=location,
+        )
+    found.equal.append((before[0], (position, column.name), identifier))
+
+
+def _key(scope: StepScope, found: _Found) -> tuple[list[tuple[str, ...]], list[_Condition]]:
+    """Return the key, and the conditions on rows that are left.
+
+    Returns:
+        For each part of the key its column of every stream, in canonical order; and the conditions.
+
+    Raises:
+        NoEquiKey: No condition joins a stream.
+        UnsupportedCql: The streams are not joined on one key.
+    """
+    classes: list[set[Origin]] = []
+    for left, right, _ in found.equal:
+        joined = {left, right}
+        for each in [c for c in classes if not c.isdisjoint(joined)]:
+            classes.remove(each)
+            joined |= each
+        classes.append(joined)
+    everyone = set(range(len(scope.written)))
+    key = []
+    for columns in classes:
+        if {position for position, _ in columns} == everyone:
+            key.append(tuple(min(n for p, n in columns if p == position) for position in sorted(everyone)))
+    if not key:
+        _refuse_key(scope, found, classes)
+    a, b = sorted((0, 1), key=lambda position: scope.written[position].side)
+    key.sort(key=lambda columns: (columns[a], columns[b]))
+    conditions = list(found.conditions)
+    for left, right, node in found.equal:
+        _check_types(scope, left, right, node)
+        if not any(columns[left[0]] == left[1] and columns[right[0]] == right[1] for columns in key):
+            conditions.append((node, frozenset((left, right))))
+    _check_one_type(scope, key)
+    return key, conditions
+
+
+def _refuse_key(scope: StepScope, found: _Found, classes: Sequence[set[Origin]]) -> None:
+    """Raise what is wrong with a query whose streams have no common key."""
+    compared = [{p for p, _ in read} for read in (*classes, *(read for _, read in found.conditions))]
+    for position, this in enumerate(scope.written):
+        if not any(position in positions and len(positions) > 1 for positions in compared):
+            other = scope.written[0 if position else 1]
+            raise NoEquiKey(
+                f'no condition joins stream "{this.stream.name}" to the other streams',
+                detail="Every row of its window would be combined with every combination of the others.",
+                hint=f"Add {other.alias}.key = {this.alias}.key to WHERE.",
+                location=this.source.location,
+            )
+    largest = max(classes, key=len, default=set())
+    outside = [s for p, s in enumerate(scope.written) if p not in {position for position, _ in largest}]
+    this = outside[0] if largest else scope.written[1]
+    position, name = min(largest, default=(0, "key"))
+    said = f"{scope.written[position].alias}.{name}"
+    raise UnsupportedCql(
+        "a join of more than two streams on different keys is not supported yet",
+        detail="The columns that are equal must be one key of all streams.",
+        hint=f"Add {said} = {this.alias}.key, or register joins of two streams. The form is {_EXAMPLE}.",
+        location=this.source.location,
+    )
+
+
+def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) -> None:
+    """Refuse equal columns that do not compare exactly."""
+    types = scope.type_of(left), scope.type_of(right)
+    if key_type(*types) is None:
+        names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
+        raise KeyTypeMismatch(
+            f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
+            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
+            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
+            location=at_expression(scope.text, node),
+        )
+
+
+def _check_one_type(scope: StepScope, key: Sequence[tuple[str, ...]]) -> None:
+    """Refuse a key that rows of different streams would be placed by in different ways."""
+    for columns in key:
+        types = [scope.type_of((position, name)) for position, name in enumerate(columns)]
+        if len(set(types)) > 1 and not (len(key) == 1 and set(types) <= {"int", "bigint"}):
+            names = [
+                f"{this.alias}.{name} ({t})"
+                for this, name, t in zip(scope.written, columns, types, strict=True)
+            ]
+            raise KeyTypeMismatch(
+                f"the key columns {', '.join(names)} have different types",
+                detail="In a join of more than two streams they have one type. In a key of one column, int "
+                "and bigint are one.",
+                hint="Declare the columns with one type when the streams are registered.",
+                location=scope.written[0].source.location,
+            )
+
+
+def _left_key(scope: StepScope, columns: tuple[str, ...]) -> Origin:
+    """Return the column of the key that an intermediate is joined by: that of side a of the first step."""
+    position = 0 if scope.written[0].side == "a" else 1
+    return position, columns[position]
+
+
+def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distances) -> _Step:
+    """Compile the conditions of a step: those of which it is the first that knows all columns."""
+    filters: dict[SideName, list[Typed]] = {"a": [], "b": []}
+    residuals: list[Typed] = []
+    read: set[Origin] = set()
+    for node, columns in conditions:
+        positions = {position for position, _ in columns}
+        if max(positions, default=0) != scope.step and not (scope.step == 1 and positions <= {0, 1}):
+            continue
+        if len(positions) == 1:
+            (position,) = positions
+            filters[scope.written[position].side].append(_compiled(node, columns, scope, bare))
+        else:
+            residuals.append(_compiled(node, columns, scope, qualified))
+            read |= columns
+    right = scope.step
+    for earlier, later, us in distances.unsaid(tuple(range(right)), right):
+        before, after = ((p, scope.written[p].stream.event_time) for p in (earlier, later))
+        residuals.append(_no_later(scope, before, after, us))
+        read |= {before, after}
+    found = {side: canonical(parts) for side, parts in filters.items()}
+    return _Step(found, canonical(residuals), frozenset(read))
+
+
+def _compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:
+    """Compile a conjunct; that of USING is an identifier."""
+    if isinstance(node, exp.Identifier):
+        left, right = (
+            exp.column(exp.to_identifier(name), exp.to_identifier(scope.written[position].alias))
+            for position, name in sorted(columns)
+        )
+        node = exp.EQ(this=left, expression=right)
+    return compile_condition(node, scope, column_sql)
+
+
+def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Typed:
+    """Return the condition that one event time is not later than another by more than ``us``."""
+    columns = frozenset(scope.named(origin) for origin in (earlier, later))
+    before, after = (qualified(*scope.named(origin)) for origin in (earlier, later))
+    text = f"TRY(epoch_us({after}) - epoch_us({before}))"
+    limit = Operand(str(us), constant=Constant.decimal(str(us)))
+    predicate = compared(Operand(text, columns), "<=", limit)
+    return Typed(f"{text} <= {us}", "boolean", columns, form="comparison", predicate=predicate)
+
+
+# Windows
+
+
+def _close(scope: StepScope, statement: Statement, found: _Found) -> None:
+    """Add the windows to the bounds, and all that follows.
+
+    Raises:
+        NoWindow: Two streams have no bound.
+        InvalidWindow: No rows are in all windows and bounds.
+    """
+    distances = found.distances
+    for position, this in enumerate(scope.written):
+        window = this.source.window or statement.window
+        if window is not None:
+            for other in range(len(scope.written)):
+                if other != position:
+                    distances.bound(position, other, window.length_us - 1)
+    possible = distances.close()
+    missing = distances.missing()
+    if missing is not None:
+        this = scope.written[missing[0]]
+        raise NoWindow(
+            f'stream "{this.stream.name}" has no window',
+            detail="Without one, rows would have to be kept forever.",
+            hint=f"Write {this.stream.name} [RANGE 5 MINUTES], or WINDOW 5 MINUTES at the end.",
+            location=this.source.location,
+        )
+    if not possible:
+        raise InvalidWindow(
+            "no combination of rows is in the window",
+            detail="The conditions on the event times exclude each other, or the windows in FROM.",
+            hint="Widen the windows in FROM, or leave conditions out.",
+            location=found.bounds_at,
+        )

@@ -1,0 +1,112 @@
+"""Names of a join of more than two streams, as the two sides of one of its steps.
+
+FROM A a, B b, C c     step 1   a.k -> a."k"       b.k -> b."k"
+step 2   a.k -> a."a.k"     b.k -> a."b.k"     c.k -> b."k"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Self
+
+from sqlglot import exp
+
+from catalog.values.stream import Column, Stream
+from planner.errors import CqlSyntaxError
+from planner.sql.scope import ResolvedColumn, Scope, SideName, SideScope, registered
+from planner.sql.statement import Statement
+
+#: A column of a stream, by the position of the stream in FROM.
+Origin = tuple[int, str]
+
+
+class StepScope(Scope):
+    """Names of a query at one of its steps; names of streams that come later mean nothing there."""
+
+    def __init__(self, statement: Statement, streams: Mapping[str, Stream], step: int) -> None:
+        self.text = statement.text
+        self.step = step
+        found = registered(statement, streams)
+        taken: dict[str, str] = {}
+        for source in statement.sources:
+            if source.alias.lower() in taken:
+                raise CqlSyntaxError(
+                    f'two streams go by the name "{source.alias}"',
+                    hint=f"Give each an alias: {source.stream} [...] a, {source.stream} [...] b.",
+                    location=source.alias_location,
+                )
+            taken[source.alias.lower()] = source.alias
+        swapped = found[1].id < found[0].id
+        first: tuple[SideName, SideName] = ("b", "a") if swapped else ("a", "b")
+        self.written = tuple(
+            SideScope(first[position] if position < 2 else "b", source.alias, stream, source)
+            for position, (source, stream) in enumerate(zip(statement.sources, found, strict=True))
+        )
+        self.asked_by = statement.form.asked_by
+        self.merged = frozenset(name.name.lower() for name in statement.using)
+
+    def at(self, step: int) -> Self:
+        """Return the same names at another step."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__ | {"step": step})
+        return other
+
+    def position(self, scope: SideScope) -> int:
+        """Return the position of a stream in FROM."""
+        return next(number for number, each in enumerate(self.written) if each is scope)
+
+    def origin(self, node: exp.Column) -> Origin:
+        """Return the stream and the column that a name means."""
+        scope, column = self.found(node)
+        return self.position(scope), column.name
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the column that a name means, as a column of a side of the step; raises as ``found``."""
+        scope, column = self.found(node)
+        side, name = self.named((self.position(scope), column.name))
+        return ResolvedColumn(side, replace(column, name=name))
+
+    def named(self, origin: Origin) -> tuple[SideName, str]:
+        """Return the side of the step, and the name there, that a column of a stream has."""
+        position, name = origin
+        if self.step == 1:
+            return self.written[position].side, name
+        if position == self.step:
+            return "b", name
+        return "a", self.at(self.step - 1).handed_as(origin)
+
+    def handed_as(self, origin: Origin) -> str:
+        """Return the name that a column has among those that the step hands on."""
+        side, name = self.named(origin)
+        return f"{side}.{name}"
+
+    def type_of(self, origin: Origin) -> str:
+        """Return the type of a column of a stream."""
+        position, name = origin
+        return _column(self.written[position], name).type
+
+
+class PairScope(Scope):
+    """Names of a query as far as they are of two of its streams: ``a`` and ``b`` in the order of FROM."""
+
+    def __init__(self, names: StepScope, first: int, second: int) -> None:
+        self.text = names.text
+        self.names = names
+        self.positions = (first, second)
+        a, b = (names.written[position] for position in self.positions)
+        self.a, self.b = replace(a, side="a"), replace(b, side="b")
+        self.written = (self.a, self.b)
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Return the column of one of both streams that a name means; raises as ``found``."""
+        position, name = self.names.origin(node)
+        side: SideName = "a" if position == self.positions[0] else "b"
+        return ResolvedColumn(side, _column(self.names.written[position], name))
+
+
+def _column(scope: SideScope, name: str) -> Column:
+    column = scope.stream.column(name)
+    if column is None:
+        raise LookupError(f'column "{name}" of stream "{scope.stream.name}" was resolved before')
+    return column

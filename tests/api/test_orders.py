@@ -1,0 +1,68 @@
+"""Joins without windows over HTTP: streams in the order of their key."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.api.running_service import WAIT_S, RunningService
+
+pytestmark = pytest.mark.spark
+
+CQL = "SELECT a.epoch AS epoch, a.v AS v, b.v AS w FROM or_left a JOIN or_right b ON a.epoch = b.epoch"
+
+
+def post(service: RunningService, stream: str, *rows: tuple[int, int]) -> None:
+    events = [{"ts": f"2026-01-01T00:00:{v:02d}Z", "epoch": epoch, "v": v} for epoch, v in rows]
+    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
+
+
+def results(service: RunningService, count: int) -> list[tuple[int, int, int]]:
+    """Wait until the query has the given number of results, and return them."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        rows = service.ok("GET", "/queries/or_q/results", 200)["rows"]
+        if len(rows) >= count or time.monotonic() > deadline:
+            return sorted((row["epoch"], row["v"], row["w"]) for row in rows)
+
+
+def test_streams_in_order_are_joined_without_windows(service: RunningService) -> None:
+    for name in ("or_left", "or_right", "or_none"):
+        columns = {"ts": "timestamp", "epoch": "bigint", "v": "int"}
+        document: dict[str, Any] = {"name": name, "columns": columns, "event_time": "ts"}
+        document |= {"lateness": "0s", "source": {"type": "http"}}
+        if name != "or_none":
+            scramble = 2 if name == "or_left" else "monitor"
+            document["order"] = {"column": "Epoch", "scramble": scramble}
+            expected = {"column": "epoch", "scramble": scramble, "descending": False}
+        answer = service.ok("POST", "/streams", 201, json=document)
+        assert answer["order"] == (None if name == "or_none" else expected)
+    added = service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "or_q", "cql": CQL})
+    assert (added["a"]["window"], added["b"]["window"]) == ("none", "none")
+
+    # Event times are in no order, and far apart; nothing is late.
+    post(service, "or_left", (1, 50), (2, 3), (4, 1), (3, 2))
+    post(service, "or_right", (1, 1), (3, 59))
+    assert results(service, 2) == [(1, 50, 1), (3, 2, 59)]
+    shown = service.ok("GET", "/queries/or_q/results", 200)["rows"]
+    assert {row["_event_time"][:19] for row in shown} == {"2026-01-01T00:00:50", "2026-01-01T00:00:59"}
+
+    # Of the left stream all but the last two rows have come up to 4, so that 2 breaks its order.
+    post(service, "or_left", (5, 4), (6, 5))
+    post(service, "or_left", (2, 9), (7, 6))
+    post(service, "or_right", (2, 7), (7, 8), (6, 9))
+    assert results(service, 5) == [(1, 50, 1), (2, 3, 7), (3, 2, 59), (6, 5, 9), (7, 6, 8)]
+    counters = service.ok("GET", "/statistics", 200)["punctuations"]
+    (left,) = [each for each in counters if each["stream"] == "or_left"]
+    assert left["violating"] == 1
+    streams = service.ok("GET", "/statistics", 200)["streams"]
+    scrambles = {each["stream"]: each["scramble"] for each in streams if each["stream"][:3] == "or_"}
+    assert scrambles == {"or_left": 2, "or_right": 64, "or_none": None}
+
+    refused = service.http.request(
+        "POST", "/queries:validate", json={"cql": CQL.replace("or_right", "or_none")}
+    )
+    assert "declare it as order (or_left: epoch, or_none: epoch)" in refused.text
+    service.ok("DELETE", "/queries/or_q", 202)
