@@ -351,6 +351,13 @@ class Stream:
     order: Order | None = field(default=None, repr=False)
     retain_us: int | None = field(default=None, repr=False)
 
+    def closes_keys(self, key: frozenset[str]) -> bool:
+        """Return whether rows or punctuations of the stream can close keys of these columns."""
+        promised = self.punctuations
+        unique = frozenset(self.constraints.unique)
+        by_row = bool(unique) and unique <= key
+        return by_row or (promised is not None and any(frozenset(names) == key for names in promised.on))
+
     @property
     def has_contract(self) -> bool:
         """Return whether anything is promised about its rows."""

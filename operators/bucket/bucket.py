@@ -195,16 +195,22 @@ class Bucket:
             if joins.groups is not None:
                 if table is not None:
                     joins.groups.add(table, pairs.routes().table)
-                closed = joins.groups.close(watermarks.values())
-                if closed is not None:
-                    self.closed_groups.setdefault(family_id, []).append(closed)
+                newest_of = {side: newest[ids[side]] for side in SIDES}
+                arrived = {} if closings is None else closings.arrived
+                came_out = [
+                    joins.groups.close_keys(arrived, newest_of, watermarks),
+                    joins.groups.close(watermarks.values()),
+                ]
+                found = [groups for groups in came_out if groups is not None]
+                joins.groups.given = sum(groups.num_rows for groups in found)
+                self.closed_groups[family_id] = [*self.closed_groups.get(family_id, ()), *found]
             elif table is not None:
                 output.results[family_id] = table
                 output.routes[family_id] = pairs.routes()
         for family_id, groups in self.closed_groups.items():
-            found = group_results(groups, version, batch)
-            if found is not None:
-                output.results[family_id], output.routes[family_id] = found
+            results = group_results(groups, version, batch)
+            if results is not None:
+                output.results[family_id], output.routes[family_id] = results
         if promises:
             output.received += self._received(promises, place)
         self.next_batch = batch + 1

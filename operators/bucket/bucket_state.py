@@ -282,7 +282,11 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     if ranked:
         document |= {"format": FORMAT_WITH_CLOCKS, "ranked": ranked}
     groups = {
-        family_id: [joins.groups.facts(), [segment.id for segment in joins.groups.segments]]
+        family_id: [
+            joins.groups.facts(),
+            [segment.id for segment in joins.groups.segments],
+            [segment.id for segment in joins.groups.closed_keys.segments],
+        ]
         for family_id, joins in bucket.families.items()
         if joins.groups is not None
     }
@@ -320,7 +324,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
     held += [kept[1:] for kept in document.get("ranked", {}).values()]
-    held += [[ids] for _, ids in document.get("groups", {}).values()]
+    held += [[ids, closed] for _, ids, closed in document.get("groups", {}).values()]
     return {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -404,9 +408,10 @@ def load_bucket(
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
-            facts, ids = document["groups"][family.id]
+            facts, ids, closed_ids = document["groups"][family.id]
             joins.groups.restore(facts)
             joins.groups.segments = [segment(segment_id) for segment_id in ids]
+            joins.groups.closed_keys.segments = [segment(segment_id) for segment_id in closed_ids]
         bucket.families[family.id] = joins
     return bucket
 

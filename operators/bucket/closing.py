@@ -154,7 +154,15 @@ class BatchClosings:
             held = sum(state.rows for chain in self.joins.chains.values() for state in chain.slices[other])
             if closed.is_look_due(held):
                 self.joins.purge_closed(other)
-            closed.forget(watermarks[side])
+            closed.forget(self._forgotten_until(side, watermarks))
+
+    def _forgotten_until(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
+        """Return the watermark by which closings of a side are forgotten."""
+        groups = self.joins.groups
+        if groups is None or not groups.compiled.waits_for_keys:
+            return watermarks[side]
+        known = [time for time in watermarks.values() if time is not None]
+        return min(known) if len(known) == len(watermarks) else None
 
     def _shown_key(self, side: str, rows: Segment) -> str:
         """Return the key of the first row as text."""

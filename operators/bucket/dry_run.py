@@ -15,7 +15,6 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_type
 from catalog.steps import plan_streams
 from catalog.values.plan import FamilyPlan, Plan
-from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.route_table import RouteTable
 from catalog.values.stream import Stream
 from operators.bucket.bucket import Bucket
@@ -89,7 +88,7 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
 
 
 def _group(family: FamilyPlan, streams: Mapping[int, Stream]) -> None:
-    """Group a made-up pair, and close the group."""
+    """Group a made-up pair, and give the group."""
     compiled = compile_groups(family)
     if compiled is None:
         return
@@ -101,7 +100,7 @@ def _group(family: FamilyPlan, streams: Mapping[int, Stream]) -> None:
             columns[f"{side}_{name}"] = pa.nulls(1, arrow_type(kinds[name]))
     groups = OpenGroups(compiled)
     groups.add(pa.table(columns).to_batches()[0], RouteTable.of({0: list(compiled.queries)}))
-    groups.close([UNBOUNDED_US, UNBOUNDED_US])
+    groups.leave(compiled.queries)
 
 
 def _groupings(plan: Plan) -> frozenset[tuple[str, int]]:

@@ -1,4 +1,4 @@
 """Groups: what queries with GROUP BY make of their pairs, kept per bucket until a group is closed.
 
-Doors: compiled_groups, open_groups.
+Doors: compiled_groups, finishing, open_groups.
 """

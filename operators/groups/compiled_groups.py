@@ -31,6 +31,9 @@ from operators.lineage.expressions import evaluate_groups, evaluated, select_tab
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN
 
+#: End of groups without intervals: no watermark passes it.
+NEVER_US = 2**62
+
 #: Columns that name a partial, besides the key columns: what is added up are those that agree in them.
 _PLACE = (KEY, TS, "width", "route", "of", "bin")
 
@@ -67,6 +70,7 @@ class CompiledGroups:
         key_types: Common type of each key pair.
         carried_a: Columns of a that pairs carry.
         carried_b: Columns of b that pairs carry.
+        windows_us: Longest window per side.
     """
 
     queries: Mapping[int, Grouping]
@@ -74,6 +78,12 @@ class CompiledGroups:
     key_types: tuple[str, ...]
     carried_a: tuple[str, ...]
     carried_b: tuple[str, ...]
+    windows_us: Mapping[str, int]
+
+    @property
+    def waits_for_keys(self) -> bool:
+        """Tell whether a query has groups without intervals, which come out when their key is finished."""
+        return any(grouping.tumble_us is None for grouping in self.queries.values())
 
     @cached_property
     def arguments(self) -> Mapping[str, _Argument]:
@@ -98,11 +108,11 @@ class CompiledGroups:
         """
         rows = self._evaluated(pairs)
         place, ids = routes.sets.members()
-        width = np.array([self.queries[i].tumble_us for i in ids.tolist()], dtype=np.int64)
+        width = np.array([self.queries[i].width_us for i in ids.tolist()], dtype=np.int64)
         of_route = np.unique(np.stack([routes.numbers[place], width]), axis=1)
         widths = pa.table({"route": of_route[0], "width": of_route[1]})
-        named = f'{quoted(KEY)}, "end" AS {quoted(TS)}, min(pos) AS {quoted(POS)}, width, route'
-        named = ", ".join([named, *(key_name(n) for n in range(len(self.key)))])
+        named = f'{quoted(KEY)}, "end" AS {quoted(TS)}, min(pos) AS {quoted(POS)}, max(us) AS newest'
+        named = ", ".join([named, "width", "route", *(key_name(n) for n in range(len(self.key)))])
         values, parts = ["count(*) AS rows"], []
         for digest, argument in self.arguments.items():
             values.append(f"count(x_{digest}) AS n_{digest}")
@@ -118,12 +128,29 @@ class CompiledGroups:
         none = "'' AS \"of\", CAST(-1 AS BIGINT) AS bin"
         main = f"SELECT {named}, {none}, {', '.join(values)} FROM p GROUP BY ALL"
         # Times before 1970 are negative, and so is the remainder that DuckDB gives of them.
-        end = "us - (us % width + width) % width + width"
+        end = f"CASE WHEN width = 0 THEN {NEVER_US} ELSE us - (us % width + width) % width + width END"
         text = (
             f'WITH p AS (SELECT r.*, w.width, {end} AS "end" FROM pairs r JOIN widths w USING (route)) '
             f"SELECT * FROM ({' UNION ALL BY NAME '.join([main, *parts])}) ORDER BY {quoted(KEY)}"
         )
         return _one(select_table({"pairs": rows, "widths": widths}, text))
+
+    def of_keys(
+        self, part: pa.RecordBatch, keys: pa.Table, condition: str, *, chosen: bool
+    ) -> pa.RecordBatch:
+        """Return the partials of groups without intervals that are of some keys, or all other partials.
+
+        Args:
+            part: Partials.
+            keys: The keys.
+            condition: Tells that partial ``p`` is of key ``f``.
+            chosen: Whether those of the keys are wanted, or the others.
+        """
+        join = "SEMI" if chosen else "ANTI"
+        text = (
+            f"SELECT p.* FROM part0 p {join} JOIN finished f ON p.width = 0 AND {condition} ORDER BY p._key"
+        )
+        return _one(select_table({**_named([part]), "finished": keys}, text))
 
     def merged(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """Return partials of several batches added up; arguments that no query has any more are left out.
@@ -147,12 +174,13 @@ class CompiledGroups:
             routes: Routes of the partials, of which those queries count that are among this family's.
 
         Returns:
-            Columns ``query``, ``_ts`` (end of the interval, µs), ``_pos``, and ``g_<name>`` for each value.
+            Columns ``query``, ``_ts`` (end of the interval, or newest event time, µs), ``_pos``, and
+            ``g_<name>`` for each value.
         """
         place, ids = routes.sets.members()
         known = np.isin(ids, np.array(list(self.queries), dtype=np.int64))
         place, ids = place[known], ids[known]
-        width = np.array([self.queries[i].tumble_us for i in ids.tolist()], dtype=np.int64)
+        width = np.array([self.queries[i].width_us for i in ids.tolist()], dtype=np.int64)
         members = pa.table({"route": routes.numbers[place], "query": ids, "width": width})
         keys = [key_name(n) for n in range(len(self.key))]
         order = ", ".join([*map(quoted, ("query", TS)), *keys, '"of"', "bin"])
@@ -175,13 +203,15 @@ class CompiledGroups:
                 total = rounded_sums(groups.num_rows, group[own], Limbs(bins, low, middle, high))
                 groups = groups.append_column(f"s_{digest}", pa.array(total))
         values = [f"{name} AS g_{name}" for name in keys]
-        values += [f"make_timestamp({quoted(TS)} - width) AS g_{TUMBLE}", f"rows AS g_{COUNT_ALL}"]
+        start = f"CASE WHEN width > 0 THEN make_timestamp({quoted(TS)} - width) END"
+        values += [f"{start} AS g_{TUMBLE}", f"rows AS g_{COUNT_ALL}"]
         for digest, argument in self.arguments.items():
             values += [
                 f"{_value(function, digest, argument)} AS g_{function}_{digest}"
                 for function in sorted(argument.functions)
             ]
-        text = f"SELECT query, {quoted(TS)}, {quoted(POS)}, {', '.join(values)} FROM groups"
+        time = f"CASE WHEN width > 0 THEN {quoted(TS)} ELSE newest END AS {quoted(TS)}"
+        text = f"SELECT query, {time}, {quoted(POS)}, {', '.join(values)} FROM groups"
         return self._having(select_table({"groups": groups}, text))
 
     def _having(self, groups: pa.Table) -> pa.Table:
@@ -222,7 +252,8 @@ class CompiledGroups:
 
     def _sums(self) -> str:
         """Return the columns of partials added up."""
-        sums = [f"min({quoted(POS)}) AS {quoted(POS)}", "CAST(sum(rows) AS BIGINT) AS rows"]
+        sums = [f"min({quoted(POS)}) AS {quoted(POS)}", "max(newest) AS newest"]
+        sums.append("CAST(sum(rows) AS BIGINT) AS rows")
         for digest, argument in self.arguments.items():
             sums.append(f"CAST(sum(n_{digest}) AS BIGINT) AS n_{digest}")
             if argument.summed is not None:
@@ -258,6 +289,10 @@ def compile_groups(family: FamilyPlan) -> CompiledGroups | None:
         key_types=family.key_types,
         carried_a=family.carried("a"),
         carried_b=family.carried("b"),
+        windows_us={
+            "a": max(query.w_a_us for query in family.queries),
+            "b": max(query.w_b_us for query in family.queries),
+        },
     )
 
 

@@ -27,10 +27,11 @@ from catalog.values.groups.grouping import CLOSED_BY, ClosedBy
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable, combined
 from operators.groups.compiled_groups import CompiledGroups
-from operators.kernels.keys import Int64s, bucket_of
+from operators.groups.finishing import ClosedUntilFinished
+from operators.kernels.keys import Int64s, bucket_of, is_exact
 from operators.lineage.route_counts import RouteCounts
 from operators.lineage.route_numbers import query_key
-from operators.segments.row_codec import POS, TS
+from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment, timestamps
 
 #: Two segments are merged unless the older one has more than this many times the partials of the newer one.
@@ -46,16 +47,25 @@ class OpenGroups:
         segments: Partials, older ones first; ``_ts`` is the end of the group's interval.
         routes: Routes of the partials; None before the first.
         given: Groups that came out in the last batch, over all queries.
+        closed_keys: Keys that one side has closed, until they are finished.
     """
 
     compiled: CompiledGroups
     segments: list[Segment] = field(default_factory=list)
     routes: RouteTable | None = None
     given: int = 0
+    closed_keys: ClosedUntilFinished = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know no closed keys."""
+        kinds = self.compiled.key_types
+        compared = () if is_exact(kinds) else tuple(kinds)
+        self.closed_keys = ClosedUntilFinished(self.compiled.windows_us, compared)
 
     def take_over(self, former: OpenGroups) -> None:
         """Go on with what was open under the plan version before."""
         self.segments, self.routes = former.segments, former.routes
+        self.closed_keys.segments = former.closed_keys.segments
 
     def take_rows(self, other: OpenGroups, number: int, buckets: int) -> None:
         """Take over the groups of another bucket whose keys come to this one.
@@ -65,6 +75,7 @@ class OpenGroups:
             number: Number of this bucket.
             buckets: Number of all buckets.
         """
+        self.closed_keys.take_rows(other.closed_keys, number, buckets)
         if other.routes is None:
             return
         self.routes = other.routes if self.routes is None else combined([self.routes, other.routes])
@@ -88,8 +99,46 @@ class OpenGroups:
                 return
             self.segments[-2:] = [Segment(self.compiled.merged([older.rows, newer.rows]), 0, ())]
 
+    def close_keys(
+        self,
+        closings: Mapping[str, pa.RecordBatch | None],
+        newest_us: Mapping[str, int | None],
+        watermarks: Mapping[str, int | None],
+    ) -> pa.Table | None:
+        """Take out the groups of keys that are finished; None if there are none.
+
+        Args:
+            closings: Keys that each side has closed in this batch.
+            newest_us: Newest event time per side so far.
+            watermarks: Watermark per side at the end of the batch, µs.
+
+        Returns:
+            As ``CompiledGroups.closed``.
+        """
+        if not self.compiled.waits_for_keys:
+            return None
+        for side, found in closings.items():
+            self.closed_keys.close(side, found, newest_us[side])
+        finished = self.closed_keys.finish(watermarks)
+        if finished is None:
+            return None
+        keys = finished.column(KEY).to_numpy()
+        condition = self.closed_keys.matches("p", "f")
+        due: list[Segment] = []
+        staying: list[Segment] = []
+        for segment in self.segments:
+            if not np.isin(segment.key, keys).any():
+                staying.append(segment)
+                continue
+            for chosen, target in ((True, due), (False, staying)):
+                part = self.compiled.of_keys(segment.rows, finished, condition, chosen=chosen)
+                if part.num_rows:
+                    target.append(Segment(part, 0, ()))
+        self.segments = staying
+        return self._closed(due, "punctuation") if due else None
+
     def close(self, watermarks: Iterable[int | None]) -> pa.Table | None:
-        """Take out the groups that get no more pairs; None if there are none.
+        """Take out the groups of intervals that get no more pairs; None if there are none.
 
         Args:
             watermarks: Watermarks of both streams at the end of the batch, µs.
@@ -97,7 +146,6 @@ class OpenGroups:
         Returns:
             As ``CompiledGroups.closed``.
         """
-        self.given = 0
         known = [watermark for watermark in watermarks if watermark is not None]
         if len(known) < 2:
             return None
@@ -110,7 +158,6 @@ class OpenGroups:
         ]
         closed = self._closed(due, "watermark")
         self._forget_routes()
-        self.given = closed.num_rows
         return closed
 
     def leave(self, query_ids: Iterable[int]) -> pa.Table | None:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
+from operators.groups.finishing import ClosedUntilFinished
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
 from operators.join.chain import Chain
@@ -36,7 +37,7 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
 #: What holds segments.
-Holder = SliceState | ClosedKeys | OpenGroups | Ranking | WaitingRows
+Holder = SliceState | ClosedKeys | OpenGroups | ClosedUntilFinished | Ranking | WaitingRows
 
 #: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
@@ -224,6 +225,7 @@ class FamilyJoins:
             yield from self.ranked.states()
         if self.groups is not None:
             yield self.groups
+            yield self.groups.closed_keys
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -298,12 +300,15 @@ class FamilyJoins:
 
 def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
     """Return empty closed keys for the sides of a family."""
+    queries = family.plan.queries
+    windows = {
+        side: max((q.w_b_us if side == "a" else q.w_a_us for q in queries), default=0) for side in SIDES
+    }
+    if family.groups is not None and family.groups.waits_for_keys:
+        # A closing is not forgotten before its key is finished, whichever side's window that takes.
+        windows = dict.fromkeys(SIDES, max(windows.values()))
     return {
-        side: ClosedKeys(
-            contract,
-            family.layouts[side],
-            max((q.w_b_us if side == "a" else q.w_a_us for q in family.plan.queries), default=0),
-        )
+        side: ClosedKeys(contract, family.layouts[side], windows[side])
         for side, contract in family.contracts.items()
     }
 

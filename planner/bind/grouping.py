@@ -79,7 +79,7 @@ def bind_grouping(
             statement.group[0],
             scope,
         )
-    names.tumble_us = _tumble(statement, scope, names)
+    names.tumble_us = _tumble(statement, scope, names, clocks)
     items = []
     for position, node in enumerate(statement.select, 1):
         plain = node.unalias()
@@ -108,7 +108,7 @@ class _Values:
     scope: Scope
     keys: Sequence[tuple[str, str]]
     text: str
-    tumble_us: int = 0
+    tumble_us: int | None = None
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
     columns: frozenset[tuple[SideName, str]] = frozenset()
 
@@ -242,8 +242,13 @@ def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, st
         )
 
 
-def _tumble(statement: Statement, scope: Scope, names: _Values) -> int:
-    """Return the length of the intervals, µs; every key column must be there, and nothing else."""
+def _tumble(
+    statement: Statement, scope: Scope, names: _Values, clocks: Mapping[SideName, Clock]
+) -> int | None:
+    """Return the length of the intervals, µs; every key column must be there, and nothing else.
+
+    None without intervals: then one stream must be able to close keys, which windows of rows do not use.
+    """
     lengths: list[int] = []
     there: set[int] = set()
     for node in statement.group:
@@ -270,14 +275,26 @@ def _tumble(statement: Statement, scope: Scope, names: _Values) -> int:
             statement.group[0],
             scope,
         )
-    if not lengths:
+    if lengths:
+        return lengths[0]
+    key_a, key_b = (frozenset(columns) for columns in zip(*names.keys, strict=True))
+    if any(clock != "time" for clock in clocks.values()):
+        _refuse(
+            "GROUP BY without TUMBLE of a join with windows of rows",
+            f"Write the length of the intervals, {_example(scope, names.keys)}, or use time windows.",
+            statement.group[-1],
+            scope,
+        )
+    if not (scope.a.stream.closes_keys(key_a) or scope.b.stream.closes_keys(key_b)):
         raise UnsupportedCql(
             "GROUP BY without TUMBLE is not supported",
-            detail="Nothing would tell when a group has all of its pairs.",
-            hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}.",
+            detail="Nothing would tell when a group has all of its pairs: no contract of "
+            f'"{scope.a.stream.name}" or "{scope.b.stream.name}" lets punctuations close the key.',
+            hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}; or give a "
+            "stream a contract of punctuations on its key.",
             location=at_expression(scope.text, statement.group[-1]),
         )
-    return lengths[0]
+    return None
 
 
 def _example(scope: Scope, keys: Sequence[tuple[str, str]]) -> str:

@@ -342,7 +342,7 @@ def _check(
         )
 
 
-def _groups(query: Query) -> tuple[int, str | None] | None:
+def _groups(query: Query) -> tuple[int | None, str | None] | None:
     """Return what the select list leaves as it is of a query's groups."""
     return None if query.grouping is None else (query.grouping.tumble_us, query.grouping.having)
 

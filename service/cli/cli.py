@@ -143,7 +143,8 @@ def run(
     final: Annotated[
         bool,
         typer.Option(
-            "--final", help="End all streams for good: rows without a partner are decided, groups closed."
+            "--final",
+            help="End all streams for good: rows without a partner are decided, groups of intervals closed.",
         ),
     ] = False,
 ) -> None:

@@ -424,7 +424,7 @@ def _end_streams(store: Store) -> None:
         return
     queries = [query for family in plan.families for query in family.queries]
     windows = [w for q in queries for w in (q.w_a_us, q.w_b_us) if w < UNBOUNDED_US]
-    intervals = [q.grouping.tumble_us for q in queries if q.grouping is not None]
+    intervals = [q.grouping.width_us for q in queries if q.grouping is not None]
     end_us = min(max(newest) + max(windows, default=0) + max(intervals, default=0), MAX_TIME_US)
     with store.transaction():
         for stream in plan.streams:

@@ -18,8 +18,8 @@ from typing import Literal
 
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
-#: Why a group came out: the watermarks passed its interval, or the query left the plan.
-ClosedBy = Literal["watermark", "leave"]
+#: Why a group came out: the watermarks passed its interval, its key is finished, or the query left the plan.
+ClosedBy = Literal["watermark", "punctuation", "leave"]
 
 #: Values of every group.
 TUMBLE = "tumble"
@@ -86,16 +86,22 @@ class Grouping:
     """What a query makes of its pairs.
 
     Attributes:
-        tumble_us: Length of the intervals of event time, µs; they begin at multiples of it since 1970.
+        tumble_us: Length of the intervals of event time, µs; they begin at multiples of it since 1970. None:
+            a group has all pairs of its key, and punctuations close it.
         aggregates: Aggregates that its outputs and HAVING read, by name.
         having: Condition over ``g."name"`` that a group must meet; None: every group is a result.
         columns: Columns that key and arguments read as (side, column), sorted.
     """
 
-    tumble_us: int
+    tumble_us: int | None
     aggregates: tuple[Aggregate, ...]
     having: str | None
     columns: tuple[tuple[Literal["a", "b"], str], ...]
+
+    @property
+    def width_us(self) -> int:
+        """Length of the intervals, µs; 0 without intervals."""
+        return self.tumble_us or 0
 
     def values(self, key_types: Sequence[str]) -> dict[str, str]:
         """Return the canonical types of the values of a group by their names.
@@ -109,5 +115,5 @@ class Grouping:
 
     def __post_init__(self) -> None:
         """Refuse intervals without length."""
-        if self.tumble_us < 1:
+        if self.tumble_us is not None and self.tumble_us < 1:
             raise ValueError(f"an interval of {self.tumble_us} µs")
