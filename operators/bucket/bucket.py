@@ -19,7 +19,7 @@ from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
 from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
 from operators.bucket.counters import key_counters
-from operators.bucket.progress import Progress
+from operators.bucket.progress import ClockProgress
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -187,15 +187,15 @@ class Bucket:
                 pairs = joins.process_ranked(joins.ranked, males, counted, watermarks)
             else:
                 pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
+            newest_of = newest.sides(family.plan)
             if closings is not None:
-                closings.close(watermarks, newest.sides(family.plan))
+                closings.close(watermarks, newest_of)
             if (made := made_by(planned, taken)) is not None:
                 handed[made] = pairs.handed()
             table = pairs.finish(version, batch)
             if joins.groups is not None:
                 if table is not None:
                     joins.groups.add(table, pairs.routes().table)
-                newest_of = {side: newest[ids[side]] for side in SIDES}
                 arrived = {} if closings is None else closings.arrived
                 came_out = [
                     joins.groups.close_keys(arrived, newest_of, watermarks),
@@ -238,17 +238,17 @@ class Bucket:
         """Return how far each side has come on the clock of a family: its watermark, or its order."""
         return self._reached(self.plan).sides(family)
 
-    def _reached(self, plan: Plan | None) -> Progress:
+    def _reached(self, plan: Plan | None) -> ClockProgress:
         """Return the clocks below which a row comes too late, of all streams and a plan's intermediates."""
         times = {i: s.watermark.value_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.limit for i, s in self.streams.items()}
-        return Progress.of(plan, times, orders, least)
+        return ClockProgress.of(plan, times, orders, least)
 
-    def _newest(self, plan: Plan | None) -> Progress:
+    def _newest(self, plan: Plan | None) -> ClockProgress:
         """Return the greatest clocks of the rows so far, of the same."""
         times = {i: s.watermark.max_event_time_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.newest for i, s in self.streams.items()}
-        return Progress.of(plan, times, orders, latest)
+        return ClockProgress.of(plan, times, orders, latest)
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""

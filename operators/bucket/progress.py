@@ -1,7 +1,7 @@
 """How far streams and intermediates have come, on the clocks that families run on.
 
-A family runs on event time, or on the order of its streams if it has no windows. Progress of an intermediate
-follows from that of the two sides whose pairs it is (``operators.steps.watermarks``).
+A family runs on event time, or on the order of its streams if it has no windows. An intermediate has come as
+far as the two sides whose pairs it is (``operators.steps.watermarks``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operators.steps.watermarks import with_intermediates
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ClockProgress:
     """Clocks by stream id, those of intermediates included.
 
     Attributes:

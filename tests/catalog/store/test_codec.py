@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from catalog.errors import CorruptDocument
 from catalog.store.codec import decode, encode
 from catalog.values.batch import BatchManifest
+from catalog.values.groups.grouping import Grouping
 from catalog.values.plan import ControlRecord, FamilyPlan, Heartbeat, Plan, Replication
 from catalog.values.query import Query
 from catalog.values.stream import (
@@ -37,6 +38,10 @@ _streams = st.builds(Stream, columns=st.lists(st.builds(Column), max_size=3).map
 _keys = st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.integers(4, 64), max_size=3)
 _replications = st.builds(
     Replication, every=st.integers(1, 3), heavy=_keys.map(lambda keys: tuple(sorted(keys.items())))
+)
+# Inside queries and plans, too; an interval has a length.
+st.register_type_strategy(
+    Grouping, st.builds(Grouping, tumble_us=st.none() | st.integers(min_value=1, max_value=2**61))
 )
 _families = st.builds(FamilyPlan, replication=_replications)
 _plans = st.builds(
