@@ -1,13 +1,13 @@
-"""Joins of three and more streams as steps: joins of two sides, of which the first may be an earlier step.
+"""Joins of three and more streams as steps: each step joins two sides, and side a may be an earlier step.
 
     A, B, C on one key      step 1   A join B          family of A and B, shared with queries over these two
                             step 2   (A, B) join C     side a is the intermediate of step 1
 
 An *intermediate* is a stream that no source feeds: its rows are the pairs that queries of a family hand on.
-It has the columns ``a.<column>`` and ``b.<column>`` of both sides that any of them asks for, the newer event
-time of the two as its own, and for each of these queries a boolean column that says whether the pair is one
-of the query's. So all pairs of a family go on as the same rows, whatever the number of queries, and the
-column of a query is its filter in the next step.
+It has the columns ``a.<column>`` and ``b.<column>`` that these queries read. Its event time is the newer
+event time of the two rows. For each of these queries it has a boolean column that says whether the pair
+belongs to the query. So a pair goes on as one row, whatever the number of queries, and the boolean column of
+a query is the query's filter in the next step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Key = tuple[tuple[str, str], ...]
 
 @lru_cache(maxsize=1 << 10)
 def intermediate_id(stream_a: int, stream_b: int, key: Key, *, ordered: bool = False) -> int:
-    """Return the stream id of the pairs that inner joins hand on: negative, streams have others.
+    """Return the stream id of the pairs that inner joins hand on; it is negative, unlike that of a stream.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
@@ -59,9 +59,9 @@ def is_intermediate(stream_id: int) -> bool:
 
 
 def steps(query: Query) -> tuple[Query, ...]:
-    """Return the steps of a query in order, each as a query of its family; one for a join of two streams.
+    """Return the steps of a query in order, each as a query of its family; a join of two streams is one step.
 
-    The earlier ones hand on their pairs under the query's id, and each later one takes these pairs alone.
+    Each step but the last hands on its pairs under the query's id, and the next step takes these pairs alone.
     """
     if query.left is None:
         return (query,)
@@ -81,19 +81,19 @@ def widest_sides(queries: Sequence[Query], registered: Callable[[int], Stream]) 
 
 
 def stream_sides(query: Query) -> tuple[Side, ...]:
-    """Return the parts of all streams in a query, in the order in which they are joined."""
+    """Return the sides of all streams in a query, in the order in which they are joined."""
     if query.left is None:
         return (query.a, query.b)
     return (*stream_sides(query.left), query.b)
 
 
 def membership(query_id: int) -> str:
-    """Return the column of an intermediate that says whether a pair is one of a query's."""
+    """Return the column of an intermediate that says whether a pair belongs to a query."""
     return f"query {query_id}"
 
 
 def side_streams(query: Query, registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
-    """Return the streams of both sides of a query; that of a is an intermediate if it has steps before.
+    """Return the streams of both sides of a query; side a of a later step is an intermediate.
 
     Args:
         query: The query.
@@ -126,11 +126,11 @@ def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
 
 
 def made_by(family: FamilyPlan, taken: Collection[int]) -> int | None:
-    """Return the intermediate that a family makes, None where nobody takes it.
+    """Return the id of the intermediate that a family makes; None if no family takes it.
 
     Args:
         family: The family.
-        taken: What ``taken_intermediates`` gives for all families.
+        taken: Result of ``taken_intermediates`` for all families.
     """
     if not taken:
         return None
@@ -182,7 +182,7 @@ def intermediate(family: FamilyPlan, a: Stream, b: Stream) -> Stream:
 
 
 def intermediate_name(a: str, b: str) -> str:
-    """Return what the pairs of two streams are called.
+    """Return the name of the intermediate of two streams.
 
     >>> intermediate_name(intermediate_name("A", "B"), "C")
     '(A, B, C)'

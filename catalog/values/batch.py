@@ -163,7 +163,7 @@ class AbsenceCounters:
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
         undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
-            rests in several joins counts in each. With windows of rows: those that wait for their ranks.
+            rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
     """
 
@@ -181,9 +181,9 @@ class GroupCounters:
 
     Attributes:
         family: Family id.
-        open: Groups at the end of the batch that may still get pairs; queries with intervals of one length
-            have them in common.
-        closed: Groups that came out, all queries together.
+        open: Groups at the end of the batch that may still get pairs; queries with intervals of the same
+            length share them.
+        closed: Groups that came out, over all queries.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family",)
@@ -325,7 +325,7 @@ class BatchManifest:
         absence: Counters per family side whose rows are judged for absence, likewise.
         punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
-        groups: Counters per family whose results are groups, likewise.
+        groups: Counters of each family whose results are groups, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.

@@ -81,8 +81,8 @@ class PlannedQuery:
         backfill: ``state`` lets rows held at that activation take part.
         kind: What it gives of its matches (``catalog.values.query.Query``).
         preserved: Sides whose rows it judges.
-        grouping: Groups of its pairs that are its results; None: the pairs themselves are.
-        hands_on: Whether its pairs are rows of its next step (``catalog.steps``), and no results.
+        grouping: Groups that are its results; None if its results are pairs.
+        hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
     """
 
     id: int
@@ -263,7 +263,7 @@ class FamilyPlan:
             None, in a plan of a version that did not tell them apart: all of them.
         result_columns_b: The same for b.
         band: Range by which pairs are found where there is no key; None: all pairs are looked at.
-        clock_a: What the windows on a, and so the slices of a, are measured in.
+        clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
     """
 
@@ -288,7 +288,7 @@ class FamilyPlan:
     clock_b: Clock = "time"
 
     def clock(self, side: str) -> Clock:
-        """Return what the windows of a side are measured in."""
+        """Return the clock that measures the windows of a side."""
         return self.clock_a if side == "a" else self.clock_b
 
     @property
@@ -299,7 +299,7 @@ class FamilyPlan:
 
     @property
     def ordered(self) -> bool:
-        """Tell whether its clock is the order of its streams: windows count steps of the ordering columns."""
+        """Tell whether its clock is the order of its streams, so that windows count steps of the order."""
         return self.clock_a == "order"
 
     @property
@@ -309,12 +309,12 @@ class FamilyPlan:
 
     @property
     def has_groups(self) -> bool:
-        """Return whether the results of its queries are groups of pairs: of all of them, or of none."""
+        """Return whether the results of its queries are groups of pairs; all queries agree in this."""
         return any(q.grouping is not None for q in self.queries)
 
     @property
     def hands_on(self) -> bool:
-        """Tell whether pairs of some of its queries are rows of a next step."""
+        """Tell whether some of its queries hand on their pairs to a next step."""
         return any(q.hands_on for q in self.queries)
 
     @property

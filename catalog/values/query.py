@@ -25,7 +25,7 @@ UNBOUNDED_US = 2**61
 
 Backfill = Literal["none", "state"]
 
-#: What the windows of a side are measured in: µs of event time, rows of the stream, rows of equal key, or
+#: Clock that measures the windows of a side: µs of event time, rows of the stream, rows of equal key, or
 #: steps of the column that orders the stream.
 Clock = Literal["time", "rows", "key rows", "order"]
 
@@ -49,7 +49,7 @@ class Output:
 
     Attributes:
         name: Result column name, unique in the query.
-        sql: Expression over ``a."column"`` and ``b."column"``, of a query with GROUP BY over ``g."value"``
+        sql: Expression over ``a."column"`` and ``b."column"``, or over ``g."value"`` in a query with GROUP BY
             (``catalog.values.groups.grouping``); fails to NULL, never raises.
         type: Canonical column type of the result (see ``catalog.values.stream``).
         columns: Columns that ``sql`` reads as (side, column), sorted; None where it was stored by a version
@@ -71,12 +71,12 @@ class Side:
         stream: Its name.
         alias: Name under which the query refers to it.
         window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the
-            query iff 0 <= d < window_us. At least 1 (``[NOW]``). In rows where ``clock`` says so.
+            query iff 0 <= d < window_us. At least 1 (``[NOW]``). A number of rows if ``clock`` says so.
         filter: Canonical predicate over this side's columns, or None.
         filter_columns: Columns the filter reads.
         columns: Columns that the query needs of a stored row: outputs, residual and filter.
-        clock: What the window is measured in. ``rows``: a row is older by as many as the rows of its stream
-            that come after it, up to the other row; ``key rows``: those of its key among them.
+        clock: Clock that measures the window. With ``rows`` the age of a row is the number of rows of its
+            stream that come after it, up to the other row; ``key rows`` counts only those with its key.
     """
 
     stream_id: int
@@ -108,10 +108,10 @@ class Query:
             ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
             side's filter and has no match is absent.
         preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
-        grouping: Groups of its pairs that are its results; None: the pairs themselves are.
+        grouping: Groups that are its results; None if its results are pairs.
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
-        hands_on: Whether its pairs are rows of a next step, and no results.
+        hands_on: Whether its pairs are rows of a next step and not results.
     """
 
     id: int
@@ -137,7 +137,7 @@ class Query:
 
     @property
     def ordered(self) -> bool:
-        """Whether it has no windows of time or rows, but follows the order of both streams."""
+        """Whether it follows the order of both streams instead of windows of time or rows."""
         return self.a.clock == "order"
 
     def __post_init__(self) -> None:

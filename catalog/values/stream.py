@@ -296,8 +296,8 @@ class Order:
 
     Attributes:
         column: The column; rows in which it is NULL are not counted.
-        scramble: Scrambling factor (WO-Join, §2.2): a row comes at most so many rows behind a row that stands
-            after it in the order. None: it is found from the rows.
+        scramble: Scrambling factor (WO-Join, §2.2): the most rows by which a row comes behind a row that
+            stands after it in the order. None: it is found from the rows.
         descending: Whether the values fall.
     """
 
@@ -330,7 +330,7 @@ class Stream:
             and ``on_error`` it is left out of the ``repr``, by which a run recognizes its workload
             (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
-        order: Order in which its rows come, by which it can be joined without windows; None if it has none.
+        order: Order in which its rows come, for joins without windows; None if it has none.
         retain_us: Longest window of time on its rows, µs; None for any. Left out of the ``repr``, too.
     """
 

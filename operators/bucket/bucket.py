@@ -173,7 +173,7 @@ class Bucket:
                     keyless[side] = self._keyless_rows(ordered, family, side, before[side], version)
                 if came is not None:
                     placed = family.fragments.place(came.key, came.pos, *place)
-                    # Pairs rest where they are made, so the rows that they meet rest in all buckets of a key.
+                    # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
                     apart = None if is_intermediate(ids["a"]) else placed.female
                     females[side] = came if apart is None else came.filter(apart)
                     output.keys.append(key_counters(family_id, side, came.key, placed.home))
@@ -235,17 +235,17 @@ class Bucket:
         return self._reached(self.plan).times_us
 
     def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
-        """Return how far each side has come on the clock of a family: its watermark, or its order."""
+        """Return the progress of each side on the clock of a family: its watermark, or its order."""
         return self._reached(self.plan).sides(family)
 
     def _reached(self, plan: Plan | None) -> ClockProgress:
-        """Return the clocks below which a row comes too late, of all streams and a plan's intermediates."""
+        """Return the clocks below which a row is late, for all streams and a plan's intermediates."""
         times = {i: s.watermark.value_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.limit for i, s in self.streams.items()}
         return ClockProgress.of(plan, times, orders, least)
 
     def _newest(self, plan: Plan | None) -> ClockProgress:
-        """Return the greatest clocks of the rows so far, of the same."""
+        """Return the greatest clock so far, for all streams and a plan's intermediates."""
         times = {i: s.watermark.max_event_time_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.newest for i, s in self.streams.items()}
         return ClockProgress.of(plan, times, orders, latest)
@@ -300,7 +300,7 @@ class Bucket:
                 families[family.id] = migrated(former, compiled, activated, marks, reached.sides(family))
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = [query for family in plan.families for query in family.queries]
-        # An update's former text gives nothing: a batch has results of one query of a series.
+        # An updated query's former text gives no groups: only one query of a series has results.
         staying = {query.id for query in queries}, {query.name.lower() for query in queries}
         for family_id, joins in self.families.items():
             if joins.groups is not None:

@@ -43,7 +43,7 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 FORMAT = 5
 #: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
-#: The same with ranks of rows or the progress of ordered streams; with closed keys, too, if there are any.
+#: The same, with ranks of rows or the progress of ordered streams, and with closed keys if there are any.
 FORMAT_WITH_CLOCKS = 7
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
@@ -81,7 +81,7 @@ class SegmentIds:
         return f"{self.prefix}begin"
 
 
-#: Where a segment stands: joins, slice (or closed keys, or groups) and its number there.
+#: Place of a segment: joins, slice (or closed keys, or groups), and its number there.
 Place = tuple[FamilyJoins, Holder, int]
 
 
@@ -269,7 +269,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         str(stream_id): astuple(s.order) for stream_id, s in bucket.streams.items() if s.order is not None
     }
     if orders:
-        # Versions without orders would take the clocks of ordered families for event times.
+        # Versions of Sluice without orders would read the clocks of ordered families as event times.
         document |= {"format": FORMAT_WITH_CLOCKS, "orders": orders}
     ranked = {
         family_id: [

@@ -23,7 +23,7 @@ from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
-#: Gives for a family how far each side has come on its clock.
+#: Returns the progress of each side of a family on its clock.
 Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
 
 
@@ -70,7 +70,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
     """Yield what a bucket found absent in the last batch, and what is still to be decided.
 
-    Of families with windows of rows that are the rows that wait for their ranks.
+    In a family with windows of rows, the undecided rows are those that wait for their ranks.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -111,7 +111,7 @@ def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Punctu
 
 
 def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounters]:
-    """Yield the open groups of a bucket, and how many came out in the last batch.
+    """Yield counters of a bucket's groups: open ones, and those that came out in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.

@@ -88,7 +88,7 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
 
 
 def _group(family: FamilyPlan, streams: Mapping[int, Stream]) -> None:
-    """Group a made-up pair, and give the group."""
+    """Add a made-up pair to a group, and close the group."""
     compiled = compile_groups(family)
     if compiled is None:
         return
@@ -104,7 +104,7 @@ def _group(family: FamilyPlan, streams: Mapping[int, Stream]) -> None:
 
 
 def _groupings(plan: Plan) -> frozenset[tuple[str, int]]:
-    """Return family id and query id of the queries of a plan that have groups."""
+    """Return the family id and query id of every query of a plan with GROUP BY."""
     return frozenset((f.id, q.id) for f in plan.families for q in f.queries if q.grouping is not None)
 
 

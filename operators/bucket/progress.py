@@ -1,7 +1,7 @@
-"""How far streams and intermediates have come, on the clocks that families run on.
+"""Progress of streams and intermediates on the clocks of families.
 
-A family runs on event time, or on the order of its streams if it has no windows. An intermediate has come as
-far as the two sides whose pairs it is (``operators.steps.watermarks``).
+The clock of a family is event time, or the order of its streams if it has no windows. The progress of an
+intermediate follows from that of the two sides whose pairs it holds (``operators.steps.watermarks``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class ClockProgress:
     """Clocks by stream id, those of intermediates included.
 
     Attributes:
-        times_us: On event time, µs UTC; None before the first row.
-        orders: On the order of the stream; None for a stream without one, too.
+        times_us: Progress in event time, µs UTC; None before the first row.
+        orders: Progress in the order of the stream; None before the first row and without an order.
     """
 
     times_us: Mapping[int, int | None]
@@ -34,13 +34,13 @@ class ClockProgress:
         orders: Mapping[int, int | None],
         combined: Callable[[int | None, int | None], int | None],
     ) -> Self:
-        """Return the progress of streams with that of a plan's intermediates.
+        """Return the progress of streams and of a plan's intermediates.
 
         Args:
             plan: The plan; None before there is one.
             times_us: Event time by stream id.
             orders: Order by stream id.
-            combined: Gives the clock of an intermediate from those of its two sides.
+            combined: Returns the clock of an intermediate, given those of its two sides.
         """
         if plan is None:
             return cls(times_us, orders)

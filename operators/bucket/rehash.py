@@ -73,7 +73,7 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
 
 
 def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, number: int, buckets: int) -> None:
-    """Give a family of a new bucket the rows of an old one that wait for their ranks, and the ranks."""
+    """Move rows that wait for their ranks, and the ranks, from an old bucket to a family of a new one."""
     new.released_us = old.released_us
     for side, ranking in old.rankings.items():
         target = new.rankings[side]
@@ -85,7 +85,7 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
             comes_here = family.fragments.comes_to(rows.column(KEY).to_numpy(), number, buckets)
             target.take_over(rows.filter(pa.array(comes_here)))
         elif not target.segments:
-            target.take_over(rows)  # all buckets have the same
+            target.take_over(rows)  # these are the same in all buckets
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
             rest = family.fragments.rest(segment.key, segment.pos, buckets)

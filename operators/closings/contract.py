@@ -4,7 +4,7 @@ A punctuation closes a key if it fixes all key columns of the side and no others
 unique in some of the key columns closes the key of each new row.
 
 Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent. Nor
-do families with windows of rows, which count rows whatever their keys, nor ordered ones: closings are
+do families with windows of rows, which count rows of any key. Nor do ordered families, because closings are
 forgotten by event time.
 """
 

@@ -1,4 +1,4 @@
-"""Groups: what queries with GROUP BY make of their pairs, kept per bucket until a group is closed.
+"""Groups of pairs for queries with GROUP BY, kept per bucket until a group is closed.
 
 Doors: compiled_groups, finishing, open_groups.
 """

@@ -2,12 +2,12 @@
 
     pairs of a batch --> partials: one row per (group, route)          add up in any order
                              plus one per (group, route, sum of doubles, bin)
-    partials of a closed group --> one row per query that has it       values as its outputs read them
+    partials of a closed group --> one row per query that has it       values that outputs read
 
-A partial belongs to a route, the set of the queries whose pairs it has: each pair is added once, however
-many queries it belongs to, and each query adds up the partials of its routes when the group is closed.
-Queries with intervals of one length share partials. Everything in a partial is exact and adds up in any
-order, so values do not depend on cuts, slices and the order of arrival: whole numbers and decimals have 38
+A partial belongs to a route, the set of queries to which its pairs belong. So each pair is added once,
+however many queries it belongs to; when the group is closed, each query adds up the partials of its routes.
+Queries with intervals of the same length share partials. A partial is exact and adds up in any order, so
+values do not depend on batch cuts, slices or the order of arrival: sums of whole numbers and decimals have 38
 digits, sums of doubles are kept as limbs (``exact_sums``).
 """
 
@@ -34,13 +34,13 @@ from operators.segments.segment import COLUMN
 #: End of groups without intervals: no watermark passes it.
 NEVER_US = 2**62
 
-#: Columns that name a partial, besides the key columns: what is added up are those that agree in them.
+#: Columns that identify a partial besides the key columns: partials that agree in all of them add up.
 _PLACE = (KEY, TS, "width", "route", "of", "bin")
 
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """An argument of aggregates: its text and type, and the functions that any query has of it."""
+    """An argument of aggregates: its text and type, and the functions that queries apply to it."""
 
     text: str
     type: str
@@ -48,7 +48,7 @@ class _Argument:
 
     @property
     def summed(self) -> str | None:
-        """Type of exact partial sums; None if there are none, or of doubles."""
+        """Type of exact partial sums; None if there are no sums, or they are sums of doubles."""
         if self.type == "double" or not self.functions & {"sum", "avg"}:
             return None
         scale = self.type.removesuffix(")").rpartition(",")[2] if self.type.startswith("decimal") else "0"
@@ -56,7 +56,7 @@ class _Argument:
 
     @property
     def sums_doubles(self) -> bool:
-        """Tell whether limbs are kept."""
+        """Tell whether sums of the argument are kept as limbs."""
         return self.type == "double" and bool(self.functions & {"sum", "avg"})
 
 
@@ -138,13 +138,13 @@ class CompiledGroups:
     def of_keys(
         self, part: pa.RecordBatch, keys: pa.Table, condition: str, *, chosen: bool
     ) -> pa.RecordBatch:
-        """Return the partials of groups without intervals that are of some keys, or all other partials.
+        """Return the partials of groups without intervals that have certain keys, or all other partials.
 
         Args:
             part: Partials.
             keys: The keys.
-            condition: Tells that partial ``p`` is of key ``f``.
-            chosen: Whether those of the keys are wanted, or the others.
+            condition: SQL condition that partial ``p`` has key ``f``.
+            chosen: True for the partials of the keys, False for the others.
         """
         join = "SEMI" if chosen else "ANTI"
         text = (
@@ -153,7 +153,7 @@ class CompiledGroups:
         return _one(select_table({**_named([part]), "finished": keys}, text))
 
     def merged(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return partials of several batches added up; arguments that no query has any more are left out.
+        """Return partials of several batches added up, without arguments that no query reads any more.
 
         Args:
             parts: Partials of this plan version or an earlier one, at least one.
@@ -171,7 +171,7 @@ class CompiledGroups:
 
         Args:
             parts: All partials of the groups, at least one.
-            routes: Routes of the partials, of which those queries count that are among this family's.
+            routes: Routes of the partials; queries that are not in this family are ignored.
 
         Returns:
             Columns ``query``, ``_ts`` (end of the interval, or newest event time, µs), ``_pos``, and
@@ -190,7 +190,7 @@ class CompiledGroups:
             f'GROUP BY query, width, {quoted(TS)}, {", ".join(keys)}, "of", bin ORDER BY {order}'
         )
         sums = select_table({"members": members, **_named(parts)}, text)
-        # Each group begins with its one row that belongs to no sum of doubles.
+        # The first row of each group is the one that is not part of a sum of doubles.
         of = sums.column("of")
         main = pc.equal(of, "").to_numpy()
         group = np.cumsum(main) - 1
@@ -228,7 +228,7 @@ class CompiledGroups:
         return groups.filter(pa.array(kept))
 
     def _evaluated(self, pairs: pa.RecordBatch) -> pa.Table:
-        """Return what partials are made of: route, event time, position, key and arguments of each pair."""
+        """Return the values that partials need of each pair: route, event time, position, key, arguments."""
         a = {name: pairs.column(f"a_{name}") for name in self.carried_a}
         b = {name: pairs.column(f"b_{name}") for name in self.carried_b}
         key, _ = join_key(pa.table(a), self.key, self.key_types)
@@ -263,7 +263,7 @@ class CompiledGroups:
         return ", ".join(sums)
 
     def _all(self, parts: Sequence[pa.RecordBatch]) -> str:
-        """Return a SELECT of all partials: a column that some of them lack is NULL there."""
+        """Return a SELECT of all partials; columns that a partial lacks are NULL."""
         empty = [f"CAST(NULL AS BIGINT) AS {name}" for name in ("rows", "l0", "l1", "l2")]
         for digest, argument in self.arguments.items():
             empty.append(f"CAST(NULL AS BIGINT) AS n_{digest}")
@@ -311,7 +311,7 @@ def _value(function: str, digest: str, argument: _Argument) -> str:
 
 
 def _one_zero(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return values with 0.0 in place of -0.0, which equals it: either could be the least of both."""
+    """Return values with 0.0 in place of -0.0: they are equal, and MIN could return either."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not pa.types.is_floating(values.type):
@@ -320,7 +320,7 @@ def _one_zero(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _named(parts: Sequence[pa.RecordBatch]) -> dict[str, pa.Table]:
-    """Return partials under the names that SQL knows them by."""
+    """Return partials as tables by the names that the SQL uses."""
     return {
         f"part{n}": pa.Table.from_batches([part.replace_schema_metadata(None)]).rename_columns(
             [name.removeprefix(COLUMN) for name in part.schema.names]

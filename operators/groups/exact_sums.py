@@ -6,9 +6,9 @@ numbers that stand for 28 bits each, as the digits of a number in base 2^28:
     5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
                           0b..1100 << ..   0b..0101          0
 
-Whole numbers add up to the same, whatever comes first; carries wait until the end. A value changes three
-limbs that follow each other, by less than 2^29 each, so 2^34 values fit into 64 bits. Only the three limbs of
-a value are named, by the number of the first one (``bin``), so that sums of values of one size stay small.
+Sums of whole numbers do not depend on the order; carries are resolved at the end. A value changes three
+consecutive limbs by less than 2^29 each, so the sum of 2^34 values fits into 64 bits. Only these three limbs
+are stored, under the number of the first one (``bin``), so sums of values of similar size stay small.
 
 Infinities and NaN are counted in bins of their own.
 
@@ -32,17 +32,17 @@ Float64s = npt.NDArray[np.float64]
 #: Bits of a limb.
 _BITS = 28
 _MASK = (1 << _BITS) - 1
-#: Bits of a double's whole number, and the exponent that makes the smallest one's shift zero.
+#: Bits of a double's whole number, and the exponent for which the smallest double has shift 0.
 _MANTISSA_BITS = 53
 _LEAST_EXPONENT = 1126
-#: Limbs of a sum: 75 that values begin in, what they and carries reach beyond, and the sign.
+#: Limbs of a sum: 75 in which values begin, further ones that values and carries reach, and the sign.
 _LIMBS = 84
-#: Bins of values that are no numbers.
+#: Bins of values that are not finite.
 NAN, INFINITE, MINUS_INFINITE = 1000, 1001, 1002
 
 
 class Limbs(NamedTuple):
-    """Limbs of n values: the bin of each, and what it adds to three limbs from there on; int64[n] each."""
+    """Limbs of n values: the bin of each, and its part of the three limbs from there on; int64[n] each."""
 
     bins: Int64s
     low: Int64s
@@ -51,7 +51,7 @@ class Limbs(NamedTuple):
 
 
 def limbs(values: Float64s) -> Limbs:
-    """Return what doubles add to a sum.
+    """Return the limbs that doubles add to a sum.
 
     Args:
         values: float64[n].
@@ -59,7 +59,7 @@ def limbs(values: Float64s) -> Limbs:
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
     whole = (mantissa * 2.0**_MANTISSA_BITS).astype(np.int64)
-    # The exponent of zero is 0, which is as good as any.
+    # The exponent of zero is 0; any exponent would do.
     bins, shift = np.divmod(exponent.astype(np.int64) - _MANTISSA_BITS + _LEAST_EXPONENT, _BITS)
     sign, size = np.sign(whole), np.abs(whole)
     first, second = (size & _MASK) << shift, (size >> _BITS) << shift
@@ -81,7 +81,7 @@ def rounded_sums(groups: int, group: Int64s, added: Limbs) -> Float64s:
     Args:
         groups: Number of groups, g.
         group: int64[n], ascending, the group that each entry adds to.
-        added: The entries; their limbs may be sums of those of several values.
+        added: The entries; the limbs of an entry may be sums over several values.
 
     Returns:
         float64[g]; 0.0 for a group without entries, an infinity where the sum is beyond all doubles.
@@ -92,7 +92,7 @@ def rounded_sums(groups: int, group: Int64s, added: Limbs) -> Float64s:
 
 @numba.njit(nogil=True, cache=True)
 def _carried(digits: Int64s) -> np.int64:
-    """Bring every limb into [0, 2^28); return what is carried out: -1 if the number is negative."""
+    """Bring every limb into [0, 2^28); return the carry out of the last one, -1 for a negative number."""
     carry = np.int64(0)
     for place in range(len(digits)):
         value = digits[place] + carry
@@ -103,20 +103,20 @@ def _carried(digits: Int64s) -> np.int64:
 
 @numba.njit(nogil=True, cache=True)
 def _rounded(digits: Int64s) -> float:
-    """Return the number that limbs stand for as the nearest double."""
+    """Return the double that is nearest to the number in the limbs."""
     sign = 1.0
     if _carried(digits) < 0:
         sign = -1.0
         for place in range(len(digits)):
             digits[place] = -digits[place]
-        # What was carried out of the number was the base itself, so nothing is carried out of its negative.
+        # The carry of -1 stood for the negative sign, so the negated number has no carry.
         _carried(digits)
     top = len(digits) - 1
     while top >= 0 and digits[top] == 0:
         top -= 1
     if top < 0:
         return 0.0
-    # The 64 highest bits; what is below only tells a tie from more.
+    # The 64 highest bits; lower bits only decide whether this is a tie or more.
     bits, width = np.uint64(digits[top]), 0
     while digits[top] >> width:
         width += 1
@@ -141,7 +141,7 @@ def _rounded(digits: Int64s) -> float:
     half = np.uint64(0x400)
     if dropped > half or (dropped == half and (sticky or kept & np.uint64(1))):
         kept += np.uint64(1)
-    # All values are multiples of the smallest double, so a sum that is subnormal has no bits below it.
+    # All values are multiples of the smallest double, so a subnormal sum is exact.
     return sign * math.ldexp(float(kept), exponent + 11 - _LEAST_EXPONENT)
 
 

@@ -1,8 +1,9 @@
-"""Keys that no later pair can have: their groups come out without waiting for an interval to end.
+"""Finished keys: no later pair can have them, so their groups come out at once, without an interval.
 
 Suppose side a has closed key k, and T is the newest event time of a at the end of that batch. No later row of
-a has k. All rows of a with k are of T or before, so a row of b with k is in none of their windows once b's
-watermark has passed T by the longest window on a, and in b's own windows no row of a can come any more:
+a has k, so no row of b can find a new partner in b's own windows. All rows of a with k have event times up to
+T. So once b's watermark has passed T by the longest window on a, no later row of b with k is in their
+windows:
 
     b's watermark   ------------------------------|----------->
     rows of a with k    x     x  x    T
@@ -11,8 +12,8 @@ watermark has passed T by the longest window on a, and in b's own windows no row
 If b has closed k, too, it is finished at once. A key is finished in one batch for all queries of a family.
 
 Source: PWJoin (Ding et al., CIKM 2004), Theorems 3.1 (both sides) and 4.1 (one side and its window). The
-paper takes the last row of k; here T is that of the stream, which is known alike under all strategies,
-whatever rows they hold.
+paper takes the last row of k. Here T is the newest event time of the stream, which is the same under all
+strategies, whatever rows they hold.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from operators.lineage.expressions import select_table
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 
-#: Sides as numbers in stored rows; the number is the position of each.
+#: Sides; stored rows have the index of their side here as ``_pos``.
 _SIDES = ("a", "b")
 
 
@@ -54,7 +55,7 @@ class ClosedUntilFinished:
         Args:
             side: ``a`` or ``b``.
             closings: The keys, as ``operators.closings`` has them.
-            newest_us: Newest event time of the side's stream; None: it had no row, so that none has the keys.
+            newest_us: Newest event time of the side's stream; None if it had no row, so no row has the keys.
         """
         if closings is None or not closings.num_rows:
             return
@@ -101,11 +102,11 @@ class ClosedUntilFinished:
         return finished
 
     def matches(self, partial: str, finished: str) -> str:
-        """Return the condition that a partial is of a finished key.
+        """Return the SQL condition that a partial has a finished key.
 
         Args:
             partial: Name of a table of partials.
-            finished: Name of a table that ``finish`` gave.
+            finished: Name of a table that ``finish`` returned.
         """
         keys = [
             f'CAST({partial}.{key_name(n)} AS {kind}) IS NOT DISTINCT FROM {finished}."{n}"'
@@ -114,7 +115,7 @@ class ClosedUntilFinished:
         return " AND ".join([f"{partial}._key = {finished}._key", *keys])
 
     def take_rows(self, other: ClosedUntilFinished, number: int, buckets: int) -> None:
-        """Take over the keys of another bucket that come to this one, bucket ``number`` of ``buckets``."""
+        """Take over the keys of another bucket that belong to this one, bucket ``number`` of ``buckets``."""
         own = [s.filter(bucket_of(s.key, buckets) == number) for s in other.segments]
         self._keep([*self.segments, *(segment for segment in own if len(segment))])
 

@@ -2,13 +2,13 @@
 
     event time   --|---- 9:00 ----|---- 10:00 ----|---- 11:00 --->
                                   min of both watermarks
-                    closed: out in this batch     open
+                    closed: comes out now         open
 
-A pair's event time is that of its later row. The row that comes last is not late, so its event time is at
-least its own stream's watermark at the start of its batch, and the pair's at least the smaller one of both
-watermarks. So an interval whose end that one has passed gets no pair in any later batch: its groups come out
-in this batch, once for each query, under every strategy. A query that leaves the plan gets its open groups in
-the batch that it leaves with.
+The event time of a pair is that of its later row. The row that arrives last is not late, so its event time is
+at least its stream's watermark at the start of its batch. So the pair's event time is at least the smaller
+one of the two watermarks. Once this smaller watermark has passed the end of an interval, no later batch adds
+a pair to it, and its groups come out: once for each query, in the same batch under every strategy. A query
+that leaves the plan gets its open groups in the batch in which it leaves.
 
 All pairs of a key come to one bucket: families with groups are never replicated.
 """
@@ -43,10 +43,10 @@ class OpenGroups:
     """Open groups.
 
     Attributes:
-        compiled: What is compiled of the plan version in force.
+        compiled: Groups of the family, compiled for the plan version in force.
         segments: Partials, older ones first; ``_ts`` is the end of the group's interval.
         routes: Routes of the partials; None before the first.
-        given: Groups that came out in the last batch, over all queries.
+        given: Number of groups that came out in the last batch, over all queries.
         closed_keys: Keys that one side has closed, until they are finished.
     """
 
@@ -57,18 +57,18 @@ class OpenGroups:
     closed_keys: ClosedUntilFinished = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know no closed keys."""
+        """Begin without closed keys."""
         kinds = self.compiled.key_types
         compared = () if is_exact(kinds) else tuple(kinds)
         self.closed_keys = ClosedUntilFinished(self.compiled.windows_us, compared)
 
     def take_over(self, former: OpenGroups) -> None:
-        """Go on with what was open under the plan version before."""
+        """Continue with the groups that were open under the plan version before."""
         self.segments, self.routes = former.segments, former.routes
         self.closed_keys.segments = former.closed_keys.segments
 
     def take_rows(self, other: OpenGroups, number: int, buckets: int) -> None:
-        """Take over the groups of another bucket whose keys come to this one.
+        """Take over the groups of another bucket whose keys belong to this one.
 
         Args:
             other: The groups of the other bucket.
@@ -179,11 +179,11 @@ class OpenGroups:
         return int(np.unique(np.concatenate(places, axis=1), axis=1).shape[1])
 
     def facts(self) -> dict[str, Any]:
-        """Return what the bucket's manifest says of the groups, besides their segments."""
+        """Return the facts about the groups for the bucket's manifest, besides their segments."""
         return {"routes": None if self.routes is None else b64encode(self.routes.encode()).decode()}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
-        """Take over what ``facts`` gave."""
+        """Restore facts that ``facts`` returned."""
         routes = facts["routes"]
         self.routes = None if routes is None else RouteTable.decode(b64decode(routes))
 
@@ -193,7 +193,7 @@ class OpenGroups:
         return closed.append_column(f"g_{CLOSED_BY}", pa.array([closed_by] * closed.num_rows, pa.string()))
 
     def _forget_routes(self) -> None:
-        """Let go of the routes that no partial has any more."""
+        """Drop the routes that no partial has any more."""
         if self.routes is None:
             return
         numbers = [_numbers(s, "route") for s in self.segments]
@@ -209,7 +209,7 @@ def group_results(
     """Return closed groups with the columns of a result file, and their routes; None without any.
 
     Args:
-        parts: What ``OpenGroups.close`` and ``leave`` returned.
+        parts: Results of ``OpenGroups.close`` and ``leave``.
         plan_version: Plan version in force.
         batch: Batch number.
     """

@@ -72,7 +72,7 @@ class CandidateSide:
         return self.gathered(_times)
 
     def gathered(self, values: Callable[[Segment], Int64s]) -> Int64s:
-        """Return what the segments say of the rows, int64[n]."""
+        """Return the values that the segments have for the rows, int64[n]."""
         return _joined([values(run.rows)[run.index] for run in self.runs])
 
     def pos(self) -> Int64s:

@@ -34,7 +34,7 @@ from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
-#: A segment is rewritten once at least one in this many of its rows has left by the clock of its key.
+#: A segment is rewritten once at least one in this many of its rows has left on the clock of its key.
 WORTH_A_REWRITE = 4
 
 
@@ -44,8 +44,8 @@ class OneWay:
 
     Attributes:
         side: Side whose windows count.
-        reach: How far apart the rows may be on the clock of the probe.
-        young: Resting rows to be probed instead of the slices; None: those of the slices.
+        reach: Largest distance of two rows on the clock of the probe.
+        young: Resting rows that are probed instead of the slices; None if the slices are probed.
     """
 
     side: str
@@ -121,17 +121,17 @@ class Chain:
         searched: Collection[str],
         pairs: PairTable,
     ) -> None:
-        """Run one batch through the chain of a family with windows of rows, whose sides have own clocks.
+        """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
-        The join is one in each direction: resting rows of a side are probed by newer rows of the other one on
-        the side's clock. Where a stream is not counted, its late rows may also come after newer rows of the
-        other side that rest already; those they find by time.
+        The join has two directions: newer rows of the other side probe the resting rows of a side on that
+        side's clock. If a stream is not counted, its rows may also come after newer rows of the other side
+        that rest already; they find these rows by event time.
 
         Args:
-            released: Rows per side whose ranks are final now, clocked.
+            released: Rows per side whose ranks are now final, with their clocks.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
-            searched: Sides on which rows of keys that have left are looked for.
+            searched: Sides on which segments are searched for rows that have left on the clock of their key.
             pairs: Takes the joined pairs.
         """
         for side in SIDES:
@@ -159,13 +159,13 @@ class Chain:
                 self._purge(side, ranked.reached(side, watermarks))
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                # Rows of other keys tell nothing about when a row leaves.
+                # Rows of other keys do not decide when a row leaves.
                 compact(state, UNBOUNDED_US if by_key else self.join.slacks[side], live)
 
     def _probe_by_time(self, side: str, males: Segment, released_us: int, pairs: PairTable) -> None:
         """Let late males probe the rows of ``side`` that rest already and are not older than they are.
 
-        Such rows are in the first slice: no later male has reached their clock.
+        Such rows are in the first slice, because no later male has reached their clock.
         """
         late = males.times < released_us
         if not late.any():
@@ -183,7 +183,7 @@ class Chain:
     def _as(
         self, form: Callable[[Segment], Segment], side: str, rows: Segment, keep: Bools | None = None
     ) -> Segment:
-        """Return rows in another form, classified as they are."""
+        """Return rows in another form, with the same classes."""
         classes = self.classes.of(side, rows)
         if keep is not None:
             rows, classes = rows.filter(keep), classes.select(keep)
@@ -243,7 +243,7 @@ class Chain:
             following.segments.append(kept)
 
     def _purge_by_key(self, side: str, ranked: RankedRows, watermarks: Mapping[str, int | None]) -> None:
-        """Purge slices whose clock differs from key to key: segments of which enough rows have passed."""
+        """Purge slices whose clock differs from key to key: rewrite segments that enough rows have left."""
         slices = self.slices[side]
         for index, state in enumerate(slices):
             staying = []

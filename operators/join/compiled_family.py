@@ -60,7 +60,7 @@ class CompiledJoin:
         admission: Rows that come to the join, per side; None for every row (selection pull-up).
         reaches: Per side and slice the set of the queries that reach it.
         builder: Builds the joined pairs, for the join's queries alone.
-        slacks: Span per side below which a segment is never split, in the clock of the side.
+        slacks: Span per side, on the clock of the side, below which a segment is never split.
         lazy_ends: Per side and slice whether segments are not split at its end.
         band: Finds pairs by a band where there is no key; None: by the key.
     """
@@ -96,7 +96,7 @@ class CompiledFamily:
         fragments: Buckets in which rows rest.
         absence: Its outer, semi and anti joins; None where all are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
-        groups: Groups of its pairs that are its results; None where the pairs are.
+        groups: Groups that are its results; None if its results are pairs.
     """
 
     plan: FamilyPlan
@@ -213,7 +213,7 @@ def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissib
 
 
 def _slacks(family: FamilyPlan, queries: list[PlannedQuery]) -> dict[str, int]:
-    """Return the slack of each side, by the largest window of both where both are of time."""
+    """Return the slack per side: from its own windows if rows are counted, else from those of both sides."""
     windows = {"a": [q.w_a_us for q in queries], "b": [q.w_b_us for q in queries]}
     if not family.counted_sides:
         windows = dict.fromkeys(SIDES, windows["a"] + windows["b"])

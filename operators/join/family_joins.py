@@ -56,7 +56,7 @@ class FamilyJoins:
         classes: Row classes of their segments.
         absence: What outer, semi and anti joins keep besides; None where there are none.
         closed: Closed keys per side whose stream has a contract; usually empty.
-        disordered: Rows of the batch per side that broke the order of their stream, of an ordered family.
+        disordered: Rows of the batch per side that broke the order of their stream; ordered families only.
         ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
         groups: Open groups; None where the results are pairs.
     """
@@ -123,9 +123,9 @@ class FamilyJoins:
     def in_order(
         self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
     ) -> tuple[Segment | None, Segment | None]:
-        """Return the new rows that keep the order of their stream, and those that do not; counts these.
+        """Return new rows that keep the order of their stream, and those that break it; count the latter.
 
-        A row comes to all buckets of its key; one that breaks the order is returned and counted in one.
+        A row comes to all buckets of its key; if it breaks the order, only one of them returns and counts it.
 
         Args:
             side: ``a`` or ``b``.
@@ -154,7 +154,7 @@ class FamilyJoins:
         """Run one batch through all joins where windows are of rows.
 
         Args:
-            ranked: The family's own.
+            ranked: Ranks of the family's rows, and the rows that wait for theirs.
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
             watermarks: Watermark per side at the end of the batch.
@@ -177,7 +177,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return how far the other side has passed the slices of each side, in the clock of the side.
+        """Return the progress of the other side past the slices of each side, on the clock of the side.
 
         Args:
             watermarks: Watermark per side.
@@ -233,9 +233,9 @@ class FamilyJoins:
             yield from state.segments
 
     def forget_undecided(self, stream_id: int) -> None:
-        """Judge the rows no more that rest opposite a stream whose watermark goes back.
+        """Stop judging rows that rest opposite a stream whose watermark goes back.
 
-        Where windows are of rows, none of them pairs any more: the ranks begin anew.
+        With windows of rows, no resting row is joined any more, because ranks begin anew.
         """
         plan = self.family.plan
         if self.ranked is not None and stream_id in (plan.stream_a, plan.stream_b):
@@ -305,7 +305,7 @@ def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
         side: max((q.w_b_us if side == "a" else q.w_a_us for q in queries), default=0) for side in SIDES
     }
     if family.groups is not None and family.groups.waits_for_keys:
-        # A closing is not forgotten before its key is finished, whichever side's window that takes.
+        # A closing is kept until its key is finished, which the windows of either side may delay.
         windows = dict.fromkeys(SIDES, max(windows.values()))
     return {
         side: ClosedKeys(contract, family.layouts[side], windows[side])

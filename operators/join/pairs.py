@@ -40,7 +40,7 @@ class PairBuilder:
         residual_a: Columns of a among which those are that residuals read.
         residual_b: The same of b.
         silent: Set of the queries that pairs are no results of: semi and anti joins.
-        handing: Set of the queries that hand their pairs on to a next step.
+        handing: Set of the queries that hand on their pairs to a next step.
     """
 
     layout_a: SideLayout
@@ -67,7 +67,7 @@ class PairBuilder:
             a: Side a of n candidates.
             b: Side b of the same candidates.
             matches: Takes in what the pairs tell of absence, where queries ask about it.
-            one_way: Side whose windows alone count, where the rows are clocked; None: distances in time.
+            one_way: The only side whose windows count, for rows with two clocks; None: distances in time.
 
         Returns:
             The pairs with their sets of queries, residuals applied; None if there are none.
@@ -126,7 +126,7 @@ class PairBuilder:
         ]
         handed = None
         if self.handing:
-            # In a family that hands on without windows, both rows of a pair have one clock.
+            # In an ordered family that hands on pairs, both rows of a pair have the same clock.
             clock = event_time if self.layout_a.timed else a.ts()
             handed = self._handed(a.key(), clock, codes, sets, arrays)
             codes, sets, arrays = self._results(codes, sets, arrays)
@@ -141,7 +141,7 @@ class PairBuilder:
     def _handed(
         self, key: Int64s, clock: Int64s, codes: Int64s, sets: Sequence[int], arrays: Sequence[pa.Array]
     ) -> HandedChunk | None:
-        """Return the pairs that go on; ``arrays`` as in a chunk, without routes."""
+        """Return the pairs that go on to a next step; ``arrays`` as in a chunk, without routes."""
         rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
         if not len(rows):
             return None
@@ -162,7 +162,7 @@ class PairBuilder:
     def _results(
         self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]
     ) -> tuple[Int64s, list[int], list[pa.Array]]:
-        """Return the pairs that are results, without the queries that hand on."""
+        """Return the pairs that are results; queries that hand on are left out of their routes."""
         codes, sets = _distinct(codes, [mask & ~self.handing for mask in sets])
         keep = _serving(sets)[codes]
         if keep.all():
@@ -171,7 +171,7 @@ class PairBuilder:
         return codes[keep], sets, [array.filter(chosen) for array in arrays]
 
     def _event_time(self, a: CandidateSide, b: CandidateSide) -> Int64s:
-        """Return the later of both event times where these are columns like others."""
+        """Return the later event time of each pair, for sides that store event time as an ordinary column."""
         times = [
             side.read(layout, layout.event_time).cast(pa.int64()).to_numpy(zero_copy_only=False)
             for side, layout in ((a, self.layout_a), (b, self.layout_b))
@@ -205,7 +205,7 @@ class PairChunk:
         chosen: int64[n], ascending, which candidates these are.
         apart: int64[classes], how many pairs are of each distance class of the router.
         routes: Their routes; one may come twice.
-        handed: Those of the pairs that go on to a next step; the arrays and routes have the results alone.
+        handed: Pairs that go on to a next step; the arrays and routes have the results only.
     """
 
     arrays: list[pa.Array]

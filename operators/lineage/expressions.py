@@ -128,10 +128,10 @@ def select_values(
 
 
 def select_table(tables: Mapping[str, pa.Table], text: str) -> pa.Table:
-    """Return the answer of a SELECT over Arrow tables, which has no expression of a user.
+    """Return the result of a SELECT over Arrow tables; its text must not contain expressions of users.
 
     Args:
-        tables: Tables by the name under which the text knows them.
+        tables: Tables by their name in the text.
         text: The SELECT.
     """
     with closing(_connection().cursor()) as cursor:

@@ -67,7 +67,7 @@ class Router:
     def masks_of(
         self, codes: Int64s, within: Sequence[int], a: RowClasses, b: RowClasses
     ) -> tuple[Int64s, list[int]]:
-        """Find the queries of n candidate pairs of which ``within[codes]`` have windows; see ``masks``."""
+        """Find the queries of n candidate pairs with windows of ``within[codes]``; see ``masks``."""
         sets = list(within)
         for classes in (a, b):
             if classes.codes is not None:
@@ -87,13 +87,13 @@ class Router:
     def one_way(
         self, side: str, ahead: Int64s, behind: Int64s, ties: Bools
     ) -> tuple[Int64s, Int64s, list[int]]:
-        """Find the windows of pairs in one direction of a join whose sides have clocks of their own.
+        """Find the queries whose windows hold pairs, in one direction of a join with a clock per side.
 
-        A pair of equal event times is in both directions. It belongs to the queries of either, and b's
-        direction gives it to those that a's does not.
+        A pair with equal event times is in both directions and belongs to the queries of either one. The
+        direction of b gives it only to queries to which the direction of a does not.
 
         Args:
-            side: Side whose windows count, ``a`` or ``b``; its row is not the newer one.
+            side: Side whose windows count, ``a`` or ``b``; its row is never the newer one.
             ahead: int64[n], distances of the pairs on a's clock.
             behind: int64[n], distances on b's clock.
             ties: bool[n], which pairs have equal event times.

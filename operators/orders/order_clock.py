@@ -1,7 +1,8 @@
 """The column that orders a stream as int64: a clock in place of event time.
 
 An ordered family (a join without windows, WO-Join, §2) runs on the chain of time windows, with the ordering
-column as the time: equality is the window ``[NOW]``. Falling values are negated, so that every clock rises.
+column in place of event time: equality is the window ``[NOW]``. Falling values are negated, so every clock
+rises.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 from catalog.values.stream import Stream
 from operators.kernels.keys import Bools, Int64s, join_key
 
-#: Clocks end at -MOST and MOST: the difference of two, or a clock and a window, fit int64.
+#: Clocks lie between -MOST and MOST, so that the difference of two, or a clock plus a window, fits int64.
 MOST: Final = 2**61
 
 

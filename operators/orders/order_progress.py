@@ -1,14 +1,14 @@
-"""How far a stream has come in its order: no later row stands at or before a known value.
+"""Progress of a stream in its order: the value at or before which no later row stands.
 
-A stream with scrambling factor k has at place n, for all rows s, s' with s.A <= s'.A, PI(s) - k <= PI(s')
-(WO-Join, §2.2). So once n rows have come, each later row has a value above the greatest of the first n - k:
-that value is the *passed* one, a watermark on the column. Rows that come at or below it break the order.
+In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have places PI(s) - k <= PI(s') (WO-Join,
+§2.2). So once n rows have come, each later row has a value above the greatest of the first n - k. This
+greatest value is the *passed* one, a watermark on the column. Rows that come at or below it break the order.
 
-Values of the last k rows are kept as those of blocks of neighbouring rows. A block leaves as a whole, so the
-passed value stands at most one block, a 64th of k, behind the exact one.
+The values of the last k rows are kept in blocks of neighbouring rows. A block leaves as a whole, so the
+passed value is at most one block, a 64th of k, behind the exact one.
 
-Where k is not declared it is *monitored*: ``MARGIN`` times the greatest factor of the last
-``SEEN_FACTORS`` k rows.
+If k is not declared, it is *monitored*: it is ``MARGIN`` times the greatest factor of the last
+``SEEN_FACTORS`` * k rows.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ import numpy as np
 from operators.kernels.keys import Int64s
 from operators.orders.order_clock import MOST
 
-#: The last k rows are kept in about so many blocks.
+#: Number of blocks, about, in which the last k rows are kept.
 _BLOCKS: Final = 64
-#: Rows of a block where k is monitored, and most blocks of one partition.
+#: Rows of a block if k is monitored, and the most blocks of one partition.
 _MONITORED_ROWS: Final = 64
 _MOST_MONITORED: Final = 1024
 
-#: A monitored k: times the greatest factor of so many k rows, and never less than the last.
+#: A monitored k is MARGIN times the greatest factor of so many times k rows, at least the last.
 MARGIN: Final = 1.5
 SEEN_FACTORS: Final = 20
 LEAST_MONITORED: Final = 64
-#: Factors of neighbouring batches are one while they have together less than this part of k rows.
+#: Factors of neighbouring batches are merged while the batches together have less than 1/_PARTS of k rows.
 _PARTS: Final = 4
 
-#: Rows that came one after the other, the greatest of their values and the least.
+#: Consecutive rows: their number, their greatest value and their least value.
 Block = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows of one partition, as far as the order needs to know them.
+    """Summary of the rows of one partition for the order of their stream.
 
     Attributes:
         blocks: Blocks in order of arrival.
-        factor: Their scrambling factor, where it is monitored; else 0.
+        factor: Their scrambling factor if it is monitored, else 0.
     """
 
     blocks: Sequence[Sequence[int]] = ()
@@ -64,7 +64,7 @@ def scrambling_factor(values: Int64s) -> int:
     """
     if not len(values):
         return 0
-    # For each row the first one of at least its value counts: the running maximum reaches it there.
+    # A row is compared with the first row of at least its value, where the running maximum reaches it.
     first = np.searchsorted(np.maximum.accumulate(values), values, side="left")
     return int((np.arange(len(values)) - first).max())
 
@@ -82,7 +82,7 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
 
     Args:
         values: int64[n].
-        scramble: Scrambling factor: rows with so many behind them are one block. None: it is monitored.
+        scramble: Scrambling factor, from which the size of blocks follows. None: it is monitored.
     """
     if scramble is None:
         head, size = 0, max(_MONITORED_ROWS, -(-len(values) // _MOST_MONITORED))
@@ -103,11 +103,11 @@ class OrderProgress:
 
     Attributes:
         scramble: Scrambling factor, as it was declared or last monitored.
-        monitored: Whether it follows the rows.
+        monitored: Whether the scrambling factor is found from the rows.
         blocks: Blocks of the last rows, in order of arrival.
         passed: Greatest value of the rows before them; None before there are any.
         newest: Greatest value of all rows; None before the first.
-        factors: Rows of the last batches with their factors, where it is monitored.
+        factors: Numbers of rows of the last batches with their factors, if it is monitored.
     """
 
     scramble: int
@@ -119,12 +119,12 @@ class OrderProgress:
 
     @classmethod
     def begun(cls, scramble: int | None) -> OrderProgress:
-        """Return the progress before the first row; of a stream whose factor is monitored for None."""
+        """Return the progress before the first row; a ``scramble`` of None is monitored."""
         return cls(LEAST_MONITORED if scramble is None else scramble, monitored=scramble is None)
 
     @property
     def limit(self) -> int | None:
-        """Least value of a later row that keeps the order, None for any: the family's watermark."""
+        """Least value of a later row that keeps the order, as watermark of families; None for any value."""
         return None if self.passed is None else min(self.passed + 1, MOST)
 
     def after_rows(self, came: OrderedRows) -> OrderProgress:
@@ -156,11 +156,11 @@ class OrderProgress:
         )
 
     def reset(self) -> OrderProgress:
-        """Return the progress as before the first row; a monitored factor stays."""
+        """Return the progress as before the first row, with the monitored factor kept."""
         return OrderProgress(self.scramble, self.monitored)
 
     def _monitored(self, came: OrderedRows) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """Return the scrambling factor after more rows, and what it was found from."""
+        """Return the scrambling factor after more rows, and the factors from which it follows."""
         factor = max(came.factor, self._behind_kept(came))
         factors = [*self.factors, (sum(rows for rows, *_ in came.blocks), factor)]
         if len(factors) > 1 and factors[-2][0] + factors[-1][0] <= self.scramble // _PARTS:
@@ -173,7 +173,7 @@ class OrderProgress:
         return max(LEAST_MONITORED, math.ceil(MARGIN * greatest)), tuple(factors)
 
     def _behind_kept(self, came: OrderedRows) -> int:
-        """Return how many rows at most a new row comes behind a kept one that stands after it."""
+        """Return the most rows by which a new row comes behind a kept one that stands after it."""
         if not self.blocks:
             return 0
         kept, new = np.array(self.blocks), np.array(came.blocks)

@@ -49,7 +49,7 @@ class PackedSide:
         fragments: Buckets that the rows of a key go to.
         keyless: Whether rows without a key go on, to any bucket.
         contract: Rules by which keys of the side are closed; None: they are never closed.
-        clock: What its windows are measured in.
+        clock: Clock that measures its windows.
     """
 
     family: str
@@ -163,16 +163,16 @@ class Packer:
         return payloads
 
     def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, OrderedRows | None]:
-        """Return the clock of each row by the order of the stream, which rows have one, and their summary."""
+        """Return each row's clock by the order of the stream, which rows have a clock, and a summary."""
         if self.stream.order is None:
             return np.zeros(0, dtype=np.int64), None, None
         clock, placed = order_clock(self.stream, table)
         return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
 
     def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the rows that windows of rows count, for each bucket, filtered ones too.
+        """Return the rows that windows of rows count, also filtered ones, for each bucket.
 
-        Where all rows count every bucket gets them, where those of a key count its bucket does.
+        Every bucket gets all rows if all are counted together; if they count by key, each goes to its bucket.
         """
         counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())

@@ -40,7 +40,7 @@ class StreamHeader:
         rows: Rows read, whatever became of them.
         rejected_rows: Rows without an event time.
         max_event_time_us: Newest event time, or None without rows.
-        order: Summary of the rows by the column that orders the stream; None for a stream without an order.
+        order: Summary of the rows by the column that orders the stream; None without an order.
     """
 
     stream_id: int
@@ -260,7 +260,7 @@ def arrivals(
 def counted_rows(
     payloads: Sequence[Payload], family: str, side: str, late_limit_us: int | None
 ) -> list[pa.RecordBatch]:
-    """Return the rows of one family side that count, from all payloads, without late ones."""
+    """Return the rows of a family side that windows of rows count, of all payloads, without late ones."""
     found = [p.counted[family, side] for p in payloads if (family, side) in p.counted]
     if late_limit_us is not None:
         found = [rows.filter(pa.array(rows.column(TS).to_numpy() >= late_limit_us)) for rows in found]

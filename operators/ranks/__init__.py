@@ -1,4 +1,4 @@
-"""Ranks of rows: windows of rows count the rows of a stream, whichever bucket these are in.
+"""Ranks of rows, for windows that count the rows of a stream, whichever bucket holds these rows.
 
 Doors: clocked_rows, rank_rows, ranked_rows, ranking.
 """

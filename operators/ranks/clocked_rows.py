@@ -1,15 +1,15 @@
-"""Rows of a side under the clocks of its join's two directions.
+"""Rows of a side with the clocks of both directions of its join.
 
-A row has an *own* clock, by which its window is measured: its rank, or its event time. And it has a *cross*
-clock, which says where it stands on the own clock of the other side: how many rows of that side there are up
-to its event time, or its event time again. With these, 0 <= cross(b) - own(a) < n says that a is in its
-window of n when b comes, whatever the clock is.
+The *own* clock of a row measures its window: it is the row's rank, or its event time. The *cross* clock of a
+row is its place on the own clock of the other side: the number of rows of that side up to the row's event
+time, or the event time again. So whatever the clock is, a is in its window of n when b comes if
+0 <= cross(b) - own(a) < n.
 
     resting     _ts  own        _time  event time    _cross                   stored in this form
     as males    _ts  cross      _time                _cross     _own
     by time     _ts  event time _time                _cross     _own
 
-What works with ``_ts``, such as slices and probes, so works with the clock that is meant.
+So code that reads ``_ts``, such as slices and probes, works on the clock of its direction.
 """
 
 from __future__ import annotations

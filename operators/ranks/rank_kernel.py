@@ -8,7 +8,7 @@ import numpy as np
 from operators.kernels.keys import Int64s
 from operators.kernels.types import INT64S, INT64S_READ
 
-#: In place of a rank where no row has the key.
+#: Result in place of a rank if no row has the key.
 NO_SUCH_KEY = -1
 
 

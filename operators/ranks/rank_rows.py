@@ -1,7 +1,7 @@
-"""Rows that only count: key, event time and position of every row of a stream, as PACK sends them.
+"""Rows for counting: key, event time and position of every row of a stream, as PACK sends them.
 
-A window of rows counts the rows of its stream before filters. Where it counts all of them, every bucket gets
-them under one key; where it counts those of equal key, each goes to the bucket of its key.
+A window of rows counts the rows of its stream before filters. If it counts all rows, every bucket gets them
+under one key. If it counts rows of equal key, each row goes to the bucket of its key.
 
     _key  _ts  _pos
        0  900    41      all rows count
@@ -15,12 +15,12 @@ import pyarrow as pa
 from operators.kernels.keys import Int64s
 from operators.segments.row_codec import KEY, POS, TS
 
-#: Key of all rows where they count whatever their key.
+#: Key of all rows if they are counted whatever their key.
 ANY_KEY = 0
 
 
 def rank_rows(key: Int64s | None, ts: Int64s, pos: Int64s) -> pa.RecordBatch:
-    """Return rows that count.
+    """Return rows for counting.
 
     Args:
         key: int64[n], their keys; None: all rows count under one.

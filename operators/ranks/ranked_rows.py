@@ -2,11 +2,11 @@
 
     new rows --> waiting --(watermarks of the counted streams pass)--> released with both clocks --> chains
 
-A pair is decided by the rows that come between its rows, so rows wait until the watermark of each counted
-stream has passed them. All rows before that time are released together, those of both sides. A later one can
-come only from a stream that is not counted.
+The rows that stand between the two rows of a pair decide whether it is a result. So rows wait until the
+watermark of each counted stream has passed them. Then all rows of both sides before that time are released
+together. After that, only a stream that is not counted can still bring a row before that time.
 
-Source: State-Slice (VLDB 2006) says that windows of rows are sliced in the same way as those of time.
+Source: State-Slice (VLDB 2006) says that windows of rows are sliced in the same way as windows of time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from operators.segments.layout import SIDES
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: So many waiting segments of a side are merged, but for those with most of the rows.
+#: Number of waiting segments of a side at which they are merged, except those that hold most of the rows.
 _MOST_WAITING = 8
 
 
@@ -45,7 +45,7 @@ class WaitingRows:
         return sum(len(segment) for segment in self.segments)
 
     def released(self, before_us: int | None) -> list[Segment]:
-        """Take out the rows before an event time; none without one."""
+        """Take out the rows before an event time; no rows if it is None."""
         if before_us is None:
             return []
         going = [s for s in self.segments if s.t_max < before_us]
@@ -77,11 +77,11 @@ class RankedRows:
     """Ranks of a family's rows, and the rows that wait for theirs.
 
     Attributes:
-        clocks: What the windows of each side are measured in.
+        clocks: Clock that measures the windows of each side.
         rankings: Ranks of the sides with windows of rows.
         waiting: Rows that wait, per side.
-        released_us: All rows before this event time have been released but late ones of streams that are not
-            counted; None: no row has.
+        released_us: All rows before this event time have been released, except later ones of streams that are
+            not counted; None if no row has been released.
     """
 
     clocks: Mapping[str, Clock]
@@ -93,16 +93,16 @@ class RankedRows:
         self.start_anew()
 
     def states(self) -> list[Ranking | WaitingRows]:
-        """Return what holds its segments, in a set order."""
+        """Return the holders of its segments, in a fixed order."""
         return [*self.rankings.values(), *self.waiting.values()]
 
     def take_over(self, former: RankedRows) -> None:
-        """Go on with what was kept under the plan version before."""
+        """Continue with the rows and ranks that were kept under the plan version before."""
         self.rankings, self.waiting = former.rankings, former.waiting
         self.released_us = former.released_us
 
     def start_anew(self) -> None:
-        """Forget all rows: a watermark goes back, and rows may come before those that were counted."""
+        """Forget all rows: a watermark goes back, so rows may come before rows already counted."""
         self.rankings = {s: Ranking(c == "key rows") for s, c in self.clocks.items() if c != "time"}
         self.waiting = {side: WaitingRows() for side in SIDES}
         self.released_us = None
@@ -113,7 +113,7 @@ class RankedRows:
         counted: Mapping[str, Sequence[pa.RecordBatch]],
         watermarks: Mapping[str, int | None],
     ) -> dict[str, list[Segment]]:
-        """Take in the rows of a batch, and return those whose ranks are final now, per side and clocked.
+        """Take in the rows of a batch; return rows whose ranks are now final, per side, with their clocks.
 
         Args:
             fresh: New rows per side that are not late.
@@ -133,10 +133,10 @@ class RankedRows:
         return going
 
     def end_batch(self, watermarks: Mapping[str, int | None]) -> None:
-        """Note which ranks no later row asks about."""
+        """Note up to which event time no later row needs ranks."""
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
-            # A stream's watermark does not go back but by ``start_anew``.
+            # A stream's watermark goes back only by ``start_anew``.
             self.released_us = before_us
         for side, ranking in self.rankings.items():
             least_us = self._least_male_us(side, watermarks)
@@ -146,7 +146,7 @@ class RankedRows:
     def reached(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the own clock of a side that all later males of the other side have reached.
 
-        None if it is unknown, or differs from key to key (``reached_by``).
+        None if it is unknown, or if it differs from key to key (``reached_by``).
         """
         least_us = self._least_male_us(side, watermarks)
         if least_us is None or self.clocks[side] == "key rows":
@@ -170,7 +170,7 @@ class RankedRows:
         return min(known) if len(known) == len(passed) else None
 
     def _least_male_us(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the least event time of a row of the other side that is not released yet, or comes later."""
+        """Return the least event time of rows of the other side not released yet or still to come."""
         opposite, before_us = watermarks["b" if side == "a" else "a"], self._release_before_us(watermarks)
         return None if opposite is None or before_us is None else min(opposite, before_us)
 

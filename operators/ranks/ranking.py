@@ -1,16 +1,16 @@
-"""Ranks of the rows of a stream, of all of them or by key, in one bucket.
+"""Ranks of the rows of a stream in one bucket, among all rows or by key.
 
 Rows are ordered by (event time, position) and numbered from 1. A rank is final once the stream's watermark
-has passed the row: no row comes before it any more. Only differences of ranks mean something, so rows are
-forgotten that nobody will ask about; of each key the last of them stays and keeps the number it had.
+has passed the row: no later row can stand before it. Only differences of ranks matter. So rows whose ranks
+nobody will ask for are forgotten, except the last one of each key, which keeps its rank as an anchor.
 
     forgotten    kept: anchor |  rows that may be asked about
     1 2 ... 41        42      |  43 44 45
                               ^ no later question is about an earlier time
 
-There may be millions of keys, of which a batch has few. So the rows of its keys are taken out of older
-segments, numbered with the new ones, and make a new segment, as in a log-structured merge tree (O'Neil and
-others, Acta Informatica 1996). What older segments have of these keys is stale, until they are merged.
+There may be millions of keys, and a batch has few of them. The kept rows of these keys are copied from older
+segments, numbered together with the new rows, and stored as a new segment, as in a log-structured merge tree
+(O'Neil and others, Acta Informatica 1996). Rows of these keys in older segments are stale until a merge.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES = (KEY, TS, POS, RANK)
 _LAST = np.iinfo(np.int64).max
 #: Two segments are merged unless the older one has more than this many times the rows of the newer one.
 _MERGED_RATIO = 2
-#: Resting rows are searched for those that have left once one in so many of them can have.
+#: Resting rows are searched for rows that have left once one in this many of them can have left.
 _WORTH_A_LOOK = 4
 
 
@@ -43,10 +43,10 @@ class Ranking:
 
     Attributes:
         by_key: Whether rows count among those of their key.
-        segments: The rows that are kept, sorted by (key, event time, position); of each key those of the
-            newest segment count, which comes last.
-        before_us: No later question is about an earlier time.
-        added: Rows since the resting rows were last searched for those that have left.
+        segments: The rows that are kept, sorted by (key, event time, position). The newest segment is the
+            last one; of each key only the rows in its newest segment count.
+        before_us: Event time before which no rank will be asked for.
+        added: Rows that came since the resting rows were last searched for rows that have left.
     """
 
     by_key: bool
@@ -67,12 +67,12 @@ class Ranking:
         self._append(_numbered(rows.take(pa.array(order))))
 
     def take_over(self, rows: pa.RecordBatch) -> None:
-        """Take in ``whole`` or a part of it, of another bucket; no key is known yet."""
+        """Take in the ranking of another bucket, or a part of it; this one must not know any key yet."""
         if rows.num_rows:
             self._append(rows)
 
     def whole(self) -> pa.RecordBatch | None:
-        """Return the rows that count, sorted; None if there are none."""
+        """Return the rows that are not stale, sorted; None if there are none."""
         merged: Segment | None = None
         for segment in reversed(self.segments):
             merged = segment if merged is None else _merged(segment, merged)
@@ -92,7 +92,7 @@ class Ranking:
         return self._ranks(key, times, np.full(len(times), _LAST, dtype=np.int64))
 
     def is_look_due(self, held: int) -> bool:
-        """Tell whether enough rows have come that resting ones can have left by them, and begin anew if so.
+        """Tell whether so many rows have come that resting rows must be searched; restart the count then.
 
         Args:
             held: Number of the resting rows.
@@ -115,7 +115,7 @@ class Ranking:
         return np.maximum(found, 0)
 
     def _current(self, keys: Int64s) -> list[pa.RecordBatch]:
-        """Return the rows of some keys that count; ``keys`` ascend, each once."""
+        """Return the rows of some keys that are not stale; ``keys`` are distinct and ascend."""
         found = []
         for segment in reversed(self.segments):
             first = np.searchsorted(segment.key, keys)
@@ -127,7 +127,7 @@ class Ranking:
         return found
 
     def _append(self, rows: pa.RecordBatch) -> None:
-        """Make rows the newest segment, without what can be forgotten, and merge it with older ones."""
+        """Add rows, but those that can be forgotten, as the newest segment; merge older ones into it."""
         self.segments.append(Segment(self._needed(rows), 0, ()))
         while len(self.segments) > 1 and len(self.segments[-2]) <= _MERGED_RATIO * len(self.segments[-1]):
             newer = self.segments.pop()
@@ -135,7 +135,7 @@ class Ranking:
             self.segments[-1] = Segment(self._needed(merged.rows), 0, ())
 
     def _needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that a question may be about, and the last one of each key before these."""
+        """Return the rows whose ranks may be asked for, and the last row of each key before these."""
         key, ts = rows.column(KEY).to_numpy(), rows.column(TS).to_numpy()
         keep: Bools = ts >= self.before_us
         keep[:-1] |= (key[1:] != key[:-1]) | keep[1:]
@@ -144,7 +144,7 @@ class Ranking:
 
 
 def _merged(older: Segment, newer: Segment) -> Segment:
-    """Return the rows of a newer segment, and those of an older one of other keys."""
+    """Return the rows of a newer segment, and rows of an older one whose keys the newer one lacks."""
     place = np.minimum(np.searchsorted(newer.key, older.key), len(newer) - 1)
     stale = newer.key[place] == older.key
     rows = pa.concat_batches([older.rows.filter(pa.array(~stale)), newer.rows])
@@ -153,7 +153,7 @@ def _merged(older: Segment, newer: Segment) -> Segment:
 
 
 def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Number sorted rows on from the first row of each key, whose rank is known or 1."""
+    """Number sorted rows per key, from the first one on, whose rank is known or 1."""
     key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     lengths = np.diff(np.append(first, len(key)))

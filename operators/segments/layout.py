@@ -1,7 +1,7 @@
 """Stored columns of a side's rows, and how they are read back.
 
 The event-time column is the row's ``_ts`` and a single exact key column is its ``_key``; neither is stored
-twice. In an ordered family ``_ts`` is the order of the stream, and event time is a column like others. Keys
+twice. In an ordered family ``_ts`` is the order of the stream, and event time is an ordinary column. Keys
 that are hashed are stored beside the hash, for the verification of candidate pairs.
 """
 

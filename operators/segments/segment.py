@@ -85,7 +85,7 @@ class Segment:
     Attributes:
         rows: The columns, as pictured above.
         key: int64[n], ascending.
-        ts: int64[n], event time, µs UTC; in windows of rows another clock.
+        ts: int64[n], event time, µs UTC; with windows of rows another clock.
         times: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.
         epoch: Plan version of all rows, or None where rows carry their own (``_epoch``).

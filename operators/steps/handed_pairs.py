@@ -4,8 +4,9 @@
     a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
     a1 b2                 7                                   key  newer time  position  _l0 = 0b10
 
-A pair goes on once for all queries, with a lineage bit for each that has it. Its position is made of those of
-its two rows, so that it is the same on replay, in every bucket and however the input is cut into batches.
+A pair goes on once for all queries, with a lineage bit for each query that has it. Its position is computed
+from the positions of its two rows. So it is the same on replay, in every bucket and however the input is cut
+into batches.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class HandedChunk:
         key: int64[n].
         ts: int64[n], the newer event time of each pair, µs UTC; without windows the order of its rows.
         pos: int64[n], ``pair_positions``.
-        codes: int64[n], place in ``sets``.
+        codes: int64[n], index in ``sets``.
         sets: Sets of the family's queries.
         columns: Columns of the intermediate by name, n values each.
     """
@@ -62,7 +63,7 @@ class HandedPairs:
     chunks: Sequence[HandedChunk]
 
     def rows(self, filters: Sequence[PlannedFilter], layout: SideLayout, version: int) -> Segment | None:
-        """Return the pairs as rows of side a of a next step, without those that none of its queries takes.
+        """Return the pairs as rows of side a of a next step, without pairs that no query there takes.
 
         Args:
             filters: Filters of that side: the queries that take pairs.
@@ -96,7 +97,7 @@ class HandedPairs:
         return Segment(rows_of_all, version, tuple(f.bit for f in filters))
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
-        """Return the place of its filter in the next step for each query that has one, by its bit in sets."""
+        """Return the place of each query's filter in the next step, by the query's bit in sets."""
         places = {f.columns: place for place, f in enumerate(filters)}
         return {
             1 << number: places[membership(query.id),]
@@ -108,7 +109,7 @@ class HandedPairs:
 def pair_positions(a: Int64s, b: Int64s) -> Int64s:
     """Return one position for each pair of positions, int64[n], not negative.
 
-    Two pairs have the same one with a chance of 2^-63.
+    Two pairs have the same position with a probability of 2^-63.
     """
     left = mix(np.ascontiguousarray(a).view(np.uint64))
     mixed = mix((left * _ODD) ^ np.ascontiguousarray(b).view(np.uint64))

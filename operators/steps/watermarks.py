@@ -1,4 +1,4 @@
-"""Event-time progress of intermediates: it follows from that of their two sides."""
+"""Event-time progress of intermediates, derived from that of their two sides."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from catalog.values.plan import Plan
 
 
 def least(a: int | None, b: int | None) -> int | None:
-    """Return the watermark of pairs: one of the rows of a new pair is new, and at or above its watermark."""
+    """Return the watermark of pairs: a new pair has a new row, which is not below its own watermark."""
     return None if a is None or b is None else min(a, b)
 
 
 def latest(a: int | None, b: int | None) -> int | None:
-    """Return the newest event time of pairs, or one that none exceeds."""
+    """Return an event time that no pair exceeds."""
     return max((time for time in (a, b) if time is not None), default=None)
 
 
@@ -27,8 +27,8 @@ def with_intermediates(
 
     Args:
         plan: The plan.
-        times: Time of each of its streams by id, µs UTC; None where there is none.
-        combined: Gives the time of an intermediate from those of side a and b.
+        times: Time of each of its streams by id, µs UTC; None if a stream has none.
+        combined: Returns the time of an intermediate, given those of sides a and b.
     """
     found = dict(times)
     taken = taken_intermediates(plan.families)

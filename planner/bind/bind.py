@@ -111,10 +111,10 @@ def bind(
 
 
 def refuse_backfill(query: Query, backfill: Backfill) -> None:
-    """Refuse rows from before the activation for a query that does not take them.
+    """Refuse ``backfill: state`` for a query that cannot take rows from before its activation.
 
     Raises:
-        UnsupportedCql: It joins more than two streams or has a window of rows, and is to have them.
+        UnsupportedCql: Such rows are asked for, and it joins more than two streams or has a window of rows.
     """
     if backfill == "none":
         return
@@ -348,7 +348,7 @@ def _joins(name: str, type_: str, other: Stream) -> bool:
 
 
 def _bounds_time(statement: Statement, found: _Conditions) -> bool:
-    """Return whether a query says anything about windows, or the distance of event times."""
+    """Return whether a query states a window or bounds the distance of event times."""
     written = [statement.window, statement.within, *(source.window for source in statement.sources)]
     return any(window is not None for window in written) or found.bounds_at is not None
 
@@ -398,7 +398,7 @@ def _windows(
 
 
 def _retained(scope: Scope) -> Bounds:
-    """Return the distances in the longest windows of time that both streams have."""
+    """Return the bounds on event times that the ``retain`` of both streams sets."""
     most = {
         this.side: this.stream.retain_us
         for this in scope.written

@@ -1,10 +1,10 @@
-"""Distances between the event times of the streams of a query: windows and bounds on pairs, and what follows.
+"""Distances between the event times of a query's streams: windows, bounds on pairs, and implied bounds.
 
     a, b within 5 s, b, c within 3 s      a, c within 8 s, whatever the windows of a and c say beyond that
 
-Each bound says how much later one stream's row may be than another's, ``T_j - T_i <= us``. What they imply
-together are shortest paths (Floyd and Warshall; difference constraints, Cormen et al., *Introduction to
-Algorithms*, 3rd ed., section 24.4).
+Each bound says how much later one stream's row may be than another's, ``T_j - T_i <= us``. The bounds that
+they imply together are shortest paths (Floyd and Warshall; difference constraints, Cormen et al.,
+*Introduction to Algorithms*, 3rd ed., section 24.4).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _ANY_US = UNBOUNDED_US - 1
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """TimeBound on the oldest row of some streams and the row of another one.
+    """Bound on how much later the row of one stream may be than the oldest row of some other streams.
 
     Attributes:
-        earlier: The streams.
-        later: The other one.
+        earlier: The other streams.
+        later: The one stream.
         most_us: ``T_later - T_earlier <= most_us``, for each of them.
     """
 
@@ -39,7 +39,7 @@ class Distances:
 
     Attributes:
         streams: How many there are.
-        most_us: By (i, j), how much later a row of j may be than one of i, µs; a pair without is not bounded.
+        most_us: By (i, j), how much later a row of j may be than one of i, µs; other pairs have no bound.
     """
 
     streams: int
@@ -52,7 +52,7 @@ class Distances:
             self.most_us[earlier, later] = min(most_us, known)
 
     def all_equal(self) -> None:
-        """Bound all pairs to the distance 0: without windows, it is that of the order of the streams."""
+        """Bound all pairs to distance 0: in a join without windows, these are distances in the order."""
         for i, j in product(range(self.streams), range(self.streams)):
             self.bound(i, j, 0)
 
@@ -71,24 +71,24 @@ class Distances:
         return all(self.most_us.get((i, i), 0) >= 0 for i in every)
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first two streams (i, j) of which a row of j may be later by any time."""
+        """Return the first two streams (i, j) without a bound on how much later a row of j may be."""
         pairs = product(range(self.streams), range(self.streams))
         return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
 
     def windows_us(self, left: tuple[int, ...], right: int) -> tuple[int, int]:
-        """Return W of the newest row of some streams, and of the row of another one that joins them."""
+        """Return the window on the newest row of some streams, and that on the stream that joins them."""
         ahead = min(self.most_us[i, right] for i in left)
         behind = max(self.most_us[right, i] for i in left)
         return _window_us(ahead), _window_us(behind)
 
     def unsaid(self, left: tuple[int, ...], right: int) -> list[TimeBound]:
-        """Return the bounds between the same streams that these windows do not say."""
+        """Return the bounds between the same streams that these windows do not imply."""
         ahead_us, behind_us = self.windows_us(left, right)
         earlier: dict[int, list[int]] = {}
         found = []
         for i in left:
             ahead, behind = self.most_us[i, right], self.most_us[right, i]
-            # The newest row of the left ones may be another one than that of i.
+            # The newest row of the left streams may be the row of another stream than i.
             if ahead < _ANY_US and (len(left) > 1 or ahead < ahead_us - 1):
                 earlier.setdefault(ahead, []).append(i)
             if behind < behind_us - 1:

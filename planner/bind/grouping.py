@@ -4,8 +4,9 @@
            |                          |
            g."key_0"   g."tumble"     g."sum_4f2c81d09a3b" / 2
 
-Arguments of aggregates are expressions over a pair. What the select list and HAVING make of key, interval
-and aggregates is compiled as any other expression, over the values of a group (``values.groups.grouping``).
+Arguments of aggregates are expressions over a pair. The select list and HAVING are expressions over the
+values of a group: key, interval and aggregates (``values.groups.grouping``). They are compiled like any other
+expression.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from planner.sql.locate import at_expression
 from planner.sql.scope import ResolvedColumn, Scope, SideName
 from planner.sql.statement import Statement
 
-#: Column of every result that says why the group came out.
+#: Result column that says why the group came out.
 CLOSED_BY_COLUMN = "_closed_by"
-#: A sum of so many digits more than its values has never too many: it would take 10^10 pairs.
+#: Most digits of summed decimals; the sum has 38 digits, which only 10^10 pairs could exceed.
 _MOST_SUMMED_DIGITS = 28
 
 _VALUE = "value of a group"
@@ -54,18 +55,18 @@ def bind_grouping(
     keys: Sequence[tuple[str, str]],
     clocks: Mapping[SideName, Clock],
 ) -> tuple[Grouping, tuple[Output, ...]] | None:
-    """Return the groups of a query and its outputs over them; None if it has none.
+    """Return the groups of a query and its outputs over them; None if it has no GROUP BY.
 
     Args:
         statement: The query.
         scope: Its names.
         keys: Key columns as (of a, of b).
-        clocks: What its windows are measured in.
+        clocks: Clock that measures the windows of each side.
 
     Raises:
         UnsupportedCql: It groups by other columns than the key and TUMBLE, or has an aggregate that is not
             supported.
-        InvalidOutput: A column has a name that another one has, a reserved one, or no type.
+        InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
     """
     if not statement.group:
         _refuse_ungrouped(statement.select, statement.having, scope, keys)
@@ -103,7 +104,7 @@ def bind_grouping(
 
 @dataclass(slots=True)
 class _Values:
-    """Names in expressions over a group: key columns and the values that aggregates stand for."""
+    """Names in expressions over a group: its key columns, and placeholders of aggregates and TUMBLE."""
 
     scope: Scope
     keys: Sequence[tuple[str, str]]
@@ -125,7 +126,7 @@ class _Values:
         return None
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the value of a group that a name means."""
+        """Return the value of a group to which a name refers."""
         if _VALUE in node.meta:
             return ResolvedColumn("a", Column(node.name, node.meta[_VALUE]))
         key = self.key(node)
@@ -220,7 +221,7 @@ def _placeholder(node: exp.Expr, name: str, type_: str) -> exp.Expr:
 
 
 def _name(node: exp.Expr, position: int) -> str:
-    """Name a result column without AS: as the key column that it is, or by its position."""
+    """Return the name of a result column without AS: that of the key column, or one by position."""
     plain = node.unnest()
     return plain.name if isinstance(plain, exp.Column) else f"col{position}"
 
@@ -245,9 +246,10 @@ def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, st
 def _tumble(
     statement: Statement, scope: Scope, names: _Values, clocks: Mapping[SideName, Clock]
 ) -> int | None:
-    """Return the length of the intervals, µs; every key column must be there, and nothing else.
+    """Return the length of the intervals, µs; check that GROUP BY names the key and nothing else.
 
-    None without intervals: then one stream must be able to close keys, which windows of rows do not use.
+    Without TUMBLE it is None. Then one stream must be able to close keys, and all windows must be of time,
+    since windows of rows do not use closed keys.
     """
     lengths: list[int] = []
     there: set[int] = set()

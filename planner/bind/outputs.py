@@ -60,7 +60,7 @@ def bind_outputs(
 
 
 def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
-    """Return result columns whose names are settled.
+    """Return result columns from items that have their final names.
 
     Raises:
         InvalidOutput: A column has a name that another one has, or a reserved one.

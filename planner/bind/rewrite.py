@@ -343,7 +343,7 @@ def _check(
 
 
 def _groups(query: Query) -> tuple[int | None, str | None] | None:
-    """Return what the select list leaves as it is of a query's groups."""
+    """Return the part of a query's groups that does not depend on the select list."""
     return None if query.grouping is None else (query.grouping.tumble_us, query.grouping.having)
 
 

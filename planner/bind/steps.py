@@ -6,10 +6,10 @@
     step 2   (A, B) join C on k, residual A.w = C.w   its pairs are results
 
 A combination of rows is a result if every pair of rows in it is within the windows of both streams. An
-intermediate has the newest event time of its rows, and the window of the least of its streams: no combination
-is lost. Those that are too many are told by the event times of all its rows, which it carries
-(``Distances.unsaid``): a join that keeps one time for each intermediate would depend on the order of the
-steps (Kostowski, Claypool).
+intermediate has the newest event time of its rows, and the narrowest window of its streams, so no combination
+is lost. A combination that violates a bound is dropped by a residual on the event times of all rows, which
+the intermediate carries (``Distances.unsaid``). If an intermediate kept one time only, results would depend
+on the order of the steps (Kostowski, Claypool).
 
 All streams are joined on one key, so each step finds its rows in the same bucket and batch.
 """
@@ -55,16 +55,16 @@ _EXAMPLE = (
     "FROM A [RANGE 5 MINUTES] a, B [RANGE 5 MINUTES] b, C [RANGE 5 MINUTES] c WHERE a.k = b.k AND b.k = c.k"
 )
 
-#: A conjunct, as far as it is a condition on rows, with the columns that it reads.
+#: A conjunct that is a condition on rows, with the columns that it reads.
 _Condition = tuple[exp.Expr, frozenset[Origin]]
 
 
 @dataclass(slots=True)
 class _Found:
-    """Conjuncts of a query by what they become.
+    """Conjuncts of a query, sorted by their use.
 
     Attributes:
-        equal: Pairs of columns of two streams that are equal, each with where it says so.
+        equal: Pairs of equal columns of two streams, each with the node that equates them.
         conditions: All other conditions on rows.
         distances: Bounds on event times.
         bounds_at: Where the last bound is written.
@@ -81,7 +81,7 @@ class _Step:
     """Conditions of a step.
 
     Attributes:
-        filters: Filter of each side; that of an intermediate is the query's own and follows later.
+        filters: Filter of each side; the filter of an intermediate is added by ``catalog.steps.steps``.
         residual: Condition on both sides.
         read: Columns that its residual and results read.
     """
@@ -94,10 +94,10 @@ class _Step:
 def bind_steps(
     cql: str, statement: Statement, streams: Mapping[str, Stream], name: str, query_id: int
 ) -> Query:
-    """Return the query that a statement over more than two streams means; parameters as of ``bind``.
+    """Bind a statement over more than two streams; arguments as of ``bind``.
 
     Raises:
-        InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
+        InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
     """
     _refuse_rows(statement)
     scope = StepScope(statement, streams, len(statement.sources) - 1)
@@ -113,7 +113,7 @@ def bind_steps(
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
     clock: Clock = "order" if ordered else "time"
-    # Without windows, equal keys say all that there is to say of distances.
+    # Without windows, equal keys are the only bound on distances.
     distances = None if ordered else found.distances
     bound = [_step(scope.at(step), conditions, distances) for step in range(1, last + 1)]
     texts = [text.sql for step in bound for text in (*step.filters.values(), step.residual)]
@@ -233,7 +233,7 @@ def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
 
 
 def _origin(scope: StepScope, side: SideName, column: str) -> Origin:
-    """Return the column of a stream that a column of a side is."""
+    """Return the stream column behind a column of a side."""
     for position, this in enumerate(scope.written[: scope.step + 1]):
         for each in this.stream.columns:
             if scope.named((position, each.name)) == (side, column):
@@ -279,7 +279,7 @@ def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | 
 
 
 def _add_using(scope: StepScope, found: _Found, position: int, identifier: exp.Identifier) -> None:
-    """Add the equal columns of USING: that of the joined stream, and that of a stream before it."""
+    """Add the equal columns of USING: one of the joined stream, one of a stream before it."""
     location = at_expression(scope.text, identifier)
     here = scope.written[position]
     column = here.stream.column(identifier.name)
@@ -308,10 +308,10 @@ def _add_using(scope: StepScope, found: _Found, position: int, identifier: exp.I
 
 
 def _key(scope: StepScope, found: _Found) -> tuple[list[tuple[str, ...]], list[_Condition]]:
-    """Return the key, and the conditions on rows that are left.
+    """Return the key, and all other conditions on rows.
 
     Returns:
-        For each part of the key its column of every stream, in canonical order; and the conditions.
+        For each part of the key the column of every stream, in canonical order; and the conditions.
 
     Raises:
         NoEquiKey: No condition joins a stream.
@@ -343,7 +343,7 @@ def _key(scope: StepScope, found: _Found) -> tuple[list[tuple[str, ...]], list[_
 
 
 def _refuse_key(scope: StepScope, found: _Found, classes: Sequence[set[Origin]]) -> None:
-    """Raise what is wrong with a query whose streams have no common key."""
+    """Raise the error for a query whose streams have no common key."""
     compared = [{p for p, _ in read} for read in (*classes, *(read for _, read in found.conditions))]
     for position, this in enumerate(scope.written):
         if not any(position in positions and len(positions) > 1 for positions in compared):
@@ -382,7 +382,7 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
 
 
 def _check_one_type(scope: StepScope, key: Sequence[tuple[str, ...]]) -> None:
-    """Refuse a key that rows of different streams would be placed by in different ways."""
+    """Refuse a key by which equal rows of different streams could come to different buckets."""
     for columns in key:
         types = [scope.type_of((position, name)) for position, name in enumerate(columns)]
         if len(set(types)) > 1 and not (len(key) == 1 and set(types) <= {"int", "bigint"}):
@@ -400,18 +400,18 @@ def _check_one_type(scope: StepScope, key: Sequence[tuple[str, ...]]) -> None:
 
 
 def _left_key(scope: StepScope, columns: tuple[str, ...]) -> Origin:
-    """Return the column of the key that an intermediate is joined by: that of side a of the first step."""
+    """Return the key column by which an intermediate is joined: that of side a of the first step."""
     position = 0 if scope.written[0].side == "a" else 1
     return position, columns[position]
 
 
 def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distances | None) -> _Step:
-    """Compile the conditions of a step: those of which it is the first that knows all columns.
+    """Compile the conditions of a step: those whose columns are all known at this step, not before.
 
     Args:
         scope: Names at the step.
         conditions: Conditions on rows of the query.
-        distances: Distances of event times; None if nothing is said about them.
+        distances: Bounds on event times; None in a join without windows.
     """
     filters: dict[SideName, list[Typed]] = {"a": [], "b": []}
     residuals: list[Typed] = []
@@ -436,7 +436,7 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
 
 
 def _compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:
-    """Compile a conjunct; that of USING is an identifier."""
+    """Compile a conjunct; USING gives an identifier instead of an expression."""
     if isinstance(node, exp.Identifier):
         left, right = (
             exp.column(exp.to_identifier(name), exp.to_identifier(scope.written[position].alias))
@@ -447,7 +447,7 @@ def _compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, colu
 
 
 def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: int) -> Typed:
-    """Return the condition that one event time is not later than any of others by more than ``us``."""
+    """Return the condition that one event time is at most ``us`` later than each of some others."""
     columns = frozenset(scope.named(origin) for origin in (*earlier, later))
     *before, after = (qualified(*scope.named(origin)) for origin in (*earlier, later))
     oldest = before[0] if len(before) == 1 else f"least({', '.join(sorted(before))})"
@@ -461,11 +461,11 @@ def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: in
 
 
 def _close(scope: StepScope, statement: Statement, found: _Found) -> None:
-    """Add the windows to the bounds, and all that follows.
+    """Add the windows to the bounds, and all bounds that follow.
 
     Raises:
         NoWindow: Two streams have no bound.
-        InvalidWindow: No rows are in all windows and bounds.
+        InvalidWindow: No combination of rows can be within all windows and bounds.
     """
     distances = found.distances
     for position, this in enumerate(scope.written):

@@ -385,7 +385,7 @@ class QueryRepository(Repository):
 def _row_of(record: QueryRecord) -> dict[str, Any]:
     """Row of a query that is added."""
     query = record.query
-    # Of more than two streams the first two: they are those of its first family.
+    # A query over more than two streams is stored with the two streams of its first step.
     first, second, *_ = stream_sides(query)
     return {
         "id": query.id,

@@ -23,7 +23,7 @@ _LIVE = select(_s.document).where(_s.removed_at_us.is_(None)).order_by(_s.id)
 _LIVE_BY_NAME = _LIVE.where(_s.folded_name == bindparam("name"))
 _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
 
-#: Part of the document of a query over more than two streams.
+#: Text that the document of every query over more than two streams contains.
 _OF_MANY = '"left":{'
 
 #: Decoded streams kept per process: whatever is changed or planned asks for all of them.

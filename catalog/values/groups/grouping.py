@@ -1,12 +1,12 @@
-"""Groupings: what a query with GROUP BY makes of its pairs.
+"""Groupings: how a query with GROUP BY turns its pairs into groups.
 
 SELECT a.k, TUMBLE(1 HOUR), SUM(b.v) ... GROUP BY a.k, TUMBLE(1 HOUR) HAVING COUNT(*) > 2
 
-A group has the pairs of one join key whose event times lie in one interval of the tumbling window. Its
-values have names: ``key_0`` is the first key column, ``tumble`` the beginning of the interval, ``count_all``
-the number of pairs, ``sum_4f2c81d09a3b`` the sum of the expression with that digest. Outputs and HAVING of
-the query are expressions over them, as ``g."sum_4f2c81d09a3b"``. A name follows from what the value is, so
-all queries of a family have the same names for the same values, whatever the plan version.
+A group has the pairs of one join key whose event times lie in one interval of the tumbling window. Its values
+have names: ``key_0`` is the first key column, ``tumble`` the beginning of the interval, ``count_all`` the
+number of pairs, ``sum_4f2c81d09a3b`` the sum of the expression with that digest. Outputs and HAVING of the
+query are expressions over these names, such as ``g."sum_4f2c81d09a3b"``. The name of a value follows from its
+function and expression alone, so all queries of a family, in every plan version, use the same name for it.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What a query makes of its pairs.
+    """Groups that a query makes of its pairs.
 
     Attributes:
         tumble_us: Length of the intervals of event time, µs; they begin at multiples of it since 1970. None:
-            a group has all pairs of its key, and punctuations close it.
+            a group has all pairs of its key and is closed by punctuations.
         aggregates: Aggregates that its outputs and HAVING read, by name.
         having: Condition over ``g."name"`` that a group must meet; None: every group is a result.
-        columns: Columns that key and arguments read as (side, column), sorted.
+        columns: Columns that the key and the arguments read, as (side, column), sorted.
     """
 
     tumble_us: int | None

@@ -4,10 +4,10 @@
     abs(a.epoch - b.epoch) <= 5        windows of 6 steps
     b.epoch BETWEEN a.epoch AND a.epoch + 5
 
-Nobody knows how long a row must wait for its partner, but the order tells when none can come any more
+Nobody knows how long a row must wait for its partner, but the order tells when no partner can come any more
 (WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of such a family. Its windows bound the
-distance of their values, which integers alone have here; other types are equal or not. The conditions are
-evaluated as well, so the windows only have to be wide enough.
+distance of their values. Only integers have a distance here; values of other types are equal or not. The
+conditions are evaluated as well, so a window may be wider than they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KeyPair = tuple[str, str, str]
 def ordered_windows(
     scope: Scope, keys: Collection[_KeyPair], residuals: Sequence[Typed]
 ) -> dict[SideName, int] | None:
-    """Return the windows of an ordered join, in steps of the ordering columns; None for any other query.
+    """Return the windows of an ordered join, in steps of the ordering columns; None if the query is not one.
 
     Args:
         scope: Names of the query.
@@ -64,7 +64,7 @@ def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) ->
 
     Args:
         streams: The streams.
-        key: For each part of the key its column of every stream.
+        key: For each part of the key the column of every stream.
     """
     ordering = [_column(stream) for stream in streams]
     first = ordering[0]
@@ -76,7 +76,7 @@ def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) ->
 
 
 def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
-    """Return what else a query without windows could do: use the order of its streams; empty for nothing.
+    """Return a hint that tells how a query without windows can use the order of its streams, or ''.
 
     Args:
         scope: Names of the query.
@@ -97,14 +97,14 @@ def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
 
 
 def _window(distance: float) -> int:
-    """Return the window that reaches so many steps; beyond 2**53 a float may have lost some."""
+    """Return the window that reaches so many steps; unbounded from 2**53, where floats are not exact."""
     if distance >= 2**53:
         return UNBOUNDED_US
     return max(math.floor(distance), 0) + 1
 
 
 def _ordering(scope: Scope) -> tuple[Column, Column] | None:
-    """Return the columns that order both streams, where their values are one clock."""
+    """Return the columns that order both streams; None if they cannot serve as one clock."""
     first, second = _column(scope.a.stream), _column(scope.b.stream)
     if first is None or second is None or not _one_clock(scope.a.stream, scope.b.stream):
         return None
@@ -112,7 +112,7 @@ def _ordering(scope: Scope) -> tuple[Column, Column] | None:
 
 
 def _one_clock(one: Stream, other: Stream) -> bool:
-    """Return whether the orders of two streams are of one type, and go the same way."""
+    """Return whether the orders of two streams have one type and one direction."""
     first, second = _column(one), _column(other)
     if first is None or second is None or one.order is None or other.order is None:
         return False

@@ -22,16 +22,16 @@ _TIME_WINDOW = "Write a time window, such as [RANGE 5 MINUTES]."
 def row_clocks(
     scope: Scope, kind: JoinKind, keys: Sequence[tuple[str, str]], bounds_at: Location | None
 ) -> dict[SideName, Clock]:
-    """Return what the windows of both sides are measured in.
+    """Return the clock that measures the windows of each side.
 
     Args:
         scope: The streams of the query.
-        kind: Its kind.
+        kind: Kind of its join.
         keys: Its join key, as columns of (a, b).
         bounds_at: A condition that bounds the event times; None if there is none.
 
     Raises:
-        UnsupportedCql: A window of rows stands beside what it cannot be combined with yet.
+        UnsupportedCql: A window of rows stands in a query of a form that it cannot be combined with yet.
         UnknownColumn: PARTITION BY names no column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """
@@ -54,7 +54,7 @@ def row_clocks(
 
 
 def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str]) -> None:
-    """Hold PARTITION BY to the join key."""
+    """Check that PARTITION BY names exactly the columns of the join key."""
     named = set()
     for identifier in window.partition:
         column = this.stream.column(identifier.name)
