@@ -146,8 +146,8 @@ class SideOut(BaseModel):
     alias: str
     window: str = Field(
         description="How far behind the other stream's row a row of this one may be: a time, a number of "
-        "`rows`, a number of `rows of each key`, or `none` in a join without windows, by the order of both "
-        "streams."
+        "`rows`, or a number of `rows of each key`; `none` in a join without windows, which follows the "
+        "order of both streams."
     )
     filter: str | None = Field(description="Condition on this stream alone, as it was understood.")
 
@@ -179,7 +179,7 @@ class BoundQuery(BaseModel):
     a: SideOut
     b: SideOut
     streams: list[SideOut] = Field(
-        description="The parts of all streams. Of more than two, `a` has those that are joined before `b`."
+        description="All streams of the query. With more than two, `a` stands for those joined before `b`."
     )
     key: list[tuple[str, str]] = Field(description="Equal columns, as (of a, of b).")
     residual: str | None = Field(description="Condition on both rows, beside key and windows.")

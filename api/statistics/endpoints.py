@@ -35,10 +35,10 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 
     Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait for
     the verdict, `absent_a` how many results of the last batches are such rows without a partner, all queries
-    together; both are null where no query judges rows of that stream. Of a family with windows of rows
-    `undecided_a` is how many rows of its first stream wait until their ranks are final. Of a family of
-    queries with GROUP BY, `open_groups` is how many groups may still get pairs, and `closed_groups` how many
-    came out.
+    together; both are null where no query judges rows of that stream. In a family with windows of
+    rows `undecided_a` is how many rows of its first stream wait until their ranks are final. In a family of
+    queries with GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many
+    groups came out in the last batches.
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")

@@ -108,8 +108,8 @@ class StreamIn(StreamDocument):
     )
     retain: str | int | float | None = Field(
         default=None,
-        description="Longest window of time on this stream: `30d`, or seconds. Longer windows of queries, "
-        "unbounded ones too, are as long as this. Left out they are as written.",
+        description="Longest window of time on this stream: `30d`, or seconds. Longer windows in queries, "
+        "also unbounded ones, are cut to it. Left out, windows are as long as queries say.",
     )
     time_unit: TimeUnit | None = Field(
         default=None,
@@ -133,8 +133,8 @@ class StreamIn(StreamDocument):
     )
     order: OrderDocument | None = Field(
         default=None,
-        description="Order in which the rows come. Streams that are joined by the columns that order them "
-        "need no windows; it cannot be changed later.",
+        description="Order in which the rows come. Streams that are joined by their ordering columns need no "
+        "windows. The order cannot be changed later.",
     )
 
 
@@ -187,7 +187,7 @@ class StreamOut(BaseModel):
         description="How far ahead of the wall clock a row may be when it comes; null for any."
     )
     retain: str | None = Field(
-        default=None, description="Longest window of time on the stream; null for any."
+        default=None, description="Longest window of time on the stream; null if there is no limit."
     )
     start: str = Field(description="Where reading begins when a query first uses the stream.")
     time_unit: str | None = Field(

@@ -130,11 +130,11 @@ def build_plan(
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
         if members[0].counts_rows or hands_on:
-            # Rows of a key are counted, and wait for their ranks, in one bucket. Rows that rest in a next
-            # step would not meet pairs that are made in a bucket of a new fragment.
+            # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
+            # the bucket of a new fragment would not meet the rows that already rest in a next step.
             asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
-        # Pairs go on in the bucket in which they are made.
+        # Pairs become rows of the next step in the bucket that made them.
         replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
             made = intermediate_id(*sides, members[0].key, ordered=members[0].ordered)

@@ -153,7 +153,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
         for side in SIDES:
             _check_bits_kept(family, before.get(family.id), side, dict(previous.next_bit))
     since = {q.id: q.since_version for f in previous.families for q in f.queries}
-    # A query of several steps has a meaning in the family of each.
+    # A query of several steps has one meaning per step, in the family of that step.
     meaning: dict[int, set[tuple[object, ...]]] = {}
     for former_family in previous.families:
         for query, means in _meanings(former_family):

@@ -61,7 +61,7 @@ def asked_replication(
         choose: Whether the planner may choose; else it asks for nothing.
     """
     if any(q.kind != "inner" or q.grouping is not None for q in family.queries):
-        # A row's partners come to one bucket, or nobody could tell that there are none, or add them up.
+        # All partners of a row must come to one bucket, which tells that there are none, or adds them up.
         return HASHED
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other

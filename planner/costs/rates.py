@@ -65,7 +65,7 @@ class SideRates:
         row_bytes: Encoded bytes of a stored row.
         selectivity: Fraction of rows that pass each filter, by lineage bit.
         weaker: Filters that each filter implies, by bit.
-        counted_s: Seconds in which one more row counts, where windows of the side are of rows; else None.
+        counted_s: Seconds between counted rows if the side has windows of rows, else None.
     """
 
     rate: Measure
@@ -217,12 +217,12 @@ def family_rates(
 
 
 def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:
-    """Add what pairs that go on from a family are expected to be, where the profile is silent about them.
+    """Add the expected rate of pairs that a family hands on, if the profile does not have it.
 
-    Of q's pairs S λ_a λ_b (W_a + W_b) go on in a second; the query that hands on most is taken for all.
+    A query hands on S λ_a λ_b (W_a + W_b) pairs a second; the largest such rate is taken for all queries.
 
     Args:
-        profile: What is known.
+        profile: Known statistics.
         family: The family.
         made: Id of its intermediate.
         rates: Its rates.
@@ -252,7 +252,7 @@ def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates:
 
 
 def with_intermediates(profile: Profile, plan: Plan) -> Profile:
-    """Add what is expected of the pairs that go on in a plan (``with_handed``)."""
+    """Add the expected rates of all pairs that are handed on in a plan (``with_handed``)."""
     taken = taken_intermediates(plan.families)
     for family in in_order(plan.families) if taken else ():
         made = made_by(family, taken)

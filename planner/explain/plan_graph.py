@@ -7,7 +7,7 @@ stream B ─┘        │      └──────────┐     │
                    │                  │
                    q1                q2
 
-Pairs that are handed on to a next step (``catalog.steps``) are a stream there: an arrow leads to its box.
+Pairs that are handed on to a next step (``catalog.steps``) are drawn as a stream, with an arrow to its box.
 A family that is answered by several joins (stream partition, no sharing) has such a ladder for each.
 """
 

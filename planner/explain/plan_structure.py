@@ -102,7 +102,7 @@ def _bounded(window_us: int) -> int | None:
 
 
 def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
-    """Return what windows are measured in, where windows and ends of slices count rows."""
+    """Return the clocks of sides whose windows and ends of slices count rows."""
     return (
         {"clock": {side: family.clock(side) for side in SIDES}}
         if (family.clock_a, family.clock_b) != ("time", "time")

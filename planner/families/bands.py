@@ -1,7 +1,8 @@
 """Band of a family without a key: the range in which a column of one side lies in every pair.
 
-The residual of every query must bound the same column by the same columns (``predicates.limits``). The widest
-of their offsets counts. So a band may let in pairs that no query has, and never leaves one out.
+The residual of every query must bound the same column by the same columns (``predicates.limits``). The band
+uses the widest of their offsets. So it may let in pairs that no query has, and never leaves out a pair of a
+query.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def family_title(
         key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
         groups: Whether its queries have GROUP BY.
-        clocks: What the windows of a and of b are measured in.
+        clocks: Clocks that measure the windows of a and of b.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'

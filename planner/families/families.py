@@ -61,7 +61,7 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
 
 
 def family_of(query: Query) -> str:
-    """Return the id of a query's family, in which its results are; of the last one, if it has steps."""
+    """Return the id of the family that makes a query's results: that of its last step."""
     return family_id(
         query.a.stream_id,
         query.b.stream_id,
@@ -86,9 +86,9 @@ def family_id(
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow. So are queries whose results are groups, for the
-    same reason: the pairs of a group must come to one bucket. So are queries whose windows are measured in
-    other clocks than time, since a slice has one clock.
+    while the fragments of an inner family may only grow. Queries whose results are groups are a family of
+    their own for the same reason: all pairs of a group must come to one bucket. Queries whose windows have
+    another clock than time are a family of their own because a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
@@ -96,7 +96,7 @@ def family_id(
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
         groups: Whether the results of its queries are groups of pairs.
-        clocks: What the windows of a and of b are measured in.
+        clocks: Clocks that measure the windows of a and of b.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
@@ -124,7 +124,7 @@ def is_theta(family: str) -> bool:
 
 
 def family_clocks(family: str) -> tuple[Clock, Clock]:
-    """Return what the windows of a family are measured in, given its id.
+    """Return the clocks that measure the windows of a family, given its id.
 
     >>> family_clocks("s1s2-52383a8d"), family_clocks("s1s2-52383a8d-keyrows-a-rows-b")
     (('time', 'time'), ('key rows', 'rows'))

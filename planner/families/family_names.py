@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 #: What stands behind the key of a self-join: ``(A a, A b)``.
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
-#: Kinds of families besides inner joins with windows. One stands behind the key or inside these parentheses.
+#: Kinds of families besides inner joins with windows, as a name has them in parentheses behind the key.
 _KINDS = (ABSENCE, GROUPS, ORDERED)
 _OF_KIND = re.compile(rf"(\(|,)\s*({'|'.join(_KINDS)})\s*\)$")
 
@@ -47,8 +47,8 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
             anti joins, ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
-            joins without windows. The key alone means the first that there is: inner joins with windows, then
-            those.
+            joins without windows. The key alone means the first of these that exists: inner joins with
+            windows, then the kinds in this order.
         queries: Queries whose families are known.
 
     Raises:
@@ -93,7 +93,7 @@ def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool
 
 
 def _key(name: str) -> tuple[_Key, str]:
-    """Take a name apart: its key, and the kind of family that it says, or nothing.
+    """Take a name apart: its key, and the kind of family that it states, if any.
 
     The sides of a self-join are its stream, and told apart by ``#``.
     """

@@ -41,7 +41,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a column: the end of its range, and where that is."""
+    """A bound of a column: which end of its range, and its place."""
 
     side: SideName
     column: str
@@ -50,12 +50,12 @@ class _Limit:
     offset: float
 
 
-#: Offsets of limits by side and column that they are of, end, and column of the other side that it is at.
+#: Offsets of limits by side, column, end, and the column of the other side from which they are measured.
 Limits = dict[tuple[SideName, str, End, str], float]
 
 
 def limits(residual: str | None, types: Types) -> Limits:
-    """Return the limits that the conjuncts of a residual set; of several of one column the narrowest.
+    """Return the limits that the conjuncts of a residual set, the narrowest one for each column.
 
     Args:
         residual: Canonical condition on both rows; None for none.
@@ -84,14 +84,14 @@ def _comparable(limit: _Limit, types: Types) -> bool:
 
 
 def _limits_of(condition: Condition) -> Iterator[_Limit]:
-    """Yield what one conjunct says of columns of the two sides."""
+    """Yield the bounds that one conjunct sets on columns of the two sides."""
     if not isinstance(condition, Atom) or condition.values.null or not condition.values.cuts:
         return
     cuts = condition.values.cuts
     first, last = cuts[0][0], cuts[-1][0]
     if not isinstance(first, Decimal | float) or not isinstance(last, Decimal | float):
         return
-    # The values lie below the last cut if those behind it are outside, and above the first likewise.
+    # Values lie below the last cut if the range behind it is excluded, and above the first cut likewise.
     above = None if condition.values.low else float(first)
     below = float(last) if condition.values.low == (len(cuts) % 2 == 1) else None
     if condition.other:
@@ -124,7 +124,7 @@ def _apart(left: _Term, right: _Term, above: float | None, below: float | None) 
 
 
 def _term(text: str) -> _Term | None:
-    """Return the column that an expression is, with a number added to it; None for any other."""
+    """Return the column and offset if an expression is a column plus a number, else None."""
     match _parts(text):
         case (_Term() as plain,):
             return plain
@@ -158,9 +158,10 @@ def _parts(text: str) -> tuple[_Term | str, ...]:
 
 
 def _ungrouped(parts: Sequence[_Term | str]) -> tuple[_Term | str, ...]:
-    """Return parts without parentheses before and behind all of them.
+    """Return parts without the parentheses around all of them.
 
-    Where these are no pair, as in ``(x) - (y)``, others stay inside, and no form that is looked for has any.
+    If the outer parentheses are not a pair, as in ``(x) - (y)``, the parts inside keep some parentheses, and
+    match none of the forms that are looked for.
     """
     while len(parts) > 1 and (parts[0], parts[-1]) == ("(", ")"):
         parts = parts[1:-1]

@@ -33,7 +33,7 @@ from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.locate import at_offsets, at_token
 
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
-#: The function by which pairs are grouped into intervals of their event times.
+#: Function that groups pairs by intervals of their event times.
 TUMBLE = "TUMBLE"
 #: A query about the rows of one stream that have a partner in another one, for hints.
 ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] WHERE A.key = B.key)"
@@ -52,7 +52,7 @@ class Window:
     Attributes:
         length_us: W of the half-open window [0, W), µs, or rows.
         location: Where it is written.
-        clock: What it is measured in.
+        clock: Clock that measures it.
         partition: Columns by which rows are counted apart.
     """
 
@@ -294,7 +294,7 @@ class CqlParser(parser.Parser):
         return group
 
     def _parse_tumble(self) -> exp.Expr:
-        """Parse the length in ``TUMBLE(1 HOUR)``; the node has it in µs."""
+        """Parse the length in ``TUMBLE(1 HOUR)`` into a node that holds it in µs."""
         start = self._curr
         if start.token_type not in (*_LENGTH_TOKENS, TokenType.INTERVAL):
             self._expected("a length of time", "Write TUMBLE(1 HOUR): intervals of the pairs' event times.")

@@ -105,12 +105,12 @@ class Scope:
         )
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the column that a name means; raises as ``found``."""
+        """Resolve a name to its column; raises as ``found``."""
         scope, column = self.found(node)
         return ResolvedColumn(scope.side, column)
 
     def found(self, node: exp.Column) -> tuple[SideScope, Column]:
-        """Return the column that a name means, and its stream.
+        """Resolve a name to its stream and column.
 
         Raises:
             UnknownColumn: No stream has it, or nothing goes by the name before the dot.

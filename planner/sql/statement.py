@@ -69,7 +69,7 @@ class Statement:
         on: ON, or WHERE inside EXISTS: what makes two rows partners.
         where: WHERE, without EXISTS and IN.
         using: Columns of USING.
-        using_at: Position of the stream behind JOIN for each of them.
+        using_at: For each of these columns, the position in FROM of the stream after its JOIN.
         unused: Select list inside EXISTS, which means nothing.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
@@ -175,7 +175,7 @@ def select_list_text(text: str) -> str:
 
 
 def group_text(text: str) -> str:
-    """Return GROUP BY and HAVING of a CQL text as they are written there; empty without.
+    """Return GROUP BY and HAVING of a CQL text as they are written; empty if it has none.
 
     >>> group_text("SELECT a.k FROM A a [NOW], B b [NOW] WHERE a.k = b.k GROUP BY a.k, TUMBLE(1 HOUR)")
     'GROUP BY a.k, TUMBLE(1 HOUR)'

@@ -22,7 +22,7 @@ Origin = tuple[int, str]
 
 
 class StepScope(Scope):
-    """Names of a query at one of its steps; names of streams that come later mean nothing there."""
+    """Names of a query at one of its steps; streams of later steps are unknown there."""
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream], step: int) -> None:
         self.text = statement.text
@@ -57,18 +57,18 @@ class StepScope(Scope):
         return next(number for number, each in enumerate(self.written) if each is scope)
 
     def origin(self, node: exp.Column) -> Origin:
-        """Return the stream and the column that a name means."""
+        """Resolve a name to its stream and column."""
         scope, column = self.found(node)
         return self.position(scope), column.name
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the column that a name means, as a column of a side of the step; raises as ``found``."""
+        """Resolve a name to a column of a side of the step; raises as ``found``."""
         scope, column = self.found(node)
         side, name = self.named((self.position(scope), column.name))
         return ResolvedColumn(side, replace(column, name=name))
 
     def named(self, origin: Origin) -> tuple[SideName, str]:
-        """Return the side of the step, and the name there, that a column of a stream has."""
+        """Return the side and name of a stream's column at this step."""
         position, name = origin
         if self.step == 1:
             return self.written[position].side, name
@@ -77,7 +77,7 @@ class StepScope(Scope):
         return "a", self.at(self.step - 1).handed_as(origin)
 
     def handed_as(self, origin: Origin) -> str:
-        """Return the name that a column has among those that the step hands on."""
+        """Return the name under which the step hands on a column."""
         side, name = self.named(origin)
         return f"{side}.{name}"
 
@@ -88,7 +88,7 @@ class StepScope(Scope):
 
 
 class PairScope(Scope):
-    """Names of a query as far as they are of two of its streams: ``a`` and ``b`` in the order of FROM."""
+    """Names of a query that belong to two of its streams, ``a`` and ``b`` in the order of FROM."""
 
     def __init__(self, names: StepScope, first: int, second: int) -> None:
         self.text = names.text
@@ -99,7 +99,7 @@ class PairScope(Scope):
         self.written = (self.a, self.b)
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the column of one of both streams that a name means; raises as ``found``."""
+        """Resolve a name to a column of one of the two streams; raises as ``found``."""
         position, name = self.names.origin(node)
         side: SideName = "a" if position == self.positions[0] else "b"
         return ResolvedColumn(side, _column(self.names.written[position], name))

@@ -22,10 +22,10 @@ from service.errors import InvalidStream
 
 _WINDOW, _FOREVER = "window", "forever"
 _MONITOR: Final = "monitor"
-#: Types of columns that can order a stream, beside decimals of few digits: those of exact 64-bit keys.
+#: Types of columns that can order a stream, those of exact 64-bit keys. Decimals of few digits can, too.
 _ORDERING = ("int", "bigint", "date", "timestamp")
 _MOST_DIGITS = 18
-#: Every bucket keeps a summary of the last so many rows of a stream.
+#: Largest scrambling factor: every bucket keeps a summary of this many last rows of a stream.
 MOST_SCRAMBLE = 1_000_000
 
 
@@ -155,8 +155,8 @@ class OrderDocument(_ContractPart):
         "in which it is NULL are not counted."
     )
     scramble: Annotated[int, Field(ge=0, le=MOST_SCRAMBLE)] | Literal["monitor"] = Field(
-        description="How far rows may come out of order: a row comes at most so many rows behind a row that "
-        "stands after it in the order. `monitor` finds it from the rows that came, with a margin.",
+        description="How far rows may come out of order: the most rows by which a row comes behind one that "
+        "stands after it in the order. `monitor` finds this number from the rows, with a margin.",
     )
     descending: bool = Field(default=False, description="Whether the values fall.")
 

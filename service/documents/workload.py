@@ -196,7 +196,7 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         InvalidInput: A query cannot be bound, or a strategy is for a family that no query is of; the location
             is in the file.
     """
-    from planner.bind.bind import (  # loading sqlglot takes 0.2 s, which only those pay who bind
+    from planner.bind.bind import (  # here, since loading sqlglot takes 0.2 s and only binding needs it
         bind,
         refuse_backfill,
     )

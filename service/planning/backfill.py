@@ -58,7 +58,7 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
         needed = set(mine.columns) - _always_kept(store, family, side)
-        # Manifests tell no progress of an order: all rows may be in reach.
+        # Manifests do not hold the progress of an order, so all rows may be in reach.
         timed = needed and not query.ordered
         horizon = first_version_in_reach(store, mine, opposite.stream_id) if timed else 0
         lives = _lives(store.queries.over(family.stream_a, family.stream_b, horizon), family, side)

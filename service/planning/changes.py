@@ -214,7 +214,7 @@ class Resolver:
 
 
 def _entering(query: Query, backfill: Backfill) -> Query:
-    """Return a query that comes again or in place of another one; where it must, it goes on with new rows."""
+    """Return a resumed or updated query with its backfill; some queries can only begin with new rows."""
     new_rows = query.left is not None or query.counts_rows
     return replace(query, backfill="none" if new_rows else backfill)
 

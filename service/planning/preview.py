@@ -326,7 +326,7 @@ def _covers(profile: Profile, queries: Iterable[Query]) -> bool:
     joins = {f.family for f in profile.families}
     members = tuple(queries)
     grouped = families(members)
-    # Of the pairs that are handed on nothing can be sampled.
+    # Pairs that are handed on have no source to sample.
     sampled = {name for name, of in grouped.items() if not is_intermediate(of[0].a.stream_id)}
     return joins >= sampled and all(
         side.stream_id in streams and (side.filter is None or (side.stream_id, side.filter) in filters)

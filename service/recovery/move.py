@@ -266,7 +266,7 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
 
 
 def _refuse_spread_steps(store: Store) -> None:
-    """Refuse pairs that rest in the bucket that made them: no position says which one that would be."""
+    """Refuse handed-on pairs: they rest in the bucket that made them, and no position tells the new one."""
     plan = store.control_log.latest_plan()
     for family in () if plan is None else plan.families:
         if is_intermediate(family.stream_a) and family.replication.replicates:

@@ -48,10 +48,10 @@ def pairs_sql(
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; none gives an empty relation.
         batches: Batches whose rows are wanted, and with them those of all batches in between; None for all.
-        queries: Queries of the family; asked for the values of their groups.
+        queries: Queries of the family, for the values of their groups.
 
     Returns:
-        A SELECT with every column of both streams, or value of the groups, whether or not a file has it.
+        A SELECT with every column of both streams, or value of the groups, even if no file has it.
     """
     columns = dict(PAIR_COLUMNS)
     groups = [query for query in queries if query.grouping is not None]

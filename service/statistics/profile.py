@@ -257,7 +257,7 @@ class _Sums:
                 self.copies[k.family].add(k.copies or k.rows, k.rows, weight, at_us)
 
     def _add_intermediates(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
-        """Add the pairs that went on to next steps: they have no source that would count them."""
+        """Add the rates of pairs that went on to next steps, since no source counts them."""
         rows = {(k.family, k.side): k.copies or k.rows for k in manifest.keys}
         for family, names in self.families.items():
             if is_intermediate(names.streams["a"]):

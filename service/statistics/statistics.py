@@ -47,8 +47,8 @@ class StreamStatistics:
         rate_age_s: Its age, seconds, or None.
         row_bytes: Encoded bytes per row held, smoothed, or None.
         row_bytes_age_s: Its age, seconds, or None.
-        scramble: How many rows a row may come behind one that stands after it in the order of the stream, as
-            it was declared or last monitored; None without an order.
+        scramble: Scrambling factor, declared or last monitored: the most rows by which a row comes behind one
+            that stands after it in the order of the stream; None without an order.
     """
 
     stream: str
@@ -119,7 +119,7 @@ class FamilyStatistics:
         absent_a: Results that are rows of a without a partner, all queries together; None likewise.
         absent_b: The same for b.
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
-        closed_groups: Groups that came out, all queries together; None likewise.
+        closed_groups: Groups that came out in the last batches, over all queries; None likewise.
     """
 
     family: str

@@ -417,7 +417,7 @@ def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
 
 
 def _end_streams(store: Store) -> None:
-    """Move the watermark of every stream past the last row by the largest window and interval of groups."""
+    """Move every watermark past the last row by the largest window and the longest interval of groups."""
     plan = store.control_log.latest_plan()
     newest = [s.max_event_time_us for s in store.batches.stream_totals() if s.max_event_time_us is not None]
     if plan is None or not newest:
