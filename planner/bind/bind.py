@@ -121,7 +121,7 @@ def refuse_backfill(query: Query, backfill: Backfill) -> None:
     if query.left is not None:
         raise UnsupportedCql(
             "backfill: state of a join of more than two streams is not supported yet",
-            detail="Of combinations of rows from before it comes nothing is held.",
+            detail="Combinations of rows from before its activation are not held.",
             hint="Write backfill: none: it gets all combinations of rows that come from then on.",
             path=("backfill",),
         )

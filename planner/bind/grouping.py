@@ -173,7 +173,10 @@ class _Values:
             length_us = int(node.expressions[0].name)
             if length_us != self.tumble_us:
                 _refuse(
-                    "TUMBLE that differs from the one in GROUP BY", "Write it as there.", node, self.scope
+                    "TUMBLE that differs from the one in GROUP BY",
+                    "Write the length as in GROUP BY.",
+                    node,
+                    self.scope,
                 )
             return _placeholder(node, TUMBLE, "timestamp")
         if function in _SUPPORTED:

@@ -82,7 +82,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     before = bind(cql, streams)
     if before.left is not None:
         raise NotRewritable(
-            "parts of a join of more than two streams cannot be put anew yet",
+            "parts of a join of more than two streams cannot be changed one by one yet",
             hint="Send the whole query as cql.",
         )
     statement = parse(cql)

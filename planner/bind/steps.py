@@ -492,7 +492,7 @@ def _close(scope: StepScope, statement: Statement, found: _Found) -> None:
     if not possible:
         raise InvalidWindow(
             "no combination of rows is in the window",
-            detail="The conditions on the event times exclude each other, or the windows in FROM.",
+            detail="The conditions on the event times contradict each other or the windows in FROM.",
             hint="Widen the windows in FROM, or leave conditions out.",
             location=found.bounds_at,
         )

@@ -413,7 +413,7 @@ def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: lis
     if len(tables) > MOST_STREAMS:
         raise UnsupportedCql(
             f"a join of more than {MOST_STREAMS} streams is not supported",
-            hint="Leave streams out whose columns no result needs.",
+            hint="Leave out streams whose columns no result needs.",
             location=at_expression(text, tables[MOST_STREAMS].this),
         )
     for word, name, kind in (

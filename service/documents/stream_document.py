@@ -236,7 +236,7 @@ class StreamDocument(_StreamDocument):
         retain_us = None if self.retain is None else _duration(self.retain, "retain")
         if retain_us == 0:
             raise InvalidStream(
-                "rows that are retained for no time join nothing",
+                "a stream whose rows are retained for no time cannot be joined",
                 hint='Write a length of time such as "30d", or leave it out.',
                 path=("retain",),
             )

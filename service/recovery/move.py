@@ -273,7 +273,7 @@ def _refuse_spread_steps(store: Store) -> None:
             names = ", ".join(f'"{query.name}"' for query in family.queries)
             raise MoveRefused(
                 f"the state of {names} cannot be moved: heavy keys of its streams are in several buckets",
-                detail="Of a join of more than two streams, such rows are not placed anew yet.",
+                detail="Moving such rows of a join of more than two streams is not supported yet.",
                 hint="Pause these queries, start the service until the pause is in force, and stop it again.",
             )
 

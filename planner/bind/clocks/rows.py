@@ -69,7 +69,7 @@ def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str
     if missing := sorted(key - named):
         raise InvalidWindow(
             f"PARTITION BY lacks {listed(missing)} of the join key",
-            detail="Rows of equal join key are held together, and no others.",
+            detail="Rows are counted by the whole join key only.",
             hint=hint,
             location=window.location,
         )
