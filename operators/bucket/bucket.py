@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.steps import in_order, is_intermediate, made_by, plan_streams, taken_intermediates
+from catalog.steps import in_order, made_by, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
-from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
+from catalog.values.batch import StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan, Promises
-from operators.bucket.closing import BatchClosings, decoded_promise, kept_columns
-from operators.bucket.counters import key_counters
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.closing import BatchClosings, decoded_promise
+from operators.bucket.family_batch import FamilyBatch
 from operators.bucket.progress import ClockProgress
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
@@ -26,13 +27,10 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
-from operators.lineage.route_counts import RouteCounts
 from operators.orders.order_progress import OrderProgress
-from operators.pack.payload import Payload, arrivals, counted_rows
+from operators.pack.payload import Payload
 from operators.segments.layout import SIDES
-from operators.segments.merge import concat
 from operators.segments.row_codec import TS
-from operators.segments.segment import Segment, unlabelled
 from operators.steps.handed_pairs import HandedPairs
 from operators.steps.watermarks import latest, least
 
@@ -56,33 +54,6 @@ class StreamState:
     rejected_rows: int = 0
     late_rows: int = 0
     order: OrderProgress | None = None
-
-
-@dataclass(slots=True, eq=False)
-class BatchOutput:
-    """Output of a bucket for one batch.
-
-    Attributes:
-        results: Joined pairs per family id.
-        routes: Routes of these pairs per family id.
-        late: Late rows per stream id.
-        filters: PACK's counters per distinct filter and partition, in the one bucket that they are sent to.
-        keys: Keys of this bucket's rows.
-        violating: Rows that broke a promise, per stream id, family id and side: their kept columns.
-        received: Counts of punctuations from the partitions that report to this bucket.
-        pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
-        began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
-    """
-
-    results: dict[str, pa.RecordBatch] = field(default_factory=dict)
-    routes: dict[str, RouteCounts] = field(default_factory=dict)
-    late: dict[int, pa.RecordBatch] = field(default_factory=dict)
-    filters: list[FilterCounters] = field(default_factory=list)
-    keys: list[KeyCounters] = field(default_factory=list)
-    violating: dict[tuple[int, str, str], pa.RecordBatch] = field(default_factory=dict)
-    received: list[StreamPunctuations] = field(default_factory=list)
-    pack_us: int = 0
-    began_us: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -140,73 +111,21 @@ class Bucket:
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         handed: dict[int, HandedPairs] = {}
         newest = self._newest(self.plan)
-        planned_families = self.plan.families if self.plan else ()
-        taken = taken_intermediates(planned_families)
-        for planned in in_order(planned_families):
-            family_id, joins = planned.id, self.families[planned.id]
-            family = joins.family
-            ids = {"a": family.plan.stream_a, "b": family.plan.stream_b}
-            males: dict[str, Segment | None] = {}
-            females: dict[str, Segment | None] = {}
-            keyless: dict[str, Segment | None] = {"a": None, "b": None}
-            before, watermarks = start.sides(family.plan), end.sides(family.plan)
-            # None for a family without contracts, so that nothing is looked up.
+        families = self.plan.families if self.plan else ()
+        taken = taken_intermediates(families)
+        for plan in in_order(families):
+            joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
-            for side in SIDES:
-                if is_intermediate(ids[side]):
-                    filters, layout = family.plan.filters_a, family.layouts[side]
-                    came = handed[ids[side]].rows(filters, layout, version)
-                elif family.plan.ordered:
-                    came = self._fresh_rows(ordered, family, side, None, version)
-                    came, disordered = joins.in_order(side, came, before[side], place)
-                    if disordered is not None:
-                        kept = kept_columns(family.layouts[side], disordered)
-                        output.violating[ids[side], family_id, side] = kept
-                else:
-                    came = self._fresh_rows(ordered, family, side, before[side], version)
-                if closings is not None and came is not None:
-                    came, violating = closings.without_violating(side, came, place)
-                    if violating is not None:
-                        output.violating[ids[side], family_id, side] = violating
-                males[side] = females[side] = came
-                if family.absence is not None:
-                    keyless[side] = self._keyless_rows(ordered, family, side, before[side], version)
-                if came is not None:
-                    placed = family.fragments.place(came.key, came.pos, *place)
-                    # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
-                    apart = None if is_intermediate(ids["a"]) else placed.female
-                    females[side] = came if apart is None else came.filter(apart)
-                    output.keys.append(key_counters(family_id, side, came.key, placed.home))
-                if closings is not None and came is not None:
-                    females[side] = closings.resting(side, came, females[side])
-            if joins.ranked is not None:
-                counted: dict[str, list[pa.RecordBatch]] = {
-                    side: counted_rows(ordered, family_id, side, before[side])
-                    for side in family.plan.counted_sides
-                }
-                pairs = joins.process_ranked(joins.ranked, males, counted, watermarks)
-            else:
-                pairs = joins.process(males["a"], males["b"], watermarks, females, before, keyless)
-            newest_of = newest.sides(family.plan)
-            if closings is not None:
-                closings.close(watermarks, newest_of)
-            if (made := made_by(planned, taken)) is not None:
+            reached, latest_of = end.sides(plan), newest.sides(plan)
+            part = FamilyBatch(joins, ordered, version, place, before, reached, latest_of, closings, handed)
+            pairs = part.pairs(output)
+            if (made := made_by(plan, taken)) is not None:
                 handed[made] = pairs.handed()
             table = pairs.finish(version, batch)
             if joins.groups is not None:
-                if table is not None:
-                    joins.groups.add(table, pairs.routes().table)
-                arrived = {} if closings is None else closings.arrived
-                came_out = [
-                    joins.groups.close_keys(arrived, newest_of, watermarks),
-                    joins.groups.close(watermarks.values()),
-                ]
-                found = [groups for groups in came_out if groups is not None]
-                joins.groups.given = sum(groups.num_rows for groups in found)
-                self.closed_groups[family_id] = [*self.closed_groups.get(family_id, ()), *found]
+                self.closed_groups.setdefault(plan.id, []).extend(part.groups(pairs, table))
             elif table is not None:
-                output.results[family_id] = table
-                output.routes[family_id] = pairs.routes()
+                output.results[plan.id], output.routes[plan.id] = table, pairs.routes()
         for family_id, groups in self.closed_groups.items():
             results = group_results(groups, version, batch)
             if results is not None:
@@ -385,37 +304,6 @@ class Bucket:
                     late.setdefault(stream_id, []).append(rows)
                     self.streams[stream_id].late_rows += rows.num_rows
         return {stream_id: pa.concat_batches(parts) for stream_id, parts in late.items()}
-
-    def _fresh_rows(
-        self, payloads: Sequence[Payload], family: CompiledFamily, side: str, limit: int | None, version: int
-    ) -> Segment | None:
-        """Return the rows of one family side that are not late, sorted by key."""
-        filters = family.plan.filters_a if side == "a" else family.plan.filters_b
-        # Their places: PACK and CHAIN have the same plan, the one that the batch's offset names.
-        bits = tuple(f.bit for f in filters)
-        parts = []
-        for rows, file in arrivals(payloads, family.plan.id, side):
-            if file is not None:
-                rows = unlabelled(rows, file.name, version, bits)
-            segment = Segment(rows, version, bits, arrived=file)
-            if limit is not None and len(segment) and segment.t_min < limit:
-                segment = segment.filter(segment.ts >= limit)
-            if len(segment):
-                parts.append(segment)
-        return concat(parts) if parts else None
-
-    def _keyless_rows(
-        self, payloads: Sequence[Payload], family: CompiledFamily, side: str, limit: int | None, version: int
-    ) -> Segment | None:
-        """Return the rows of one family side that have no key and are not late."""
-        filters = family.plan.filters_a if side == "a" else family.plan.filters_b
-        bits = tuple(f.bit for f in filters)
-        found = [p.keyless[family.plan.id, side] for p in payloads if (family.plan.id, side) in p.keyless]
-        parts = [Segment(rows, version, bits) for rows in found]
-        if limit is not None:
-            parts = [part.filter(part.ts >= limit) for part in parts]
-        parts = [part for part in parts if len(part)]
-        return concat(parts) if parts else None
 
 
 def total_rows(bucket: Bucket) -> int:

@@ -18,7 +18,8 @@ from catalog.errors import InvariantBroken
 from catalog.values.batch import CpuCounters, ResultFile, StreamCounters
 from catalog.values.plan import Plan
 from catalog.values.routes.route_table import RouteTable
-from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
     decode_plan,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from catalog.values.plan import ALL_BUCKETS, Heartbeat, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Stream
-from operators.bucket.bucket import BatchOutput
+from operators.bucket.batch_output import BatchOutput
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED

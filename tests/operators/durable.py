@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
     decode_plan,

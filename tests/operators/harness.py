@@ -13,7 +13,8 @@ from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises
 from catalog.values.stream import Stream
-from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import (
     SegmentIds,
     decode_plan,

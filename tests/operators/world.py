@@ -19,7 +19,7 @@ from catalog.values.batch import SliceCounters
 from catalog.values.plan import FamilyPlan, Heartbeat, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
-from operators.bucket.bucket import BatchOutput
+from operators.bucket.batch_output import BatchOutput
 from operators.bucket.counters import slice_counters
 from operators.join.compiled_family import SLACK_DIVISOR
 from operators.segments.layout import SIDES

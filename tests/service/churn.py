@@ -30,7 +30,7 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
-from operators.bucket.bucket import BatchOutput
+from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket_state import encode_manifest
 from operators.bucket.counters import slice_counters
 from planner.bind.bind import bind

@@ -12,7 +12,7 @@ from catalog.values.batch import BatchManifest, KeyCounters, SliceCounters, Stre
 from catalog.values.plan import ALL_BUCKETS, Replication, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from operators.bucket.bucket import BatchOutput
+from operators.bucket.batch_output import BatchOutput
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED

@@ -23,7 +23,8 @@ import pyarrow as pa
 from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import ControlRecord, Plan
-from operators.bucket.bucket import BatchOutput, Bucket
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
 from operators.bucket.counters import slice_counters
 from operators.pack.pack import control_payloads, packer

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from catalog.values.groups.grouping import Aggregate, Grouping
 from catalog.values.plan import Plan
 from catalog.values.query import Query
-from operators.bucket.bucket import BatchOutput
+from operators.bucket.batch_output import BatchOutput
 from tests.examples import examples
 from tests.operators.cases import FAMILIES, SETTINGS, Case, Step, cases, plan_versions
 from tests.operators.harness import Runner

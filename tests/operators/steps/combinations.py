@@ -14,7 +14,7 @@ from catalog.arrow_types import arrow_type
 from catalog.steps import side_streams
 from catalog.values.query import Query
 from catalog.values.stream import Column, HttpSource, Stream
-from operators.bucket.bucket import BatchOutput
+from operators.bucket.batch_output import BatchOutput
 from planner.families.families import family_of
 from service.results.result_sql import pairs_sql, results_sql
 from tests.operators.durable import DurableRunner

@@ -1,0 +1,163 @@
+"""One family's part of a batch in one bucket: which rows take part, where they rest, and what they make.
+
+payloads, or pairs of the step before ── without late, disordered, violating rows ── males, females ── pairs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.steps import is_intermediate
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.closing import BatchClosings, kept_columns
+from operators.bucket.counters import key_counters
+from operators.join.family_joins import FamilyJoins
+from operators.join.pairs import PairTable
+from operators.pack.payload import Payload, arrivals, counted_rows
+from operators.segments.layout import SIDES
+from operators.segments.merge import concat
+from operators.segments.segment import Segment, unlabelled
+from operators.steps.handed_pairs import HandedPairs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FamilyBatch:
+    """A batch as one family sees it.
+
+    Attributes:
+        joins: Joins of the family.
+        payloads: Payloads of the batch, in order.
+        version: Plan version in force.
+        place: Number of the bucket, and of all buckets.
+        before: How far each side had come on the family's clock when the batch began.
+        reached: The same at its end.
+        newest: Greatest clock of each side's rows so far.
+        closings: Closings of the batch; None where no side can close a key.
+        handed: Pairs of the step before, by stream id.
+    """
+
+    joins: FamilyJoins
+    payloads: Sequence[Payload]
+    version: int
+    place: tuple[int, int]
+    before: Mapping[str, int | None]
+    reached: Mapping[str, int | None]
+    newest: Mapping[str, int | None]
+    closings: BatchClosings | None
+    handed: Mapping[int, HandedPairs]
+
+    def pairs(self, output: BatchOutput) -> PairTable:
+        """Run the batch through the joins of the family.
+
+        Args:
+            output: Takes keys of the rows, and the rows that break a promise.
+
+        Returns:
+            Its pairs.
+        """
+        joins, plan = self.joins, self.joins.family.plan
+        males: dict[str, Segment | None] = {}
+        females: dict[str, Segment | None] = {}
+        keyless: dict[str, Segment | None] = {"a": None, "b": None}
+        for side in SIDES:
+            males[side] = came = self._came(side, output)
+            females[side] = self._resting(side, came, output)
+            if joins.absence is not None:
+                keyless[side] = self._keyless(side)
+        if joins.ranked is not None:
+            counted: dict[str, list[pa.RecordBatch]] = {
+                side: counted_rows(self.payloads, plan.id, side, self.before[side])
+                for side in plan.counted_sides
+            }
+            made = joins.process_ranked(joins.ranked, males, counted, self.reached)
+        else:
+            made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless)
+        if self.closings is not None:
+            self.closings.close(self.reached, self.newest)
+        return made
+
+    def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:
+        """Add pairs to the groups of the family, and return the groups that come out.
+
+        Args:
+            pairs: The pairs.
+            table: The same as a table; None without any.
+        """
+        groups = self.joins.groups
+        if groups is None:
+            return []
+        if table is not None:
+            groups.add(table, pairs.routes().table)
+        arrived = {} if self.closings is None else self.closings.arrived
+        closed = [
+            groups.close_keys(arrived, self.newest, self.reached),
+            groups.close(self.reached.values()),
+        ]
+        found = [each for each in closed if each is not None]
+        groups.given = sum(each.num_rows for each in found)
+        return found
+
+    def _stream(self, side: str) -> int:
+        plan = self.joins.family.plan
+        return plan.stream_a if side == "a" else plan.stream_b
+
+    def _came(self, side: str, output: BatchOutput) -> Segment | None:
+        """Return the new rows of a side that take part, sorted by key."""
+        joins, family = self.joins, self.joins.family
+        stream_id = self._stream(side)
+        if is_intermediate(stream_id):
+            rows = self.handed[stream_id]
+            return rows.rows(family.plan.filters_a, family.layouts[side], self.version)
+        if family.plan.ordered:
+            came, broken = joins.in_order(side, self._arrived(side, None), self.before[side], self.place)
+            violating = None if broken is None else kept_columns(family.layouts[side], broken)
+        else:
+            came, violating = self._arrived(side, self.before[side]), None
+            if self.closings is not None and came is not None:
+                came, violating = self.closings.without_violating(side, came, self.place)
+        if violating is not None:
+            output.violating[stream_id, family.plan.id, side] = violating
+        return came
+
+    def _resting(self, side: str, came: Segment | None, output: BatchOutput) -> Segment | None:
+        """Return those of the new rows that rest in this bucket; counts the keys of all."""
+        if came is None:
+            return None
+        family = self.joins.family
+        placed = family.fragments.place(came.key, came.pos, *self.place)
+        # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
+        apart = None if is_intermediate(family.plan.stream_a) else placed.female
+        resting = came if apart is None else came.filter(apart)
+        output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
+        return resting if self.closings is None else self.closings.resting(side, came, resting)
+
+    def _arrived(self, side: str, limit: int | None) -> Segment | None:
+        """Return the rows of a side from all payloads, without those whose clock is below a limit."""
+        plan = self.joins.family.plan
+        filters = plan.filters_a if side == "a" else plan.filters_b
+        # Their places: PACK and CHAIN have the same plan, the one that the batch's offset names.
+        bits = tuple(f.bit for f in filters)
+        parts = []
+        for rows, file in arrivals(self.payloads, plan.id, side):
+            if file is not None:
+                rows = unlabelled(rows, file.name, self.version, bits)
+            segment = Segment(rows, self.version, bits, arrived=file)
+            if limit is not None and len(segment) and segment.t_min < limit:
+                segment = segment.filter(segment.ts >= limit)
+            if len(segment):
+                parts.append(segment)
+        return concat(parts) if parts else None
+
+    def _keyless(self, side: str) -> Segment | None:
+        """Return the rows of a side that have no key and are not late."""
+        plan, limit = self.joins.family.plan, self.before[side]
+        bits = tuple(f.bit for f in (plan.filters_a if side == "a" else plan.filters_b))
+        found = [p.keyless[plan.id, side] for p in self.payloads if (plan.id, side) in p.keyless]
+        parts = [Segment(rows, self.version, bits) for rows in found]
+        if limit is not None:
+            parts = [part.filter(part.ts >= limit) for part in parts]
+        parts = [part for part in parts if len(part)]
+        return concat(parts) if parts else None
