@@ -43,8 +43,9 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 FORMAT = 5
 #: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
-#: The same, with ranks of rows or the progress of ordered streams, and with closed keys if there are any.
-FORMAT_WITH_CLOCKS = 7
+#: The same, with ranks of rows, the progress of ordered streams or open groups, and with closed keys if there
+#: are any.
+FORMAT_WITH_MORE = 7
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -270,7 +271,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if orders:
         # Versions of Sluice without orders would read the clocks of ordered families as event times.
-        document |= {"format": FORMAT_WITH_CLOCKS, "orders": orders}
+        document |= {"format": FORMAT_WITH_MORE, "orders": orders}
     ranked = {
         family_id: [
             [joins.ranked.released_us, *((r.before_us, r.added) for r in joins.ranked.rankings.values())],
@@ -280,7 +281,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.ranked is not None
     }
     if ranked:
-        document |= {"format": FORMAT_WITH_CLOCKS, "ranked": ranked}
+        document |= {"format": FORMAT_WITH_MORE, "ranked": ranked}
     groups = {
         family_id: [
             joins.groups.facts(),
@@ -291,7 +292,8 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.groups is not None
     }
     if groups:
-        document["groups"] = groups
+        # Versions without groups would lose them.
+        document |= {"format": FORMAT_WITH_MORE, "groups": groups}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -419,7 +421,7 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_CLOCKS):
+    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
