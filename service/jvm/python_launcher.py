@@ -36,11 +36,14 @@ def handed_over(address: str, arguments: list[str]) -> int | None:
             return None
         asked = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
         data = json.dumps(asked).encode() + b"\n"
+        # From now on there may be a child: a signal waits until it can be passed on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         server.sendall(data[socket.send_fds(server, [data], [0, 1, 2]) :])
         # A child that ends at once has said its status, too, by the time that we look.
         child = int.from_bytes(server.recv(PID_BYTES, socket.MSG_WAITALL), "big")
         # Spark ends what it started by its process id.
         signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number) if child else None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         status = server.recv(1)  # none if it was killed
     return status[0] if status else 1
 
