@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,9 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.families.families import family_of
 from tests.examples import examples
+from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
+from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 
 TYPES = ("bigint", "int", "date", "timestamp", "decimal(9,2)")
@@ -33,7 +36,7 @@ BY_GROUP = "SELECT a.e AS e FROM A a JOIN B b USING (e, g)"
 NEAR = "SELECT a.v AS v FROM A a, B b WHERE a.g = b.g AND abs(a.e - b.e) <= 2"
 BEHIND = "SELECT a.v AS v FROM A a, B b WHERE b.e - a.e BETWEEN 1 AND 2"
 #: Types whose values have distances.
-NUMBERS = ("bigint", "int")
+HAVE_DISTANCES = ("bigint", "int")
 
 
 def value_of(step: int | None, kind: str) -> object:
@@ -104,14 +107,20 @@ def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObjec
         rows = {n: [(None if e is None else -e, *rest) for e, *rest in of] for n, of in rows.items()}  # type: ignore[misc]
     by_name = {s.name: s for s in streams.values()}
     texts = {"filtered": FILTERED, "crosswise": CROSSWISE, "grouped": BY_GROUP}
-    if kind in NUMBERS:
+    if kind in HAVE_DISTANCES:
         texts |= {"near": NEAR, "behind": BEHIND}
     queries = [bind(text, by_name, name=n, query_id=i) for i, (n, text) in enumerate(texts.items(), 1)]
     objective = Objective(data.draw(st.sampled_from(STRATEGIES)))
     # The last query enters later.
     first = build_plan(queries[1:], streams, objective=objective)
     second = build_plan(queries, streams, first, objective=objective)
-    runner = Runner(streams, data.draw(st.integers(1, 3)), slack_us=None, stored=data.draw(st.booleans()))
+    buckets, crash = data.draw(st.integers(1, 3)), data.draw(st.sampled_from(get_args(Crash)))
+    runner = (
+        Runner(streams, buckets, slack_us=None, stored=data.draw(st.booleans()))
+        if crash == "never"
+        else DurableRunner(streams, buckets, slack_us=None, crash=crash)
+    )
+    move = moving(data.draw(NUMBERS) if crash == "never" else [0])
     enters = data.draw(st.integers(0, 3))
     batch_of: dict[tuple[int, int], int] = {}
     at = dict.fromkeys(streams, 0)
@@ -125,6 +134,7 @@ def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObjec
             at[n] = begin + len(taken)
         plans = [first] if batch == 0 and enters else [second] if batch == enters else []
         outputs = runner.step(tables, plans)
+        move(runner, None)
         for output in outputs:
             for table in output.results.values():
                 pairs = zip(

@@ -22,11 +22,11 @@ from tests.operators.oracle import NestedLoops
 NUMBERS = st.lists(st.sampled_from((0, 1, 2, 3, 8)), min_size=1, max_size=4)
 
 
-def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops], None]:
+def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops | None], None]:
     """Return what hashes the buckets of a runner anew after each batch, and stores them."""
     following = cycle(numbers)
 
-    def move(runner: Runner, _oracle: NestedLoops) -> None:
+    def move(runner: Runner, _oracle: NestedLoops | None) -> None:
         buckets = next(following)
         if not buckets:
             return

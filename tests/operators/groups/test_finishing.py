@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catalog.values.groups.grouping import Aggregate, Grouping
 from catalog.values.plan import Heartbeat, Plan
@@ -16,6 +17,7 @@ from planner.build.build_plan import build_plan
 from planner.families.families import family_id
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, Step, plan_versions
+from tests.operators.durable import Crash, DurableRunner
 from tests.operators.groups.test_groups import outputs_of
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of
@@ -54,14 +56,18 @@ def with_groups(case: Case) -> Case:
     return replace(case, steps=tuple(steps))
 
 
-def check(promised: Promised) -> list[tuple[Group, int, str]]:
+def check(promised: Promised, runner: Runner | None = None) -> list[tuple[Group, int, str]]:
     """Compare groups with the pairs of nested loops since the last group of the same key.
 
     A value that returns after its promise was forgotten makes a group of its own, in which the rows of a
     stream with a contract are new.
+
+    Args:
+        promised: What to run.
+        runner: Runs the batches; by default one that is stored if the case says so.
     """
     case, patterns = promised.case, promised.patterns
-    runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
+    runner = runner or Runner(case.streams, case.buckets, case.slack_us, case.stored)
     oracle = NestedLoops(case.streams)
     plans: list[Plan] = []
     rows: dict[tuple[int, int], Row] = {}
@@ -127,6 +133,14 @@ def test_groups_have_all_pairs_of_their_key(promised: Promised) -> None:
 @given(promised_cases(activations=True))
 def test_queries_come_and_go_while_keys_are_finished(promised: Promised) -> None:
     check(replace(promised, case=with_groups(promised.case)))
+
+
+@settings(SETTINGS, max_examples=examples(15))
+@given(promised_cases(activations=True), st.sampled_from(get_args(Crash)))
+def test_a_batch_that_is_repeated_gives_and_stores_the_same(promised: Promised, crash: Crash) -> None:
+    case = with_groups(promised.case)
+    runner = DurableRunner(case.streams, case.buckets, case.slack_us, crash=crash)
+    check(replace(promised, case=case, numbers=(0,)), runner)
 
 
 def scene(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from itertools import cycle
+from typing import Any, get_args
 
 import duckdb
 import pyarrow as pa
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catalog.values.groups.grouping import Aggregate, Grouping
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from operators.bucket.batch_output import BatchOutput
 from tests.examples import examples
+from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import FAMILIES, SETTINGS, Case, Step, cases, plan_versions
+from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops
 from tests.operators.queries import Row, a_query, a_stream, a_table
@@ -118,9 +122,19 @@ def outputs_of(output: BatchOutput) -> list[dict[str, Any]]:
     return found
 
 
-def check(case: Case) -> dict[Place, dict[str, Any]]:
-    """Run a case beside nested loops and compare which groups come out when, and their values."""
-    runner = Runner(case.streams, case.buckets, case.slack_us, case.stored)
+def check(
+    case: Case,
+    inspect: Callable[[Runner, NestedLoops], None] | None = None,
+    runner: Runner | None = None,
+) -> dict[Place, dict[str, Any]]:
+    """Run a case beside nested loops and compare which groups come out when, and their values.
+
+    Args:
+        case: What to run.
+        inspect: Called after every batch.
+        runner: Runs the batches; by default one that is stored if the case says so.
+    """
+    runner = runner or Runner(case.streams, case.buckets, case.slack_us, case.stored)
     expected = Groups(NestedLoops(case.streams))
     plans: list[Plan] = []
     found: dict[Place, dict[str, Any]] = {}
@@ -139,6 +153,8 @@ def check(case: Case) -> dict[Place, dict[str, Any]]:
                 assert place not in found, "a group came out twice"
                 assert (row["_batch"], row["g_closed_by"]) == expected.due[place]
                 found[place] = row
+        if inspect is not None:
+            inspect(runner, expected.oracle)
     _compare(found, expected, queries)
     return found
 
@@ -205,12 +221,30 @@ def test_queries_that_leave_give_their_open_groups_once(case: Case) -> None:
     check(with_groups(case))
 
 
-def test_a_replayed_batch_gives_the_same_groups() -> None:
+@settings(SETTINGS, max_examples=examples(15))
+@given(cases(activations=True), NUMBERS)
+def test_open_groups_go_on_in_another_number_of_buckets(case: Case, numbers: list[int]) -> None:
+    check(with_groups(case), moving(numbers))
+
+
+@settings(SETTINGS, max_examples=examples(15))
+@given(cases(activations=True), st.lists(st.sampled_from(get_args(Crash)), min_size=1, max_size=4))
+def test_a_batch_that_is_repeated_gives_and_stores_the_same(case: Case, crashes: list[Crash]) -> None:
+    following = cycle(crashes)
+    runner = DurableRunner(case.streams, case.buckets, case.slack_us, crash=next(following))
+
+    def die_in_the_next(_runner: Runner, _oracle: NestedLoops) -> None:
+        runner.crash = next(following)
+
+    check(with_groups(case), die_in_the_next, runner)
+
+
+def test_a_repeated_batch_of_many_groups_gives_and_stores_the_same() -> None:
     streams = {i: a_stream(i) for i in (1, 2)}
     rows = [(1 + n % 2, Row(n // 2, n, {"k": n % 3, "m": "x", "v": n, "w": n})) for n in range(40)]
-    query = grouped(a_query(6, 9))
-    steps = [Step((query,) if n == 0 else None, tuple(rows[n : n + 5])) for n in range(0, 40, 5)]
+    queries = tuple(grouped(a_query(number, 9)) for number in (5, 6, 7))
+    steps = [Step(queries if n == 0 else None, tuple(rows[n : n + 5])) for n in range(0, 40, 5)]
     case = Case(streams, tuple(steps), 2, None, stored=True)
-    first, again = check(case), check(case)
-    assert first == again
-    assert len(first) > 5
+    repeated = check(case, runner=DurableRunner(streams, 2, None, crash="before-commit"))
+    assert repeated == check(case)
+    assert len(repeated) > 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,10 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.examples import examples
+from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
-from tests.operators.steps.combinations import Recorder
+from tests.operators.durable import Crash
+from tests.operators.steps.combinations import DurableRecorder, Recorder
 
 STRATEGIES: tuple[Strategy, ...] = ("mem-opt", "cpu-opt", "unshared", "pullup")
 #: Joins by the order of their streams, and one with windows over the same streams.
@@ -68,7 +71,13 @@ def test_combinations_are_those_of_nested_loops(data: st.DataObject) -> None:
         ]
         for n in streams
     }
-    runner = Recorder(streams, data.draw(st.integers(1, 3)), slack_us=None, stored=data.draw(st.booleans()))
+    buckets, crash = data.draw(st.integers(1, 3)), data.draw(st.sampled_from(get_args(Crash)))
+    runner: Recorder = (
+        Recorder(streams, buckets, slack_us=None, stored=data.draw(st.booleans()))
+        if crash == "never"
+        else DurableRecorder(streams, buckets, slack_us=None, crash=crash)
+    )
+    move = moving(data.draw(NUMBERS) if crash == "never" else [0])
     at = dict.fromkeys(streams, 0)
     for batch in range(data.draw(st.integers(1, 5))):
         tables = {}
@@ -78,6 +87,7 @@ def test_combinations_are_those_of_nested_loops(data: st.DataObject) -> None:
             tables[n] = table_of(taken, at[n])
             at[n] += len(taken)
         runner.step(tables, [plan] if batch == 0 else [])
+        move(runner, None)
     family_of_stream = {1: ("a", "s1s2"), 2: ("b", "s1s2"), 3: ("b", "d")}
     disordered = {
         n: {pos for family, of, pos in runner.violating if of == side and family.startswith(start)}
