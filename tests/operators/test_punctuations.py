@@ -30,11 +30,12 @@ from operators.segments.segment import COLUMN, Segment
 from planner.build.build_plan import build_plan
 from planner.families.families import family_id
 from service.inputs.sources.promises import promises_of
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, SPREADS, Case, cases, check_values, plan_versions
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, Result, family_of
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 #: Sets of columns that a punctuation may fix; some are keys of families, some are not.
 ON = (("k",), ("m",), ("k", "m"), ("w",), ("v",))
