@@ -32,6 +32,7 @@ from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.absence import JoinMeaning, join_meaning
+from planner.bind.announcing import refuse_announcement, with_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.orders import order_hint, ordered_windows
 from planner.bind.clocks.rows import row_clocks
@@ -149,10 +150,15 @@ def _bind(
     clocks: dict[SideName, Clock] = {"a": "order", "b": "order"}
     if steps is None:
         clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
+    if statement.group:
+        refuse_announcement(statement, scope.written, "groups")
     grouped = bind_grouping(statement, scope, [(a, b) for a, b, _ in keys], clocks)
     if grouped is None:
         grouping = None
         outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
+        pairs = [(a, b) for a, b, _ in keys]
+        outputs = with_announcement(outputs, statement, scope, pairs, meaning.kind, clocks)
+        output_columns = output_columns.union(*(output.columns or () for output in outputs))
     else:
         grouping, outputs = grouped
         output_columns = frozenset(grouping.columns)

@@ -27,6 +27,7 @@ from catalog.errors import Location
 from catalog.steps import TIME, exchanged_id, intermediate_id, intermediate_name
 from catalog.values.query import Clock, Output, Query, Side
 from catalog.values.stream import Stream
+from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.orders import joins_orders
 from planner.bind.distances import Distances
@@ -121,6 +122,7 @@ def bind_steps(
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
+    refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
     clock: Clock = "order" if ordered else "time"
