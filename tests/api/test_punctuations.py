@@ -99,8 +99,8 @@ def test_finished_keys_leave_as_result_punctuations(service: RunningService) -> 
         "FROM done_bids [RANGE 10 SECONDS] a, done_items [RANGE 10 SECONDS] b WHERE a.item = b.item"
     )
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "done_q", "cql": cql})
-    post(service, "done_items", {"ts": at(1), "item": 7, "v": 1}, {"_punctuation": {"item": 7}})
-    post(service, "done_bids", {"ts": at(2), "item": 7, "v": 2}, {"_punctuation": {"item": 7}})
+    post_events(service, "done_items", {"ts": at(1), "item": 7, "v": 1}, {"_punctuation": {"item": 7}})
+    post_events(service, "done_bids", {"ts": at(2), "item": 7, "v": 2}, {"_punctuation": {"item": 7}})
     with service.events("/queries/done_q/results/stream") as events:
         result, done = next(events), next(events)
     assert (result.event, done.event) == ("result", "punctuation")
