@@ -26,7 +26,7 @@ from tests.bench.paper.report_three import (
 from tests.bench.paper.setting import key_shares
 from tests.bench.paper.spark_runs import SparkRun
 from tests.bench.paper.system_overhead import system_overhead_section, system_overhead_verdict
-from tests.bench.paper.table_files import read_rows
+from tests.bench.reports import read_rows
 
 FIGURE_11, FIGURE_17_18, LOAD = "figure11.csv", "figure17_18.csv", "figure18_load.csv"
 FIGURE_19, C_SYS, SPARK = "figure19.csv", "figure19_c_sys.csv", "figure18_spark.csv"
