@@ -89,6 +89,35 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     assert "no contract" in refused.text
 
 
+def test_finished_keys_leave_as_result_punctuations(service: RunningService) -> None:
+    for name in ("done_bids", "done_items"):
+        document: dict[str, Any] = {"name": name, "columns": COLUMNS, "event_time": "ts"}
+        document |= {"source": {"type": "http"}, "punctuations": {"on": [["item"]], "remember": "forever"}}
+        service.ok("POST", "/streams", 201, json=document)
+    cql = (
+        "SELECT b.v, a.item AS number, _punctuation "
+        "FROM done_bids [RANGE 10 SECONDS] a, done_items [RANGE 10 SECONDS] b WHERE a.item = b.item"
+    )
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "done_q", "cql": cql})
+    post_events(service, "done_items", {"ts": at(1), "item": 7, "v": 1}, {"_punctuation": {"item": 7}})
+    post_events(service, "done_bids", {"ts": at(2), "item": 7, "v": 2}, {"_punctuation": {"item": 7}})
+    with service.events("/queries/done_q/results/stream") as events:
+        result, done = next(events), next(events)
+    assert (result.event, done.event) == ("result", "punctuation")
+    assert result.data["number"] == 7
+    assert done.data == {"_punctuation": {"number": 7}}
+    page = service.http.get("/queries/done_q/results", headers={"Accept": "application/x-ndjson"})
+    assert page.text.splitlines()[1] == '{"_punctuation":{"number":7}}'
+    exported = service.http.get("/queries/done_q/results:export?format=ndjson")
+    assert exported.text == page.text
+    rows = service.ok("GET", "/queries/done_q/results", 200)["rows"]
+    told = {"v": None, "number": None, "_punctuation": '{"number":7}', "_event_time": None}
+    assert rows[1] == told
+    # Whoever goes on from there gets each of them once.
+    after = service.ok("GET", "/queries/done_q/results?limit=1", 200)["next_cursor"]
+    assert service.ok("GET", f"/queries/done_q/results?after={after}", 200)["rows"] == [told]
+
+
 def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
     service: RunningService,
 ) -> None:

@@ -430,7 +430,7 @@ def test_rows_at_rest_whose_key_is_closed_leave_the_state() -> None:
 def test_a_contract_can_say_to_stop() -> None:
     scene = Scene(Punctuations((("k",),), violation="stop"))
     scene.batch(b=[(5, 7), [7]])
-    with pytest.raises(PromiseBroken, match=r'a row of stream "S2" breaks a promise: k = 7 was closed'):
+    with pytest.raises(PromiseBroken, match=r'a row of stream "B" breaks a promise: k = 7 was closed'):
         scene.batch(b=[(6, 7)])
 
 

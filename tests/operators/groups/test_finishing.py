@@ -166,8 +166,8 @@ def test_a_key_that_one_side_has_closed_is_finished_when_its_rows_have_left_the_
     batches = [
         ((1, row(0, 5, 1)), (2, row(0, 5, 1)), (1, row(1, 20, 7))),
         ((1, row(2, 0, 1)),),
-        ((2, row(1, 29, 9)),),
-        ((2, row(2, 30, 9)),),
+        ((2, row(1, 14, 9)),),
+        ((2, row(2, 15, 9)),),
     ]
     assert scene(*batches, patterns={(1, 2): ("k",)}) == [((1, (1,)), 3, "punctuation")]
 
