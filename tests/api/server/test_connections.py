@@ -26,7 +26,7 @@ QUICK = ConnectionLimits(
     slow_reader_s=1.0,
 )
 #: Far longer than the limits above, also on a busy machine.
-LONG_S = 60
+LONG_S = 120
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -160,12 +160,11 @@ def test_a_second_request_on_a_connection_has_its_time_too(server: Server) -> No
             assert closed_within_s(connection) < LONG_S
 
 
-def test_a_connection_is_kept_for_a_while_and_not_longer(server: Server) -> None:
-    with server.connect() as connection:
+def test_a_connection_is_kept_for_a_while_and_not_longer() -> None:
+    with serving(replace(QUICK, head_s=5.0)) as server, server.connect() as connection:
         for _ in range(3):
             connection.sendall(GET)
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-            time.sleep(0.3)
         assert closed_within_s(connection) < LONG_S
 
 
@@ -175,16 +174,15 @@ def test_a_body_that_drips_is_closed(server: Server) -> None:
         assert dripping_s(connection, b"x") < LONG_S
 
 
-def test_a_body_that_comes_at_a_fair_rate_and_an_application_that_takes_long_are_waited_for(
-    server: Server,
-) -> None:
-    with server.connect() as connection:
+def test_a_body_that_comes_at_a_fair_rate_and_an_application_that_takes_long_are_waited_for() -> None:
+    fair = replace(QUICK, head_s=LONG_S, body_window_s=2.0, min_body_bytes=1)
+    with serving(fair) as server, server.connect() as connection:
         connection.sendall(
             b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\nConnection: close\r\n\r\n"
         )
         for _ in range(20):
             connection.sendall(b"x" * 1000)
-            time.sleep(0.1)
+            time.sleep(0.15)
         assert answer(connection).endswith(b"\r\n\r\n20000")
 
 
@@ -239,7 +237,7 @@ def test_a_large_body_after_a_small_head_is_not_counted_as_head(server: Server) 
 def test_a_client_that_does_not_read_its_answer_is_cut_off(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LONG_S
         while server.open == 0 and time.monotonic() < deadline:
             time.sleep(0.05)
         while server.open > 0 and time.monotonic() < deadline:
