@@ -317,7 +317,7 @@ class _Script:
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()
-        resolver = Resolver(store)
+        resolver = Resolver(store, self.versions.statistician)
         resolver.refresh()
         for change, path in changes:
             with self.workload.locating(path, text_at=(*path, "cql")):
