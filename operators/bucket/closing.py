@@ -19,11 +19,13 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from catalog.arrow_types import BELOW_COLUMN as BELOW
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Promises
 from operators.bucket.finishing import finished_keys
 from operators.closings.closed_keys import first_closings
-from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, matching
+from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, ends, matching
+from operators.closings.derived import between_edges
 from operators.errors import PromiseBroken
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools
@@ -79,6 +81,13 @@ class BatchClosings:
             closed.begin_batch()
             parts = [p.closings[family_id, side] for p in payloads if (family_id, side) in p.closings]
             parts += [_closings(joins, side, each, place) for each in promises]
+            edges = [p.edges[family_id, side] for p in payloads if (family_id, side) in p.edges]
+            ended, closed.last = between_edges(closed.last, edges, closed.layout.key_types)
+            if ended is not None:
+                keys = ended.column(KEY).to_numpy()
+                order = np.argsort(keys, kind="stable")
+                comes = joins.family.fragments.comes_to(keys[order], *place)
+                parts.append(ended.take(pa.array(order[comes])))
             arrived[side] = first_closings(parts, late_limits[side])
         return cls(joins, arrived)
 
@@ -202,8 +211,10 @@ def _closings(joins: FamilyJoins, side: str, promises: Promises, place: tuple[in
     if not own or frozenset(promises.on) != family.contracts[side].on:
         # No closings, but with the same columns.
         table = pa.table({name: pa.array([], arrow_type(layout.types[name])) for name in layout.key})
-    found, valid = closing_rows(layout, table, None, np.full(table.num_rows, BEHIND_ALL, dtype=np.int64))
+    below = table.column(BELOW).combine_chunks() if BELOW in table.column_names else None
+    pos = np.full(table.num_rows, BEHIND_ALL, dtype=np.int64)
+    found, valid = closing_rows(layout, table, None, pos, below)
     key = found.column(KEY).to_numpy()
     order = np.argsort(key, kind="stable")
-    comes = family.fragments.comes_to(key[order], *place) & valid[order]
-    return found.take(pa.array(order[comes]))
+    comes = family.fragments.comes_to(key[order], *place) | (ends(found) != key)[order]
+    return found.take(pa.array(order[comes & valid[order]]))

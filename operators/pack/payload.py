@@ -86,6 +86,7 @@ class Payload:
         place: Number of the bucket and of all buckets, where PACK made the payload.
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
+        edges: First and last row of clustered sides per (family id, side) (``operators.closings.derived``).
         received: Counts of the partition's punctuations, in one of its payloads.
         counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
     """
@@ -105,6 +106,7 @@ class Payload:
     closings: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     received: StreamPunctuations | None = None
     counted: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    edges: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -143,18 +145,13 @@ class Payload:
             "began_us": self.began_us,
             "place": self.place,
         }
-        if self.closings:
-            closings: list[list[object]] = []
-            for (family, side), rows in self.closings.items():
-                bodies.append(encode_rows(rows))
-                closings.append([family, side, len(bodies[-1])])
-            header["closings"] = closings
-        if self.counted:
-            counted: list[list[object]] = []
-            for (family, side), rows in self.counted.items():
-                bodies.append(encode_rows(rows))
-                counted.append([family, side, len(bodies[-1])])
-            header["counted"] = counted
+        for name, of in (("closings", self.closings), ("counted", self.counted), ("edges", self.edges)):
+            if of:
+                lengths: list[list[object]] = []
+                for (family, side), rows in of.items():
+                    bodies.append(encode_rows(rows))
+                    lengths.append([family, side, len(bodies[-1])])
+                header[name] = lengths
         if self.received is not None:
             header["received"] = [self.received.stream_id, self.received.received, self.received.ignored]
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -215,6 +212,7 @@ class Payload:
         suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
         closings = {(family, side): taken(size) for family, side, size in header.get("closings", ())}
         counted = {(family, side): taken(size) for family, side, size in header.get("counted", ())}
+        edges = {(family, side): taken(size) for family, side, size in header.get("edges", ())}
         return cls(
             order=header["order"],
             batch=header["batch"],
@@ -234,6 +232,7 @@ class Payload:
             closings=closings,
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
             counted=counted,
+            edges=edges,
         )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Plan
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
-from catalog.values.stream import Punctuations, Stream
+from catalog.values.stream import Constraints, Punctuations, Stream
 from planner.families.families import family_id
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, check_values, plan_versions
@@ -59,9 +59,12 @@ def with_announcements(promised: Promised, every: int = 1) -> Promised:
 
 
 def unspread(promised: Promised) -> Promised:
-    """Return a case in which every key has one bucket, so that it finishes by the rows of its own."""
+    """Return a case in which every key has one bucket and is closed by punctuations or its one row."""
+    streams = {
+        i: replace(s, constraints=Constraints(s.constraints.unique)) for i, s in promised.case.streams.items()
+    }
     steps = tuple(replace(step, spread=Step(None, ()).spread) for step in promised.case.steps)
-    return replace(promised, case=replace(promised.case, steps=steps))
+    return replace(promised, case=replace(promised.case, steps=steps, streams=streams))
 
 
 @dataclass
