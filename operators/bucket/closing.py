@@ -22,7 +22,7 @@ import pyarrow as pa
 from catalog.arrow_types import BELOW_COLUMN as BELOW
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Promises
-from operators.bucket.finishing import finished_keys
+from operators.bucket.finishing import wait_for_keys
 from operators.closings.closed_keys import first_closings
 from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, ends, matching
 from operators.closings.derived import between_edges
@@ -157,6 +157,8 @@ class BatchClosings:
         watermarks: Mapping[str, int | None],
         newest_us: Mapping[str, int | None],
         place: tuple[int, int],
+        *,
+        finish: bool = True,
     ) -> None:
         """Apply the batch's closings, after its joins.
 
@@ -164,8 +166,12 @@ class BatchClosings:
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
             place: Number of the bucket, and of all buckets.
+            finish: Whether to take out the keys that are finished now, and not with the next batch.
         """
-        self.finished = finished_keys(self.joins, self.arrived, watermarks, newest_us, place)
+        wait_for_keys(self.joins, self.arrived, newest_us, place)
+        if self.joins.waiting is not None and finish:
+            together = self.joins.groups is not None
+            self.finished = self.joins.waiting.finish(watermarks, together=together)
         newest = max((time for time in newest_us.values() if time is not None), default=None)
         for side, closed in self.joins.closed.items():
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])

@@ -39,6 +39,7 @@ class FamilyBatch:
         newest: Greatest clock of each side's rows so far.
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
+        groups_wait: Whether groups that are due come out in the next batch.
     """
 
     joins: FamilyJoins
@@ -50,6 +51,7 @@ class FamilyBatch:
     newest: Mapping[str, int | None]
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
+    groups_wait: bool = False
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -78,7 +80,7 @@ class FamilyBatch:
         else:
             made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless)
         if self.closings is not None:
-            self.closings.close(self.reached, self.newest, self.place)
+            self.closings.close(self.reached, self.newest, self.place, finish=not self.groups_wait)
         return made
 
     def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:
@@ -93,6 +95,9 @@ class FamilyBatch:
             return []
         if table is not None:
             groups.add(table, pairs.routes().table)
+        if self.groups_wait:
+            groups.given = 0
+            return []
         finished = None if self.closings is None else self.closings.finished
         closed = [
             None if finished is None else groups.close_keys(finished),

@@ -35,30 +35,25 @@ from operators.segments.row_codec import KEY
 _LISTED_KEYS = 10_000
 
 
-def finished_keys(
+def wait_for_keys(
     joins: FamilyJoins,
     arrived: Mapping[str, pa.RecordBatch | None],
-    watermarks: Mapping[str, int | None],
     newest_us: Mapping[str, int | None],
     place: tuple[int, int],
-) -> pa.Table | None:
-    """Have the keys that a batch closes wait, and take out those that are finished.
+) -> None:
+    """Have the keys that a batch closes wait until they are finished.
 
     It is called after the joins of the batch, and before its closings are remembered.
 
     Args:
         joins: Joins of the family.
         arrived: Closings of the batch per side, or None.
-        watermarks: Watermark per side at the end of the batch.
         newest_us: Newest event time per side so far.
         place: Number of the bucket, and of all buckets.
-
-    Returns:
-        As ``WaitingKeys.finish``.
     """
     waiting = joins.waiting
     if waiting is None:
-        return None
+        return
     queries = joins.family.plan.queries
     every = joins.family.finishing
     entering = [number for number in every if queries[number].id in waiting.entering]
@@ -82,7 +77,6 @@ def finished_keys(
             due_us = _due_us(joins, side, closings, numbers, newest_us[side], place[1])
             ids = np.array([queries[number].id for number in numbers], dtype=np.int64)
             waiting.add(side, closings, due_us, ids, before)
-    return waiting.finish(watermarks, together=joins.groups is not None)
 
 
 def result_punctuations(
@@ -92,7 +86,7 @@ def result_punctuations(
 
     Args:
         joins: Joins of the family.
-        finished: What ``finished_keys`` returned.
+        finished: What ``WaitingKeys.finish`` returned.
         plan_version: Plan version in force.
         batch: Batch number.
     """

@@ -482,7 +482,7 @@ def test_families_without_contracts_store_what_they_always_did() -> None:
     assert "closed" not in document
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(25))
 @given(promised_cases(family=0))
 def test_every_row_that_breaks_a_promise_is_dropped_if_nothing_is_forgotten(promised: Promised) -> None:
     streams = {

@@ -205,25 +205,25 @@ def check(promised: Promised, runner: Runner | None = None, *, exact: bool = Tru
     return runner
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(30))
 @given(promised_cases(family=0), st.sampled_from((1, 2)))
 def test_keys_are_announced_in_the_batch_in_which_they_are_finished(promised: Promised, every: int) -> None:
     check(unspread(with_announcements(promised, every)))
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(20))
 @given(promised_cases())
 def test_keys_of_all_kinds_are_announced(promised: Promised) -> None:
     check(unspread(with_announcements(promised)))
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(30))
 @given(promised_cases(activations=True, family=0), st.sampled_from((1, 2)))
 def test_queries_come_and_go_while_keys_wait(promised: Promised, every: int) -> None:
     check(unspread(with_announcements(promised, every)))
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(20))
 @given(promised_cases(activations=True))
 def test_no_result_follows_where_keys_are_spread(promised: Promised) -> None:
     check(with_announcements(promised), exact=False)
