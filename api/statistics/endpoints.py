@@ -38,7 +38,9 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     together; both are null where no query judges rows of that stream. In a family with windows of
     rows `undecided_a` is how many rows of its first stream wait until their ranks are final. In a family of
     queries with GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many
-    groups came out in the last batches.
+    groups came out in the last batches. In a step whose key differs from that of the step before,
+    `exchange_rows` is how many pairs of the step before went to other buckets in the last batches, and
+    `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined them.
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.steps import is_intermediate
+from catalog.steps import is_exchanged, is_intermediate
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
@@ -22,6 +22,7 @@ from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat
 from operators.segments.segment import Segment, unlabelled
+from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
 
 
@@ -39,6 +40,7 @@ class FamilyBatch:
         newest: Greatest clock of each side's rows so far.
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
+        exchanged: Pairs that the buckets have sent in the batch before.
         groups_wait: Whether groups that are due come out in the next batch.
     """
 
@@ -51,6 +53,7 @@ class FamilyBatch:
     newest: Mapping[str, int | None]
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
+    exchanged: Sequence[ExchangedRows]
     groups_wait: bool = False
 
     def pairs(self, output: BatchOutput) -> PairTable:
@@ -135,6 +138,8 @@ class FamilyBatch:
         """Return the new rows of a side that take part, sorted by key."""
         joins, family = self.joins, self.joins.family
         stream_id = self._stream(side)
+        if is_exchanged(stream_id):
+            return arrived(self.exchanged, family.plan, family.layouts[side], self.version)
         if is_intermediate(stream_id):
             rows = self.handed[stream_id]
             return rows.rows(family.plan.filters_a, family.layouts[side], self.version)
@@ -156,7 +161,8 @@ class FamilyBatch:
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
         # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
-        apart = None if is_intermediate(family.plan.stream_a) else placed.female
+        stays = is_intermediate(family.plan.stream_a) and not is_exchanged(family.plan.stream_a)
+        apart = None if stays else placed.female
         resting = came if apart is None else came.filter(apart)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
         return resting if self.closings is None else self.closings.resting(side, came, resting)

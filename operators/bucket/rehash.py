@@ -106,13 +106,14 @@ def _without_rows(bucket: Bucket) -> Bucket:
         terms=bucket.terms,
         next_batch=bucket.next_batch,
         slack_us=bucket.slack_us,
+        arrived=bucket.arrived,
     )
 
 
 def _alike(bucket: Bucket) -> object:
     version = bucket.plan.version if bucket.plan is not None else 0
     watermarks = {i: (stream.watermark, stream.order) for i, stream in bucket.streams.items()}
-    return version, bucket.next_batch, watermarks, bucket.terms
+    return version, bucket.next_batch, watermarks, bucket.terms, bucket.arrived
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:

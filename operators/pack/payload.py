@@ -88,6 +88,8 @@ class Payload:
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
         edges: First and last row of clustered sides per (family id, side) (``operators.closings.derived``).
         received: Counts of the partition's punctuations, in one of its payloads.
+        senders: Numbers of the buckets that have sent pairs to others in the batch before
+            (``operators.steps.exchange``), in the payload that brings control records.
         counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
     """
 
@@ -107,6 +109,7 @@ class Payload:
     received: StreamPunctuations | None = None
     counted: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     edges: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    senders: tuple[int, ...] = ()
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -152,6 +155,8 @@ class Payload:
                     bodies.append(encode_rows(rows))
                     lengths.append([family, side, len(bodies[-1])])
                 header[name] = lengths
+        if self.senders:
+            header["senders"] = list(self.senders)
         if self.received is not None:
             header["received"] = [self.received.stream_id, self.received.received, self.received.ignored]
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -233,6 +238,7 @@ class Payload:
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
             counted=counted,
             edges=edges,
+            senders=tuple(header.get("senders", ())),
         )
 
 

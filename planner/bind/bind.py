@@ -13,7 +13,7 @@ ordered join (``bind.orders``).
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
-fails it has no partner, but stays. Which join it is ``bind.absence`` says.
+fails it has no partner, but stays. Which join it is ``bind.unmatched.absence`` says.
 
 Filters and residual are brought into canonical form (``bind.canonical``): what is always true vanishes. A
 query that never has results is legal: both of its filters are FALSE, so that no row is kept for it. Where
@@ -31,7 +31,6 @@ from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
-from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.announcing import refuse_announcement, with_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.orders import order_hint, ordered_windows
@@ -41,6 +40,7 @@ from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
 from planner.bind.steps import bind_steps
+from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from catalog.errors import Location
 from catalog.values.query import PUNCTUATION_OUTPUT, Output
-from planner.bind.nulls import expression_without
+from planner.bind.unmatched.nulls import expression_without
 from planner.errors import InvalidOutput
 from planner.expressions.expressions import compile_expression
 from planner.expressions.typed import Typed

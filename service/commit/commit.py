@@ -158,6 +158,7 @@ class BatchCommitter:
             punctuations=add_up((c for r in reports for c in r.punctuations), PunctuationCounters.KEY),
             received=add_up((c for r in reports for c in r.received), StreamPunctuations.KEY),
             groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
+            exchanged=tuple(c for report in reports for c in report.exchanged),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 
@@ -201,6 +202,7 @@ def _digest(manifest: BatchManifest, start: Offset) -> str:
             if manifest.punctuations
             else []
         ),
+        *([[(c.family, c.bucket, c.rows) for c in manifest.exchanged]] if manifest.exchanged else []),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 

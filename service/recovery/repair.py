@@ -133,6 +133,8 @@ def _wrong_state(store: Store, data_dir: DataDir, read_manifests: ReadManifests)
         state = stored_state(store, data_dir, standing(store, data_dir.checkpoint), read_manifests)
         for _ in state.buckets() if state is not None else ():
             pass
+        for _ in state.exchanged() if state is not None else ():
+            pass
     except (CheckpointDamaged, CorruptSegment) as error:
         return error.primary
     return None

@@ -17,10 +17,11 @@ from operators.closings.closing_rows import TO, collapsed, ends, folded
 from operators.segments.row_codec import KEY, POS, TS
 from planner.build.build_plan import build_plan
 from service.inputs.sources.promises import posted_promises
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, plan_versions
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_stream
+from tests.operators.queries import Row
 from tests.operators.test_punctuations import Patterns, Promised, Scene, move, promised_cases, table_of
 from tests.operators.test_result_punctuations import announcing, with_announcements
 

@@ -13,12 +13,13 @@ from catalog.values.plan import Plan
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from planner.families.families import family_id
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, check_values, plan_versions
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, family_of, passes, side_of
-from tests.operators.queries import Row, a_query, a_stream
+from tests.operators.queries import Row
 from tests.operators.test_punctuations import Patterns, Promised, move, promised_cases, table_of
 
 Key = tuple[object, ...]
@@ -30,10 +31,10 @@ def announcing(query: Query) -> Query:
     """Return a query that selects its key and result punctuations."""
     columns = tuple(sorted({("a", a) for a, _ in query.key} | {("b", b) for _, b in query.key}))
     sides = {
-        side.alias: replace(
-            side, columns=tuple(sorted({*side.columns, *(name for of, name in columns if of == side.alias)}))
+        letter: replace(
+            side, columns=tuple(sorted({*side.columns, *(name for of, name in columns if of == letter)}))
         )
-        for side in (query.a, query.b)
+        for letter, side in (("a", query.a), ("b", query.b))
     }
     outputs = (*query.outputs, Output(PUNCTUATION_OUTPUT, "NULL", "string", columns))  # type: ignore[arg-type]
     return replace(query, a=sides["a"], b=sides["b"], outputs=outputs)
