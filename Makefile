@@ -11,6 +11,7 @@
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
 #   make bench-readers        pages of results by format and size
+#   make bench-punctuations   state and output of the experiments of PJoin and PWJoin; writes docs/bench
 #   make bench-migration      plans that change under load; writes docs/bench
 #   make bench-scaling        what a batch costs, and what that means for many cores; writes docs/bench
 #   make soak [ARGS=...]      an hour under load with queries coming and going; writes docs/bench
@@ -19,7 +20,7 @@
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-scaling soak screenshot golden wheel format clean
+.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-punctuations bench-scaling soak screenshot golden wheel format clean
 
 BIN := .venv/bin
 comma := ,
@@ -141,6 +142,9 @@ bench-readers: setup
 
 bench-migration: setup
 	@$(BIN)/python -m tests.bench.migration $(ARGS)
+
+bench-punctuations: setup
+	@$(BIN)/python -m tests.bench.punctuations $(ARGS)
 
 bench-scaling: setup
 	@$(BIN)/python -m tests.bench.scaling $(ARGS)

@@ -16,8 +16,10 @@ from catalog.wording import did_you_mean
 #: Column that ``service.inputs`` adds to rows: their source position, int64, unique in the stream.
 POSITION_COLUMN = "_pos"
 #: Column that readers add to streams with punctuations. In a punctuation it is a JSON array of the names of
-#: the fixed columns; in an ordinary row it is NULL.
+#: the fixed columns (``punctuation_marks``); in an ordinary row it is NULL.
 PUNCTUATION_COLUMN = "_punctuation"
+#: Column of punctuations in control records: ends of ranges, exclusive, which begin at the values beside it.
+BELOW_COLUMN = "_below"
 
 #: decimal128 holds no more digits.
 MAX_DECIMAL_PRECISION = 38

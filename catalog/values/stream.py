@@ -285,9 +285,24 @@ class Constraints:
 
     Attributes:
         unique: Columns whose combined values occur once: each row promises that no later row has them.
+        clustered: Columns whose combined values come in runs: once they change, the former ones are over.
+        ordered: Columns that rise, each with the most by which a value may be less than the greatest one
+            before it.
     """
 
     unique: tuple[str, ...] = ()
+    clustered: tuple[str, ...] = ()
+    ordered: tuple[tuple[str, int], ...] = ()
+
+    def slack(self, key: frozenset[str]) -> int | None:
+        """Return by how much the one column of a key may fall back; None if it is not ordered."""
+        return next((slack for name, slack in self.ordered if {name} == key), None)
+
+    def close(self, key: frozenset[str]) -> bool:
+        """Tell whether each row, or each run of rows, closes keys of these columns."""
+        unique = bool(self.unique) and frozenset(self.unique) <= key
+        clustered = bool(self.clustered) and frozenset(self.clustered) == key
+        return unique or clustered or self.slack(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,9 +369,9 @@ class Stream:
     def closes_keys(self, key: frozenset[str]) -> bool:
         """Return whether rows or punctuations of the stream can close keys of these columns."""
         promised = self.punctuations
-        unique = frozenset(self.constraints.unique)
-        by_row = bool(unique) and unique <= key
-        return by_row or (promised is not None and any(frozenset(names) == key for names in promised.on))
+        return self.constraints.close(key) or (
+            promised is not None and any(frozenset(names) == key for names in promised.on)
+        )
 
     @property
     def has_contract(self) -> bool:

@@ -70,6 +70,7 @@ class Bucket:
         slack_us: Overrides every family's slack (tests; 0 is exact).
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that come out in this batch, per family id.
+        late_groups: Ids of families whose groups come out from the next batch on only.
         arrived: Watermark and newest event time of exchanged intermediates by id, as their pairs had them
             when they set out (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
@@ -83,6 +84,7 @@ class Bucket:
     slack_us: int | None = None
     plan_changed: bool = False
     closed_groups: dict[str, list[pa.Table]] = field(default_factory=dict)
+    late_groups: frozenset[str] = frozenset()
     arrived: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     exchange_files: tuple[str, ...] = ()
 
@@ -99,7 +101,7 @@ class Bucket:
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
         self.plan_changed = False
-        self.closed_groups = {}
+        self.closed_groups, self.late_groups = {}, frozenset()
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self._reached(self.plan)
         setting_out = self._setting_out()
@@ -126,8 +128,9 @@ class Bucket:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             reached, latest_of = end.sides(plan), newest.sides(plan)
+            wait = plan.id in self.late_groups
             part = FamilyBatch(
-                joins, ordered, version, place, before, reached, latest_of, closings, handed, exchanged
+                joins, ordered, version, place, before, reached, latest_of, closings, handed, exchanged, wait
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):
@@ -241,18 +244,28 @@ class Bucket:
             else:
                 families[family.id] = migrated(former, compiled, activated, marks, reached.sides(family))
         self.terms = {family_id: self.terms[family_id] for family_id in families}
-        queries = [query for family in plan.families for query in family.queries]
-        # An updated query's former text gives no groups: only one query of a series has results.
-        staying = {query.id for query in queries}, {query.name.lower() for query in queries}
+        queries = {query.id: query for family in plan.families for query in family.queries}
+        named = {query.name.lower(): query for query in queries.values()}
+        # A batch has results of one query of a series. So the groups of an updated query's new text, and with
+        # them those of its family, wait for the next batch; the former text gives none if pairs follow.
+        updated: set[str] = set()
         for family_id, joins in self.families.items():
-            if joins.groups is not None:
-                left = joins.groups.leave(
-                    q.id
-                    for q in joins.family.plan.queries
-                    if q.id not in staying[0] and q.name.lower() not in staying[1]
-                )
-                if left is not None:
-                    self.closed_groups.setdefault(family_id, []).append(left)
+            if joins.groups is None:
+                continue
+            leaving = [q for q in joins.family.plan.queries if q.id not in queries]
+            followed = {q.name.lower() for q in leaving if q.name.lower() in named}
+            grouped = {name for name in followed if named[name].grouping is not None}
+            updated |= grouped
+            left = joins.groups.leave(
+                q.id for q in leaving if q.name.lower() not in followed or q.name.lower() in grouped
+            )
+            if left is not None:
+                self.closed_groups.setdefault(family_id, []).append(left)
+        self.late_groups = frozenset(
+            family.id
+            for family in plan.families
+            if any(query.name.lower() in updated for query in family.queries)
+        )
         self.families = families
         self.plan = plan
         self.plan_changed = True

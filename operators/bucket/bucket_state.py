@@ -18,10 +18,13 @@ batch writes the same ids again.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from catalog.store.codec import decode, encode
 from catalog.values.plan import Plan
@@ -34,6 +37,7 @@ from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress
 from operators.segments.layout import SIDES
 from operators.segments.patch import PatchWriter
+from operators.segments.row_codec import decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile, Origin, Segment
 from operators.segments.view_names import KEPT, part_name, patched_name, steps, stored_id, stored_ids
 
@@ -264,6 +268,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
                 keys.newest_us,
                 keys.unpurged,
                 keys.dead,
+                None if keys.last is None else b64encode(encode_rows(keys.last)).decode(),
                 [segment.id for segment in keys.segments],
             ]
             for side, keys in joins.closed.items()
@@ -437,7 +442,9 @@ def load_bucket(
                 holder.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():
             facts = document["closed"][family.id][side]
-            closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
+            closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, *last, ids = facts
+            if last and last[0] is not None:
+                closed.last = decode_rows(pa.py_buffer(b64decode(last[0])))
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
             facts, ids = document["groups"][family.id]

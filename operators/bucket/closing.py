@@ -19,11 +19,13 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from catalog.arrow_types import BELOW_COLUMN as BELOW
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Promises
-from operators.bucket.finishing import finished_keys
+from operators.bucket.finishing import wait_for_keys
 from operators.closings.closed_keys import first_closings
-from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, matching
+from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, ends, matching
+from operators.closings.derived import between_edges
 from operators.errors import PromiseBroken
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools
@@ -79,6 +81,13 @@ class BatchClosings:
             closed.begin_batch()
             parts = [p.closings[family_id, side] for p in payloads if (family_id, side) in p.closings]
             parts += [_closings(joins, side, each, place) for each in promises]
+            edges = [p.edges[family_id, side] for p in payloads if (family_id, side) in p.edges]
+            ended, closed.last = between_edges(closed.last, edges, closed.layout.key_types)
+            if ended is not None:
+                keys = ended.column(KEY).to_numpy()
+                order = np.argsort(keys, kind="stable")
+                comes = joins.family.fragments.comes_to(keys[order], *place)
+                parts.append(ended.take(pa.array(order[comes])))
             arrived[side] = first_closings(parts, late_limits[side])
         return cls(joins, arrived)
 
@@ -148,6 +157,8 @@ class BatchClosings:
         watermarks: Mapping[str, int | None],
         newest_us: Mapping[str, int | None],
         place: tuple[int, int],
+        *,
+        finish: bool = True,
     ) -> None:
         """Apply the batch's closings, after its joins.
 
@@ -155,8 +166,12 @@ class BatchClosings:
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
             place: Number of the bucket, and of all buckets.
+            finish: Whether to take out the keys that are finished now, and not with the next batch.
         """
-        self.finished = finished_keys(self.joins, self.arrived, watermarks, newest_us, place)
+        wait_for_keys(self.joins, self.arrived, newest_us, place)
+        if self.joins.waiting is not None and finish:
+            together = self.joins.groups is not None
+            self.finished = self.joins.waiting.finish(watermarks, together=together)
         newest = max((time for time in newest_us.values() if time is not None), default=None)
         for side, closed in self.joins.closed.items():
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
@@ -202,8 +217,10 @@ def _closings(joins: FamilyJoins, side: str, promises: Promises, place: tuple[in
     if not own or frozenset(promises.on) != family.contracts[side].on:
         # No closings, but with the same columns.
         table = pa.table({name: pa.array([], arrow_type(layout.types[name])) for name in layout.key})
-    found, valid = closing_rows(layout, table, None, np.full(table.num_rows, BEHIND_ALL, dtype=np.int64))
+    below = table.column(BELOW).combine_chunks() if BELOW in table.column_names else None
+    pos = np.full(table.num_rows, BEHIND_ALL, dtype=np.int64)
+    found, valid = closing_rows(layout, table, None, pos, below)
     key = found.column(KEY).to_numpy()
     order = np.argsort(key, kind="stable")
-    comes = family.fragments.comes_to(key[order], *place) & valid[order]
-    return found.take(pa.array(order[comes]))
+    comes = family.fragments.comes_to(key[order], *place) | (ends(found) != key)[order]
+    return found.take(pa.array(order[comes & valid[order]]))

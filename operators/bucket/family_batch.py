@@ -41,6 +41,7 @@ class FamilyBatch:
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
         exchanged: Pairs that the buckets have sent in the batch before.
+        groups_wait: Whether groups that are due come out in the next batch.
     """
 
     joins: FamilyJoins
@@ -53,6 +54,7 @@ class FamilyBatch:
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
     exchanged: Sequence[ExchangedRows]
+    groups_wait: bool = False
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -81,7 +83,7 @@ class FamilyBatch:
         else:
             made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless)
         if self.closings is not None:
-            self.closings.close(self.reached, self.newest, self.place)
+            self.closings.close(self.reached, self.newest, self.place, finish=not self.groups_wait)
         return made
 
     def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:
@@ -96,6 +98,9 @@ class FamilyBatch:
             return []
         if table is not None:
             groups.add(table, pairs.routes().table)
+        if self.groups_wait:
+            groups.given = 0
+            return []
         finished = None if self.closings is None else self.closings.finished
         closed = [
             None if finished is None else groups.close_keys(finished),

@@ -20,7 +20,7 @@ from catalog.sql_text import quoted
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable
-from operators.closings.closing_rows import equal_numbers, key_columns
+from operators.closings.closing_rows import constants, ends, equal_numbers, key_columns, known
 from operators.finishing.waiting_keys import AT_ONCE_US
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import RESULT_COLUMNS
@@ -31,31 +31,29 @@ from operators.lineage.route_numbers import query_keys, route_numbers
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 
+#: Of an interval of so many keys each one is finished by itself, whether there are rows of it or not.
+_LISTED_KEYS = 10_000
 
-def finished_keys(
+
+def wait_for_keys(
     joins: FamilyJoins,
     arrived: Mapping[str, pa.RecordBatch | None],
-    watermarks: Mapping[str, int | None],
     newest_us: Mapping[str, int | None],
     place: tuple[int, int],
-) -> pa.Table | None:
-    """Have the keys that a batch closes wait, and take out those that are finished.
+) -> None:
+    """Have the keys that a batch closes wait until they are finished.
 
     It is called after the joins of the batch, and before its closings are remembered.
 
     Args:
         joins: Joins of the family.
         arrived: Closings of the batch per side, or None.
-        watermarks: Watermark per side at the end of the batch.
         newest_us: Newest event time per side so far.
         place: Number of the bucket, and of all buckets.
-
-    Returns:
-        As ``WaitingKeys.finish``.
     """
     waiting = joins.waiting
     if waiting is None:
-        return None
+        return
     queries = joins.family.plan.queries
     every = joins.family.finishing
     entering = [number for number in every if queries[number].id in waiting.entering]
@@ -66,18 +64,19 @@ def finished_keys(
             closings = None if closed is None else arrived[side]
             if closed is not None and numbers is entering:
                 closings = closed.all_remembered() if entering else None
-            elif closed is not None and closings is not None:
-                closings = closings.filter(pa.array(~closed.remembers(closings)))
-            if closings is None or not closings.num_rows:
+            if closed is None or closings is None:
                 continue
-            closings = _at_home(joins, closings, place)
-            known = np.zeros(closings.num_rows, dtype=np.bool_)
+            closings = _single(joins, closings, place)
+            if numbers is every:
+                closings = closings.filter(pa.array(~closed.remembers(closings)))
+            if not closings.num_rows:
+                continue
+            before = np.zeros(closings.num_rows, dtype=np.bool_)
             if other is not None and numbers is every:
-                known = other.remembers(closings)
+                before = other.remembers(closings)
             due_us = _due_us(joins, side, closings, numbers, newest_us[side], place[1])
             ids = np.array([queries[number].id for number in numbers], dtype=np.int64)
-            waiting.add(side, closings, due_us, ids, known)
-    return waiting.finish(watermarks, together=joins.groups is not None)
+            waiting.add(side, closings, due_us, ids, before)
 
 
 def result_punctuations(
@@ -87,7 +86,7 @@ def result_punctuations(
 
     Args:
         joins: Joins of the family.
-        finished: What ``finished_keys`` returned.
+        finished: What ``WaitingKeys.finish`` returned.
         plan_version: Plan version in force.
         batch: Batch number.
     """
@@ -117,8 +116,8 @@ def result_punctuations(
     ]
     codes: Int64s = members.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     ids = tuple(place)
-    known = QuerySets.of(ids, sets)
-    numbers = route_numbers(known, query_keys(ids))
+    members_of = QuerySets.of(ids, sets)
+    numbers = route_numbers(members_of, query_keys(ids))
     carried = [
         (f"{side}_{name}", arrow_type(layouts[side].types[name]))
         for side in sides
@@ -139,15 +138,37 @@ def result_punctuations(
     table = pa.table(arrays, names=[*RESULT_COLUMNS, *(name for name, _ in carried)])
     order_of = np.argsort(numbers)
     counts = np.bincount(codes, minlength=len(sets))
-    routes = RouteTable(numbers[order_of], known.take(order_of))
+    routes = RouteTable(numbers[order_of], members_of.take(order_of))
     return table.combine_chunks().to_batches()[0], RouteCounts(routes, counts[order_of])
 
 
-def _at_home(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
-    """Return the closings whose keys have their home in this bucket: other buckets have rows of some keys."""
-    if not joins.family.fragments.replicates:
-        return closings
-    return closings.filter(pa.array(bucket_of(closings.column(KEY).to_numpy(), place[1]) == place[0]))
+def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
+    """Return the closings of the keys that have their home in this bucket, an interval as its keys.
+
+    Of a long interval these are only the keys of which there are rows or open groups.
+    """
+    key, to = closings.column(KEY).to_numpy(), ends(closings)
+    wide = key != to
+    if not wide.any():
+        if not joins.family.fragments.replicates:
+            return closings
+        return closings.filter(pa.array(bucket_of(key, place[1]) == place[0]))
+    parts = [key[~wide]]
+    with np.errstate(over="ignore"):
+        length = (to - key).view(np.uint64)
+    short = wide & (length < _LISTED_KEYS)
+    lengths = length[short].astype(np.int64) + 1
+    within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    parts.append(np.repeat(key[short], lengths) + within)
+    if (wide & ~short).any():
+        segments = list(joins.segments())
+        if joins.groups is not None:
+            segments += joins.groups.segments
+        held = np.unique(np.concatenate([key[:0], *(segment.key for segment in segments)]))
+        long = closings.filter(pa.array(wide & ~short))
+        parts.append(held[known(constants(held), long, joins.family.plan.key_types)])
+    keys = np.unique(np.concatenate(parts))
+    return constants(keys[bucket_of(keys, place[1]) == place[0]])
 
 
 def _due_us(

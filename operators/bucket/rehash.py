@@ -23,6 +23,7 @@ from catalog.errors import InvariantBroken
 from catalog.steps import is_exchanged, is_intermediate
 from catalog.values.plan import FamilyPlan
 from operators.bucket.bucket import Bucket, StreamState
+from operators.closings.closing_rows import ends
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import SliceState, compact
@@ -166,10 +167,12 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     for side, closed in old.closed.items():
         # All buckets of a key have the same closings of it; duplicates from two old buckets are merged.
         target_keys = new.closed[side]
+        target_keys.last = closed.last
         target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
         target_keys.unpurged = max(closed.unpurged, target_keys.unpurged)
         for segment in closed.segments:
             comes_here = old.family.fragments.comes_to(segment.key, number, buckets)
+            comes_here |= ends(segment.rows) != segment.key
             target_keys.segments.append(segment.filter(comes_here))
     if old.ranked is not None and new.ranked is not None:
         _take_ranked(old.family, old.ranked, new.ranked, number, buckets)

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from catalog.durations import MIN_TIME_US
 from catalog.values.query import UNBOUNDED_US
-from operators.closings.closing_rows import folded, known, matching
+from operators.closings.closing_rows import collapsed, folded, known, matching
 from operators.closings.contract import SideContract
 from operators.kernels.keys import Bools
 from operators.segments.layout import SideLayout
@@ -59,6 +59,7 @@ class ClosedKeys:
         violating: Rows of the side that broke a promise in this batch.
         arrived: Closings of this batch.
         dead: Rows of the other side with closed keys that the last search left in the state.
+        last: Last row of a clustered side, as an edge (``derived``); None before the first row.
     """
 
     contract: SideContract
@@ -73,6 +74,12 @@ class ClosedKeys:
     violating: int = 0
     arrived: int = 0
     dead: int = 0
+    last: pa.RecordBatch | None = None
+
+    @property
+    def lasts(self) -> bool:
+        """Tell whether closings are remembered forever."""
+        return self.contract.remember_us is None or self.window_us >= UNBOUNDED_US
 
     def begin_batch(self) -> None:
         """Reset the counters of the batch."""
@@ -82,6 +89,8 @@ class ClosedKeys:
         """Take over what was remembered under the previous plan version."""
         self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
         self.unpurged, self.dead = former.unpurged, former.dead
+        if former.contract.clustered:
+            self.last = former.last
 
     def closed(self, rows: Segment, layout: SideLayout) -> Bools:
         """Return which rows have a key that is closed and remembered, bool[n].
@@ -123,7 +132,7 @@ class ClosedKeys:
             self.unpurged += arrived.num_rows
             parts.append(_at(arrived, newest_us))
         if parts:
-            self.segments.append(Segment(folded(parts), 0, ()))
+            self.segments.append(Segment(self._folded(parts), 0, ()))
             self._merge()
 
     def see(self, newest_us: int | None) -> int:
@@ -141,10 +150,9 @@ class ClosedKeys:
         Args:
             watermark_us: Watermark of the side.
         """
-        remember_us = self.contract.remember_us
-        if watermark_us is None or remember_us is None or self.window_us >= UNBOUNDED_US:
+        if watermark_us is None or self.lasts:
             return
-        floor_us = watermark_us - max(self.window_us, remember_us)
+        floor_us = watermark_us - max(self.window_us, self.contract.remember_us or 0)
         self.floor_us = floor_us if self.floor_us is None else max(floor_us, self.floor_us)
         self.segments = [s for s in self.segments if s.t_max > self.floor_us]
 
@@ -164,7 +172,10 @@ class ClosedKeys:
     def rehash(self, closings: Sequence[Segment]) -> None:
         """Take over closings of other buckets, with duplicates merged."""
         kept = [part for part in map(self._remembered, closings) if part.num_rows]
-        self.segments = [Segment(folded(kept), 0, ())] if kept else []
+        self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
+
+    def _folded(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        return collapsed(folded(parts), whenever=self.lasts)
 
     def _remembered(self, segment: Segment) -> pa.RecordBatch:
         if self.floor_us is None or segment.t_min > self.floor_us:
@@ -178,7 +189,7 @@ class ClosedKeys:
             if len(older) > _MERGED_RATIO * len(newer):
                 return
             kept = [part for part in map(self._remembered, (older, newer)) if part.num_rows]
-            self.segments[-2:] = [Segment(folded(kept), 0, ())] if kept else []
+            self.segments[-2:] = [Segment(self._folded(kept), 0, ())] if kept else []
 
 
 def _at(closings: pa.RecordBatch, time_us: int) -> pa.RecordBatch:

@@ -1,13 +1,17 @@
 """Closings as rows: the form in which they are sent to a bucket and stored in it.
 
-    _key  _ts  _pos  c.0
-      17    +   40   "x"    sent, for a punctuation: never late
-      17  900   41   "x"    sent, for a row of a unique stream with this event time: closes nothing if late
-      17  950   40   "x"    stored: remembered until no row can match one of that time
+    _key  c.to  _ts  _pos
+      17    17    +   40    sent, for a punctuation: never late
+      18    18  900   41    sent, for a row of a unique stream with this event time: closes nothing if late
+      20    29    +   42    sent to all buckets, for a range: closes 20 to 29
+      17    17  950   40    stored: remembered until no row can match one of that time
 
-If ``_key`` is a hash, the key columns follow it, because equal hashes do not mean equal keys. These columns
-have the types in which both sides are compared, so the rows of either side can supply them. Rows are sorted
-by (key, position); ``_pos`` is the position of the punctuation in its stream.
+Numbers beside each other become one row where it does not matter which of them was closed when. So the
+intervals are disjoint, and what a stream closes in its order stays small.
+
+If ``_key`` is a hash, the key columns follow it instead of ``c.to``, because equal hashes do not mean equal
+keys. These columns have the types in which both sides are compared, so the rows of either side can supply
+them. Rows are sorted by (key, position); ``_pos`` is the position of the punctuation in its stream.
 """
 
 from __future__ import annotations
@@ -27,12 +31,17 @@ from operators.segments.segment import COLUMN, Segment
 
 #: Event time of closings that are never late.
 NEVER_LATE_US: Final = 2**63 - 1
+#: Last key of a closing of exact keys, as a column.
+TO: Final = f"{COLUMN}to"
+#: Least and greatest key.
+LEAST: Final = -(2**63)
+GREATEST: Final = 2**63 - 1
 #: Position of closings behind all rows of their batch.
 BEHIND_ALL: Final = 2**63 - 1
 
 
 def closing_rows(
-    layout: SideLayout, table: pa.Table, ts: Int64s | None, pos: Int64s
+    layout: SideLayout, table: pa.Table, ts: Int64s | None, pos: Int64s, below: pa.Array | None = None
 ) -> tuple[pa.RecordBatch, Bools]:
     """Return the closings of key values, unsorted, and which of them close a key: NULL closes none.
 
@@ -41,12 +50,20 @@ def closing_rows(
         table: Table with the key columns of the side.
         ts: int64[n], event times of rows that close their own keys; None for punctuations.
         pos: int64[n], positions.
+        below: Ends of ranges, exclusive, which begin at the values of the key; NULL at either end: no bound.
+            The key is exact and a whole number.
     """
     key, valid = join_key(table, layout.key, layout.key_types)
     if ts is None:
         ts = np.full(len(key), NEVER_LATE_US, dtype=np.int64)
-    columns = [] if layout.exact else [_combined(table.column(name)) for name in layout.key]
-    return _rows(layout, key, ts, pos, columns), valid
+    if not layout.exact:
+        return _rows(layout, key, key, ts, pos, [_combined(table.column(name)) for name in layout.key]), valid
+    if below is None:
+        return _rows(layout, key, key, ts, pos, ()), valid
+    ends, bounded = join_key(pa.table({"below": below}), ("below",), layout.key_types)
+    key = np.where(valid, key, LEAST)
+    to = np.where(bounded, ends - bounded, GREATEST)
+    return _rows(layout, key, to, ts, pos, ()), key <= to
 
 
 def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch:
@@ -59,17 +76,82 @@ def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch
     """
     index = np.flatnonzero(chosen)
     columns = [] if own.exact else [own.read(rows, name, index) for name in own.key]
-    return _rows(own, rows.key[index], rows.ts[index], rows.pos[index], columns)
+    return _rows(own, rows.key[index], rows.key[index], rows.ts[index], rows.pos[index], columns)
+
+
+def constants(keys: Int64s) -> pa.RecordBatch:
+    """Return closings of exact keys, ascending, as a punctuation makes them."""
+    never = pa.array(np.full(len(keys), NEVER_LATE_US, dtype=np.int64))
+    behind = pa.array(np.full(len(keys), BEHIND_ALL, dtype=np.int64))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(keys), never, behind, pa.array(keys)], names=[KEY, TS, POS, TO]
+    )
+
+
+def ends(closings: pa.RecordBatch) -> Int64s:
+    """Return the last key that each closing closes, int64[n]."""
+    name = TO if TO in closings.schema.names else KEY
+    last: Int64s = closings.column(name).to_numpy()
+    return last
 
 
 def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Return closings merged by key, with first position and latest time, sorted by (key, position)."""
+    if any(TO in part.schema.names for part in parts):
+        # States of versions without ranges have no ends.
+        parts = [p if TO in p.schema.names else p.append_column(TO, p.column(KEY)) for p in parts]
     batch = pa.concat_batches(list(parts))
+    if TO in batch.schema.names and (ends(batch) != batch.column(KEY).to_numpy()).any():
+        return _disjoint(batch)
     names = [name for name in batch.schema.names if name not in (TS, POS)]
     grouped = pa.Table.from_batches([batch]).group_by(names, use_threads=False)
     found = grouped.aggregate([(TS, "max"), (POS, "min")])
     found = found.rename_columns([*names, TS, POS]).select(batch.schema.names)
     return found.sort_by([(KEY, "ascending"), (POS, "ascending")]).combine_chunks().to_batches()[0]
+
+
+def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
+    """Return closings with one row for numbers beside each other that are remembered equally long.
+
+    Args:
+        closings: Closings that ``folded`` returned; their positions are not asked for any more.
+        whenever: Whether all are remembered forever.
+    """
+    if TO not in closings.schema.names or closings.num_rows < 2:
+        return closings
+    key, to, ts = closings.column(KEY).to_numpy(), ends(closings), closings.column(TS).to_numpy()
+    # The last interval of all may end at the greatest number, and has none after it.
+    apart = to[:-1] + 1 != key[1:]
+    if not whenever:
+        apart |= ts[:-1] != ts[1:]
+    if apart.all():
+        return closings
+    first = np.concatenate(([0], np.flatnonzero(apart) + 1))
+    last = np.concatenate((first[1:], [len(key)])) - 1
+    arrays = {KEY: key[first], TS: np.maximum.reduceat(ts, first), TO: to[last]}
+    arrays[POS] = np.minimum.reduceat(closings.column(POS).to_numpy(), first)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(arrays[n]) for n in closings.schema.names], closings.schema.names
+    )
+
+
+def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
+    """Return intervals cut where others begin or end, with first position and latest time of each piece."""
+    key, to = closings.column(KEY).to_numpy(), ends(closings)
+    starts = np.unique(np.concatenate((key, to[to < GREATEST] + 1)))
+    first, last = np.searchsorted(starts, key), np.searchsorted(starts, to, side="right")
+    piece = np.arange(int((last - first).sum())) - np.repeat(np.cumsum(last - first) - last, last - first)
+    ts = np.full(len(starts), LEAST, dtype=np.int64)
+    pos = np.full(len(starts), GREATEST, dtype=np.int64)
+    covered = np.zeros(len(starts), dtype=np.bool_)
+    np.maximum.at(ts, piece, np.repeat(closings.column(TS).to_numpy(), last - first))
+    np.minimum.at(pos, piece, np.repeat(closings.column(POS).to_numpy(), last - first))
+    covered[piece] = True
+    until = np.concatenate((starts[1:] - 1, [GREATEST]))
+    arrays = {KEY: starts[covered], TS: ts[covered], POS: pos[covered], TO: until[covered]}
+    return pa.RecordBatch.from_arrays(
+        [pa.array(arrays[n]) for n in closings.schema.names], closings.schema.names
+    )
 
 
 def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind: bool = False) -> Bools:
@@ -83,10 +165,7 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
     """
     keys = closings.column(KEY).to_numpy()
     if own.exact:
-        first = np.searchsorted(keys, rows.key)
-        # The first of equal keys has the smallest position.
-        place = np.minimum(first, len(keys) - 1)
-        same = keys[place] == rows.key if len(keys) else np.zeros(len(rows), dtype=np.bool_)
+        same, place = _containing(rows.key, closings)
         return same & (closings.column(POS).to_numpy()[place] < rows.pos) if behind and len(keys) else same
     row, entry = equal_numbers(rows.key, keys)
     if behind:
@@ -107,13 +186,24 @@ def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[
         others: Closings, sorted by key.
         key_types: Common type of each key pair.
     """
+    if is_exact(key_types):
+        return _containing(closings.column(KEY).to_numpy(), others)[0]
     row, entry = equal_numbers(closings.column(KEY).to_numpy(), others.column(KEY).to_numpy())
     found = np.zeros(closings.num_rows, dtype=np.bool_)
-    if len(row) and not is_exact(key_types):
+    if len(row):
         same = verify_equal(key_columns(closings, row), key_columns(others, entry), key_types)
         row = row[same]
     found[row] = True
     return found
+
+
+def _containing(keys: Int64s, closings: pa.RecordBatch) -> tuple[Bools, Int64s]:
+    """Return which numbers an interval contains, and the place of that interval."""
+    if not closings.num_rows:
+        return np.zeros(len(keys), dtype=np.bool_), np.zeros(len(keys), dtype=np.int64)
+    place = np.searchsorted(closings.column(KEY).to_numpy(), keys, side="right") - 1
+    found = (place >= 0) & (ends(closings)[place] >= keys)
+    return found, np.maximum(place, 0)
 
 
 def equal_numbers(keys: Int64s, ascending: Int64s) -> tuple[Int64s, Int64s]:
@@ -132,8 +222,11 @@ def key_columns(closings: pa.RecordBatch, rows: Int64s) -> list[pa.Array]:
 
 
 def _rows(
-    layout: SideLayout, key: Int64s, ts: Int64s, pos: Int64s, columns: Sequence[pa.Array]
+    layout: SideLayout, key: Int64s, to: Int64s, ts: Int64s, pos: Int64s, columns: Sequence[pa.Array]
 ) -> pa.RecordBatch:
+    if layout.exact:
+        names = [KEY, TS, POS, TO]
+        return pa.RecordBatch.from_arrays([pa.array(each) for each in (key, ts, pos, to)], names=names)
     kinds = [arrow_type(kind) for kind in layout.key_types]
     values = [pc.cast(column, kind) for kind, column in zip(kinds, columns, strict=False)]
     names = [KEY, TS, POS, *(f"{COLUMN}{n}" for n in range(len(values)))]

@@ -1,7 +1,8 @@
 """The part of a stream's contract that a side of a family can use.
 
 A punctuation closes a key if it fixes all key columns of the side and no others. A stream whose rows are
-unique in some of the key columns closes the key of each new row.
+unique in some of the key columns closes the key of each new row. One that is clustered by the key columns
+closes a key when the next one comes, and one that is ordered by the key closes what is too far behind.
 
 Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent. Nor
 do families with windows of rows, which count rows of any key. Nor do ordered families, because closings are
@@ -25,6 +26,9 @@ class SideContract:
         stream: Name of the stream.
         on: Columns that a punctuation must fix exactly; None: punctuations close no key.
         unique: True if each row closes its own key.
+        clustered: True if the end of a run of rows closes its key.
+        slack: By how much a key may be less than the greatest before it; what is less is closed. None: keys
+            have no order.
         stops: True if a row that breaks a promise stops the engine; otherwise it is dropped.
         remember_us: Least time for which closings are remembered, µs of event time; None: forever.
     """
@@ -32,6 +36,8 @@ class SideContract:
     stream: str
     on: frozenset[str] | None
     unique: bool
+    clustered: bool
+    slack: int | None
     stops: bool
     remember_us: int | None
 
@@ -49,10 +55,12 @@ def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract
     key = frozenset(pair[0] if side == "a" else pair[1] for pair in family.key)
     promised = stream.punctuations
     on = key if promised is not None and any(frozenset(names) == key for names in promised.on) else None
-    columns = frozenset(stream.constraints.unique)
-    unique = bool(columns) and columns <= key
-    if on is None and not unique:
+    rules = stream.constraints
+    if on is None and not rules.close(key):
         return None
+    unique = bool(rules.unique) and frozenset(rules.unique) <= key
+    clustered = bool(rules.clustered) and frozenset(rules.clustered) == key
     violation: Literal["drop", "stop"] = "drop" if promised is None else promised.violation
     remember_us = 0 if promised is None else promised.remember_us
-    return SideContract(stream.name, on, unique, violation == "stop", remember_us)
+    slack = rules.slack(key)
+    return SideContract(stream.name, on, unique, clustered, slack, violation == "stop", remember_us)

@@ -113,6 +113,8 @@ class WaitingKeys:
         """
         if not self.segments:
             return None
+        if not self._may_finish(watermarks):
+            return None
         passed = ["false"]
         for number, other in ((0, "b"), (1, "a")):
             now = watermarks[other]
@@ -142,6 +144,20 @@ class WaitingKeys:
         )
         return select_table({"finished": finished}, text)
 
+    def _may_finish(self, watermarks: Mapping[str, int | None]) -> bool:
+        """Tell whether a key may be finished; a batch in which none is must not cost a query."""
+        waiting = self.segments[0]
+        if waiting.t_min <= AT_ONCE_US:
+            return True
+        side = waiting.pos & 1
+        for number, other in ((0, "b"), (1, "a")):
+            now = watermarks[other]
+            if now is not None and waiting.t_min <= now and (waiting.ts[side == number] <= now).any():
+                return True
+        # Both sides of a key and query are beside each other.
+        same = waiting.key[1:] == waiting.key[:-1]
+        return bool((same & (waiting.pos[1:] >> 1 == waiting.pos[:-1] >> 1)).any())
+
     def _without_finished(self, added: pa.RecordBatch, known: Bools) -> pa.RecordBatch:
         """Return keys without those that the other side has closed and that wait no more."""
         tables = {
@@ -156,6 +172,19 @@ class WaitingKeys:
 
     def _keep(self, segments: Sequence[Segment]) -> None:
         """Keep the first closing of each key, query and side."""
+        if not self.columns:
+            arrays = {
+                KEY: [s.key for s in segments],
+                TS: [s.ts for s in segments],
+                POS: [s.pos for s in segments],
+            }
+            key, ts, pos = (np.concatenate(parts) for parts in arrays.values())
+            order = np.lexsort((pos, key))
+            first = np.ones(len(order), dtype=np.bool_)
+            first[1:] = (np.diff(key[order]) != 0) | (np.diff(pos[order]) != 0)
+            kept = [pa.array(values[order[first]]) for values in (key, ts, pos)]
+            self.segments = [Segment(pa.RecordBatch.from_arrays(kept, names=list(arrays)), 0, ())]
+            return
         names = ", ".join(map(quoted, [*self._names(), POS]))
         parts = {f"part{n}": _plain(segment) for n, segment in enumerate(segments)}
         every = " UNION ALL BY NAME ".join(f"SELECT *, {n} AS part FROM part{n}" for n in range(len(parts)))

@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catalog.punctuation_marks import Promise
 from catalog.values.batch import FilterCounters, StreamPunctuations
 from catalog.values.plan import PlannedFilter
 from catalog.values.query import Clock
 from catalog.values.stream import Stream
+from operators.closings.closing_rows import ends
 from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Bools, Int64s, bucket_of, join_key
@@ -29,7 +31,7 @@ from operators.orders.order_clock import order_clock
 from operators.orders.order_progress import OrderedRows, ordered_rows
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
-from operators.pack.punctuations import Promise, closings_of_side, parted
+from operators.pack.punctuations import closings_of_side, parted
 from operators.ranks.rank_rows import rank_rows
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
@@ -156,8 +158,8 @@ class Packer:
             counted = self._counted(table, ts)
             payloads = [replace(p, counted=c) for p, c in zip(payloads, counted, strict=True)]
         if self.stream.has_contract:
-            closings = self._closings(table, ts, promises)
-            payloads = [replace(p, closings=c) for p, c in zip(payloads, closings, strict=True)]
+            closings, edges = self._closings(table, ts, promises)
+            payloads = [replace(p, closings=c, edges=edges) for p, c in zip(payloads, closings, strict=True)]
             received = self._received(promises)
             payloads[counting] = replace(payloads[counting], received=received)
         return payloads
@@ -191,20 +193,27 @@ class Packer:
 
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
-    ) -> list[dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the closings for each bucket; they go to the same buckets as rows of the key."""
+    ) -> tuple[list[dict[tuple[str, str], pa.RecordBatch]], dict[tuple[str, str], pa.RecordBatch]]:
+        """Return the closings for each bucket, which go where rows of the key go, and edges for all."""
+        edges: dict[tuple[str, str], pa.RecordBatch] = {}
         closings: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part in self.sides:
             if part.contract is None:
                 continue
-            found, valid = closings_of_side(part.layout, part.contract, table, ts, promises)
+            found, valid, edge = closings_of_side(part.layout, part.contract, table, ts, promises)
+            if edge is not None:
+                edges[part.family, part.side] = edge
             key = found.column(KEY).to_numpy()
-            order, starts = self._into_buckets(part, key, valid)
-            ordered = found.take(pa.array(order))
+            wide = valid & (ends(found) != key)
+            order, starts = self._into_buckets(part, key, valid & ~wide)
+            ordered, everywhere = found.take(pa.array(order)), found.filter(pa.array(wide))
             for bucket, (start, end) in enumerate(pairwise(starts.tolist())):
-                if end > start:
-                    closings[bucket][part.family, part.side] = ordered.slice(start, end - start)
-        return closings
+                own = ordered.slice(start, end - start)
+                if everywhere.num_rows:
+                    own = pa.concat_batches([own, everywhere])
+                if own.num_rows:
+                    closings[bucket][part.family, part.side] = own
+        return closings, edges
 
     def _received(self, promises: Sequence[Promise]) -> StreamPunctuations | None:
         """Count the punctuations, and those that no family uses."""

@@ -86,6 +86,7 @@ class Payload:
         place: Number of the bucket and of all buckets, where PACK made the payload.
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
+        edges: First and last row of clustered sides per (family id, side) (``operators.closings.derived``).
         received: Counts of the partition's punctuations, in one of its payloads.
         senders: Numbers of the buckets that have sent pairs to others in the batch before
             (``operators.steps.exchange``), in the payload that brings control records.
@@ -107,6 +108,7 @@ class Payload:
     closings: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     received: StreamPunctuations | None = None
     counted: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    edges: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     senders: tuple[int, ...] = ()
 
     def encode(self, write: WriteRows | None = None) -> bytes:
@@ -146,18 +148,13 @@ class Payload:
             "began_us": self.began_us,
             "place": self.place,
         }
-        if self.closings:
-            closings: list[list[object]] = []
-            for (family, side), rows in self.closings.items():
-                bodies.append(encode_rows(rows))
-                closings.append([family, side, len(bodies[-1])])
-            header["closings"] = closings
-        if self.counted:
-            counted: list[list[object]] = []
-            for (family, side), rows in self.counted.items():
-                bodies.append(encode_rows(rows))
-                counted.append([family, side, len(bodies[-1])])
-            header["counted"] = counted
+        for name, of in (("closings", self.closings), ("counted", self.counted), ("edges", self.edges)):
+            if of:
+                lengths: list[list[object]] = []
+                for (family, side), rows in of.items():
+                    bodies.append(encode_rows(rows))
+                    lengths.append([family, side, len(bodies[-1])])
+                header[name] = lengths
         if self.senders:
             header["senders"] = list(self.senders)
         if self.received is not None:
@@ -220,6 +217,7 @@ class Payload:
         suspects = {stream_id: taken(size) for stream_id, size in header["suspects"]}
         closings = {(family, side): taken(size) for family, side, size in header.get("closings", ())}
         counted = {(family, side): taken(size) for family, side, size in header.get("counted", ())}
+        edges = {(family, side): taken(size) for family, side, size in header.get("edges", ())}
         return cls(
             order=header["order"],
             batch=header["batch"],
@@ -239,6 +237,7 @@ class Payload:
             closings=closings,
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
             counted=counted,
+            edges=edges,
             senders=tuple(header.get("senders", ())),
         )
 

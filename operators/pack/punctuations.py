@@ -7,37 +7,21 @@ watermark and join nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
+from catalog.punctuation_marks import Promise, promises_in
 from catalog.values.stream import Punctuations, Stream
 from operators.closings.closing_rows import closing_rows
 from operators.closings.contract import SideContract
+from operators.closings.derived import clustered_closings, ordered_closings
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import POS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Promise:
-    """Punctuations that fix the same columns.
-
-    Attributes:
-        on: The columns.
-        table: The values, with ``_pos``.
-    """
-
-    on: frozenset[str]
-    table: pa.Table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
 
 
 def parted(stream: Stream, contract: Punctuations, table: pa.Table) -> tuple[pa.Table, list[Promise]]:
@@ -56,11 +40,7 @@ def parted(stream: Stream, contract: Punctuations, table: pa.Table) -> tuple[pa.
         table = table.drop_columns(PUNCTUATION_COLUMN)
         if patterns.null_count == len(patterns):
             return table, []
-        promises = [
-            Promise(frozenset(json.loads(text)), table.filter(pc.fill_null(pc.equal(patterns, text), False)))
-            for text in sorted(pc.unique(patterns.drop_null()).to_pylist())
-        ]
-        return table.filter(pc.is_null(patterns)).combine_chunks(), promises
+        return table.filter(pc.is_null(patterns)).combine_chunks(), promises_in(stream, table, patterns)
     if contract.column is None:
         return table, []
     closes = pc.fill_null(table.column(contract.column), False)
@@ -72,8 +52,8 @@ def parted(stream: Stream, contract: Punctuations, table: pa.Table) -> tuple[pa.
 
 def closings_of_side(
     layout: SideLayout, contract: SideContract, rows: pa.Table, ts: Int64s, promises: Sequence[Promise]
-) -> tuple[pa.RecordBatch, Bools]:
-    """Return the closings of a side, by position, and which of them close a key.
+) -> tuple[pa.RecordBatch, Bools, pa.RecordBatch | None]:
+    """Return the closings of a side, by position, which of them close a key, and the edges of its rows.
 
     Args:
         layout: Layout of the side.
@@ -81,21 +61,42 @@ def closings_of_side(
         rows: Rows of the partition.
         ts: int64[n], their event times.
         promises: Its punctuations.
+
+    Returns:
+        Closings and whether they close; the first and last row if the side is clustered and has rows
+        (``closings.derived``).
     """
     parts = [
-        closing_rows(layout, promise.table, None, _positions(promise.table))
+        closing_rows(layout, promise.table, None, _positions(promise.table), promise.below)
         for promise in promises
         if promise.on == contract.on
     ]
-    if contract.unique or not parts:
-        rows = rows if contract.unique else rows.slice(0, 0)
-        parts.append(closing_rows(layout, rows, ts[: rows.num_rows], _positions(rows)))
-    found = pa.concat_batches([part for part, _ in parts])
-    valid = np.concatenate([valid for _, valid in parts])
+    edges = None
+    derives = contract.clustered or contract.slack is not None
+    own, valid = _rows_by_position(layout, rows if contract.unique or derives else rows.slice(0, 0), ts)
+    parts.append((own, valid) if contract.unique else (own.slice(0, 0), valid[:0]))
+    if contract.slack is not None:
+        found = ordered_closings(own.filter(pa.array(valid)), contract.slack)
+        parts.append((found, np.ones(found.num_rows, dtype=np.bool_)))
+    if contract.clustered and own.num_rows:
+        found, closes, edges = clustered_closings(own, valid, layout.key_types)
+        parts.append((found, closes))
+    closings = pa.concat_batches([part for part, _ in parts])
+    closes = np.concatenate([valid for _, valid in parts])
     if len(parts) == 1:
-        return found, valid
-    order = np.argsort(found.column(POS).to_numpy(), kind="stable")
-    return found.take(pa.array(order)), valid[order]
+        return closings, closes, edges
+    order = np.argsort(closings.column(POS).to_numpy(), kind="stable")
+    return closings.take(pa.array(order)), closes[order], edges
+
+
+def _rows_by_position(layout: SideLayout, rows: pa.Table, ts: Int64s) -> tuple[pa.RecordBatch, Bools]:
+    """Return rows as closings of their own keys, by position, and which have a key."""
+    pos = _positions(rows)
+    own, valid = closing_rows(layout, rows, ts[: rows.num_rows], pos)
+    if (pos[1:] >= pos[:-1]).all():
+        return own, valid
+    order = np.argsort(pos, kind="stable")
+    return own.take(pa.array(order)), valid[order]
 
 
 def _positions(table: pa.Table) -> Int64s:

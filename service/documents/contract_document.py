@@ -1,7 +1,7 @@
 """Document of a stream's contract: its promises about later rows.
 
 punctuations: {on: [[item_id]], violation: drop, remember: window, column: closes}
-constraints: {unique: [item_id]}
+constraints: {unique: [item_id], clustered: item_id, ordered: {seq: 100}}
 order: {column: epoch, scramble: 500, descending: false}
 """
 
@@ -139,12 +139,34 @@ class ConstraintsDocument(_ContractPart):
         default_factory=list,
         description="Columns whose combined values occur once: each row promises that no later row has them.",
     )
+    clustered: str | list[str] = Field(
+        default_factory=list,
+        description="Column, or columns, whose combined values come in runs: a row with other values "
+        "promises that no later row has the former ones.",
+    )
+    ordered: dict[str, Annotated[int, Field(ge=0, le=2**62)]] = Field(
+        default_factory=dict,
+        description="Columns of whole numbers that rise, each with the most by which a value may be less "
+        "than the greatest one before it. What is further behind does not come any more.",
+    )
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Constraints:
         """Return the constraints; arguments and errors of ``PunctuationsDocument.to_value``."""
-        if not self.unique:
-            return Constraints()
-        return Constraints(_columns(stream, columns, self.unique, ("constraints", "unique")))
+        where = "constraints"
+        unique = _columns(stream, columns, self.unique, (where, "unique")) if self.unique else ()
+        runs = [self.clustered] if isinstance(self.clustered, str) else self.clustered
+        clustered = _columns(stream, columns, runs, (where, "clustered")) if runs else ()
+        ordered = _columns(stream, columns, list(self.ordered), (where, "ordered")) if self.ordered else ()
+        for name in ordered:
+            kind = next(column.type for column in columns if column.name == name)
+            if kind not in ("int", "bigint"):
+                raise InvalidStream(
+                    f'column "{name}" of stream "{stream}" has type {kind}, which is not a whole number',
+                    detail="The number behind an ordered column says how far its values may fall back.",
+                    hint="Name a column of type int or bigint; event time is ordered by lateness.",
+                    path=(where, "ordered", name),
+                )
+        return Constraints(unique, clustered, tuple(zip(ordered, self.ordered.values(), strict=True)))
 
 
 class OrderDocument(_ContractPart):
@@ -202,7 +224,13 @@ def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | Non
 
 def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
     """Return constraints as a document; None if there are none."""
-    return {"unique": list(constraints.unique)} if constraints.unique else None
+    if constraints == Constraints():
+        return None
+    return {
+        "unique": list(constraints.unique),
+        "clustered": list(constraints.clustered),
+        "ordered": dict(constraints.ordered),
+    }
 
 
 def _columns(

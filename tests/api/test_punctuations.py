@@ -153,7 +153,9 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
         ({"item": "x"}, '"x" is no bigint'),
         ({"item": None}, 'column "item" is NULL'),
         ({"item": []}, 'the list of column "item" is empty'),
-        ({"item": {"from": 1, "below": 9}}, 'column "item" is given a range'),
+        ({"item": {"from": 9, "below": 9}}, 'the range of column "item" is empty'),
+        ({"item": {"from": 1, "to": 9}}, 'the range of column "item" has the field "to"'),
+        ({"item": {}}, 'the range of column "item" has no bound'),
         ({}, "does not declare the set of columns {}"),
     ],
 )

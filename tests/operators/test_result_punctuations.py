@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Plan
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
-from catalog.values.stream import Punctuations, Stream
+from catalog.values.stream import Constraints, Punctuations, Stream
 from planner.families.families import family_id
 from tests.builders import a_query, a_stream
 from tests.examples import examples
@@ -60,9 +60,12 @@ def with_announcements(promised: Promised, every: int = 1) -> Promised:
 
 
 def unspread(promised: Promised) -> Promised:
-    """Return a case in which every key has one bucket, so that it finishes by the rows of its own."""
+    """Return a case in which every key has one bucket and is closed by punctuations or its one row."""
+    streams = {
+        i: replace(s, constraints=Constraints(s.constraints.unique)) for i, s in promised.case.streams.items()
+    }
     steps = tuple(replace(step, spread=Step(None, ()).spread) for step in promised.case.steps)
-    return replace(promised, case=replace(promised.case, steps=steps))
+    return replace(promised, case=replace(promised.case, steps=steps, streams=streams))
 
 
 @dataclass
@@ -203,25 +206,25 @@ def check(promised: Promised, runner: Runner | None = None, *, exact: bool = Tru
     return runner
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(30))
 @given(promised_cases(family=0), st.sampled_from((1, 2)))
 def test_keys_are_announced_in_the_batch_in_which_they_are_finished(promised: Promised, every: int) -> None:
     check(unspread(with_announcements(promised, every)))
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(20))
 @given(promised_cases())
 def test_keys_of_all_kinds_are_announced(promised: Promised) -> None:
     check(unspread(with_announcements(promised)))
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(30))
 @given(promised_cases(activations=True, family=0), st.sampled_from((1, 2)))
 def test_queries_come_and_go_while_keys_wait(promised: Promised, every: int) -> None:
     check(unspread(with_announcements(promised, every)))
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(20))
 @given(promised_cases(activations=True))
 def test_no_result_follows_where_keys_are_spread(promised: Promised) -> None:
     check(with_announcements(promised), exact=False)

@@ -2,13 +2,14 @@
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
+{"_punctuation": {"item_id": {"from": 1, "below": 9}}}       one row: item_id 1, and the mark has the end
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Final
@@ -16,7 +17,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.arrow_types import BELOW_COLUMN, PUNCTUATION_COLUMN
+from catalog.punctuation_marks import RANGE_MARK, has_ranges, promises_in
 from catalog.values.plan import Promises
 from catalog.values.stream import Punctuations, Stream
 from catalog.wording import did_you_mean
@@ -72,7 +74,8 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
         parts.append(table.slice(done, before))
         done += before
         closing = _at([number] * len(constants), stream, constants, without_time=True)
-        mark = pa.array([json.dumps(sorted(constants[0]))] * len(constants), pa.string())
+        end = _range_end(stream, events[number], number, closing)
+        mark = pa.array([json.dumps(sorted(constants[0])) + end] * len(constants), pa.string())
         parts.append(closing.append_column(PUNCTUATION_COLUMN, mark))
     parts.append(table.slice(done))
     return pa.concat_tables(parts).combine_chunks()
@@ -84,10 +87,10 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
     Args:
         stream: The stream.
         on: Columns that they fix.
-        values: Table with these columns.
+        values: Table with these columns, and ``BELOW_COLUMN`` if they begin ranges.
     """
     sink = pa.BufferOutputStream()
-    fixed = values.select(list(on))
+    fixed = values.select([*on, *(name for name in (BELOW_COLUMN,) if name in values.column_names)])
     with pa.ipc.new_stream(sink, fixed.schema) as writer:
         writer.write_table(fixed)
     return Promises(stream.id, tuple(on), b64encode(sink.getvalue()).decode())
@@ -96,10 +99,15 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
 def posted_promises(stream: Stream, events: Sequence[object]) -> list[Promises]:
     """Return posted punctuations as control records, one per set of fixed columns; raises as above."""
     table = posted_table(stream, events)
-    patterns = table.column(PUNCTUATION_COLUMN)
     return [
-        promises_of(stream, json.loads(text), table.filter(pc.equal(patterns, text)))
-        for text in sorted(set(patterns.to_pylist()))
+        promises_of(
+            stream,
+            sorted(promise.on),
+            promise.table
+            if promise.below is None
+            else promise.table.append_column(BELOW_COLUMN, promise.below),
+        )
+        for promise in promises_in(stream, table, table.column(PUNCTUATION_COLUMN))
     ]
 
 
@@ -168,9 +176,12 @@ def _constants(
         raise refused(f"the contract of the stream does not declare the set of columns {given}")
     choices = []
     for name, value in pattern.items():
-        values = value if isinstance(value, list) else [value]
         if isinstance(value, dict):
-            raise refused(f'column "{name}" is given a range', "Name its values, as a list.")
+            kind = next(column.type for column in stream.columns if column.name == name)
+            _check_range(name, value, kind, alone=len(pattern) == 1, refused=refused)
+            choices.append([value.get("from")])
+            continue
+        values = value if isinstance(value, list) else [value]
         if not values:
             raise refused(f'the list of column "{name}" is empty', "Name at least one value.")
         if any(one is None for one in values):
@@ -180,6 +191,55 @@ def _constants(
         raise refused(f"it closes more than {MOST_VALUES} keys", "Send several punctuations.")
     for combination in product(*choices):
         yield dict(zip(pattern, combination, strict=True))
+
+
+def _check_range(
+    name: str, bounds: Mapping[str, object], kind: str, *, alone: bool, refused: Callable[..., EventRejected]
+) -> None:
+    """Refuse a range that has other fields than its bounds, none of them, or a type without ranges."""
+    hint = 'Write {"from": 1, "below": 9}, or one of the two.'
+    for field in bounds:
+        if field not in ("from", "below"):
+            raise refused(f'the range of column "{name}" has the field "{field}"', hint)
+    if not bounds:
+        raise refused(f'the range of column "{name}" has no bound', hint)
+    if None in bounds.values():
+        raise refused(f'a bound of column "{name}" is NULL', "Leave out a bound that there is not.")
+    if not has_ranges(kind):
+        told = f'column "{name}" is a {kind}, of which ranges are not supported'
+        raise refused(told, "Name its values, as a list.")
+    if not alone:
+        raise refused(f'column "{name}" is given a range beside other columns', "Name its values, as a list.")
+
+
+def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> str:
+    """Return what stands behind the names in the mark of a punctuation: the end of a range, or nothing.
+
+    Args:
+        stream: The stream.
+        event: The punctuation.
+        index: Its number.
+        begins: Its row, with the beginning of the range.
+
+    Raises:
+        EventRejected: The end does not fit the column, or the range is empty.
+    """
+    assert isinstance(event, dict)
+    ((name, bounds), *others) = event[PUNCTUATION_COLUMN].items()
+    if others or not isinstance(bounds, dict):
+        return ""
+    if "below" not in bounds:
+        return RANGE_MARK
+    ends = _at([index], stream, [{name: bounds["below"]}], without_time=True).column(name)
+    if pc.any(pc.greater_equal(begins.column(name), ends)).as_py():
+        raise EventRejected(
+            f'event {index}, punctuation: the range of column "{name}" is empty',
+            index=index,
+            field=PUNCTUATION_COLUMN,
+            expected='a range whose "from" is less than its "below"',
+            hint="The range begins at from and ends before below.",
+        )
+    return RANGE_MARK + str(ends.cast(pa.string())[0].as_py())
 
 
 def posted_count(stream: Stream, events: Sequence[object]) -> int:

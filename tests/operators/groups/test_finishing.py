@@ -179,6 +179,35 @@ def test_rows_of_a_unique_stream_close_their_own_key() -> None:
     assert found == [((1, (1,)), 0, "punctuation")]
 
 
+def test_an_updated_query_gives_its_open_groups_and_begins_anew() -> None:
+    streams = {i: replace(a_stream(i), punctuations=Punctuations((("k",),))) for i in (1, 2)}
+    former = by_key(a_query(1, 10))
+    text = replace(by_key(a_query(2, 20)), name=former.name)
+    runner = Runner(streams, 2)
+
+    def batch(
+        *rows: tuple[int, Row], patterns: Mapping[tuple[int, int], tuple[str, ...]], **facts: Any
+    ) -> None:
+        came = Step(None, rows).by_stream((1, 2))
+        runner.step({i: table_of(streams[i], given, patterns) for i, given in came.items()}, **facts)
+
+    first = build_plan([former], streams)
+    batch(
+        (1, row(0, 5, 1)), (2, row(0, 5, 1)), (1, row(1, 5, 2)), (2, row(1, 5, 2)), patterns={}, plans=[first]
+    )
+    closing = {(1, 3): ("k",), (2, 3): ("k",)}
+    second = build_plan([text], streams, first)
+    # The pair of the new text and both promises come with the update: its group waits for the next batch.
+    rows = ((1, row(2, 6, 3)), (2, row(2, 6, 3)), (1, row(3, 0, 3)), (2, row(3, 0, 3)))
+    batch(*rows, patterns=closing, plans=[second])
+    found = [(g["g_key_0"], g["g_closed_by"], g["g_count_all"]) for g in runner.groups[former.id]]
+    assert sorted(found) == [(1, "leave", 1), (2, "leave", 1)]
+    assert text.id not in runner.groups
+    batch((1, row(4, 7, 9)), patterns={})
+    found = [(g["g_key_0"], g["g_closed_by"], g["g_count_all"]) for g in runner.groups[text.id]]
+    assert found == [(3, "punctuation", 1)]
+
+
 def test_heartbeats_finish_keys_too() -> None:
     streams = {1: replace(a_stream(1), punctuations=Punctuations((("k",),))), 2: a_stream(2)}
     query = by_key(a_query(1, 10))

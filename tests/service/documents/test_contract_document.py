@@ -54,7 +54,7 @@ def test_a_contract_is_written_as_it_is_read() -> None:
     written = {"on": [["Item"], ["Item", "shop"]], "violation": "drop", "remember": "window", "column": None}
     stream = document(punctuations=written, constraints={"unique": ["shop"]}).to_stream()
     assert punctuations_document(stream.punctuations) == written
-    assert constraints_document(stream.constraints) == {"unique": ["shop"]}
+    assert constraints_document(stream.constraints) == {"unique": ["shop"], "clustered": [], "ordered": {}}
     assert (punctuations_document(None), constraints_document(Constraints())) == (None, None)
 
 

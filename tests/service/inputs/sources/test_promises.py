@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.punctuation_marks import promises_in
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from service.errors import EventRejected
 from service.inputs.sources.event_reader import read_events
@@ -54,6 +58,38 @@ def test_who_asks_for_rows_gets_no_punctuations(stream: Stream, tmp_path: Path) 
     rows = log.read(stream, 0, 3)
     assert rows.column_names == ["ts", "k", "m", "_pos"]
     assert rows.column("_pos").to_pylist() == [0, 2]
+    log.close()
+
+
+def test_a_range_takes_one_offset_and_is_read_back_with_its_end(tmp_path: Path) -> None:
+    columns = (
+        Column("ts", "timestamp"),
+        Column("k", "decimal(9,2)"),
+        Column("d", "date"),
+        Column("m", "double"),
+    )
+    stream = Stream(
+        3, "items", columns, "ts", 0, HttpSource(), punctuations=Punctuations((("k",), ("d",), ("m",)))
+    )
+    log = EventLog(tmp_path / "events.db")
+    given = [{"k": {"from": "1.5", "below": "9.25"}}, {"d": {"below": "2026-01-02"}}, {"k": {"from": 3}}]
+    assert log.append(stream, [{"_punctuation": each} for each in given]) == (0, 2)
+    read = read_events(tmp_path / "events.db", stream, 0, 3, punctuations=True)
+    found = {
+        (name, begin, end)
+        for promise in promises_in(stream, read, read.column(PUNCTUATION_COLUMN))
+        for name in promise.on
+        for begin, end in zip(
+            promise.table.column(name).to_pylist(), (promise.below or pa.nulls(1)).to_pylist(), strict=True
+        )
+    }
+    assert found == {
+        ("k", Decimal("1.50"), Decimal("9.25")),
+        ("k", Decimal("3.00"), None),
+        ("d", None, date(2026, 1, 2)),
+    }
+    with pytest.raises(EventRejected, match=r"is a double, of which ranges are not supported"):
+        log.append(stream, [{"_punctuation": {"m": {"from": 1}}}])
     log.close()
 
 

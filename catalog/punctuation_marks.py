@@ -1,0 +1,82 @@
+"""Marks: what a row of a stream says if it is a punctuation (``arrow_types.PUNCTUATION_COLUMN``).
+
+["item_id"]        fixes the item, whose value stands in its column
+["item_id"]<9      closes all items from that value on that are less than 9
+["item_id"]<       the same without an end
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.arrow_types import arrow_type
+from catalog.values.stream import Stream
+
+#: Stands between the names and the end of a range, as text; nothing behind it: no end.
+RANGE_MARK = "<"
+#: Types of ranges besides decimals: their values are whole numbers, or become these in the same order.
+_RANGED = ("int", "bigint", "date", "timestamp")
+#: Widest decimal that becomes a whole number of 64 bits.
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Promise:
+    """Punctuations that fix the same columns.
+
+    Attributes:
+        on: The columns.
+        table: The values, with ``_pos``.
+        below: For ranges, their ends, exclusive; NULL for none.
+    """
+
+    on: frozenset[str]
+    table: pa.Table
+    below: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+def has_ranges(kind: str) -> bool:
+    """Tell whether ranges of a type can be closed.
+
+    >>> has_ranges("bigint"), has_ranges("decimal(9,2)"), has_ranges("decimal(38,2)"), has_ranges("double")
+    (True, True, False, False)
+    """
+    if kind.startswith("decimal"):
+        return int(kind[len("decimal(") :].partition(",")[0]) <= _MOST_DIGITS
+    return kind in _RANGED
+
+
+def promises_in(stream: Stream, table: pa.Table, patterns: pa.ChunkedArray) -> list[Promise]:
+    """Return the punctuations of a table, those that fix the same columns together.
+
+    Args:
+        stream: The stream.
+        table: Rows and punctuations.
+        patterns: ``PUNCTUATION_COLUMN`` of the table.
+    """
+    parts = pc.split_pattern(patterns, RANGE_MARK, max_splits=1)
+    names = pc.list_element(parts, 0)
+    ranged = pc.fill_null(pc.greater(pc.list_value_length(parts), 1), False)
+    promises = []
+    for text in sorted(pc.unique(names.drop_null()).to_pylist()):
+        on = frozenset(json.loads(text))
+        own = pc.fill_null(pc.equal(names, text), False)
+        single = pc.and_not(own, ranged)
+        if pc.any(single).as_py():
+            promises.append(Promise(on, table.filter(single)))
+        wide = pc.and_(own, ranged)
+        if pc.any(wide).as_py():
+            (name,) = on
+            column = stream.column(name)
+            assert column is not None, "names were checked when the punctuation was posted"
+            ends = pc.list_element(parts.filter(wide), 1).combine_chunks()
+            ends = pc.if_else(pc.equal(ends, ""), pa.scalar(None, ends.type), ends)
+            promises.append(Promise(on, table.filter(wide), pc.cast(ends, arrow_type(column.type))))
+    return promises
