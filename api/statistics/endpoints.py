@@ -38,7 +38,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     together; both are null where no query judges rows of that stream. In a family with windows of
     rows `undecided_a` is how many rows of its first stream wait until their ranks are final. In a family of
     queries with GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many
-    groups came out in the last batches.
+    groups came out in the last batches. `rings` has, for each side of a family that is searched by
+    `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")

@@ -21,6 +21,7 @@ from catalog.values.batch import (
     FilterCounters,
     GroupCounters,
     KeyCounters,
+    ProbeCounters,
     PunctuationCounters,
     ResultFile,
     SliceCounters,
@@ -56,6 +57,7 @@ class BucketReport:
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
         groups: Counters of the families whose results are groups.
+        probes: Counters of the family sides whose rows lie in rings.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -76,6 +78,7 @@ class BucketReport:
     punctuations: tuple[PunctuationCounters, ...] = ()
     received: tuple[StreamPunctuations, ...] = ()
     groups: tuple[GroupCounters, ...] = ()
+    probes: tuple[ProbeCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

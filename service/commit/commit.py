@@ -25,6 +25,7 @@ from catalog.values.batch import (
     FilterCounters,
     GroupCounters,
     KeyCounters,
+    ProbeCounters,
     PunctuationCounters,
     ResultFile,
     SliceCounters,
@@ -158,6 +159,7 @@ class BatchCommitter:
             punctuations=add_up((c for r in reports for c in r.punctuations), PunctuationCounters.KEY),
             received=add_up((c for r in reports for c in r.received), StreamPunctuations.KEY),
             groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
+            probes=add_up((c for r in reports for c in r.probes), ProbeCounters.KEY),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 

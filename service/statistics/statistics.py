@@ -15,6 +15,7 @@ from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.batch import (
     BatchManifest,
+    ProbeCounters,
     PunctuationCounters,
     SliceCounters,
     StreamPunctuations,
@@ -94,6 +95,29 @@ class QueryStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class RingStatistics:
+    """Rings of one side of a family over the last batches.
+
+    Attributes:
+        side: `a` or `b`: whose rows the rings hold.
+        probes: Opposite rows that probed.
+        scanned: Rows that probing rows were compared with.
+        heads_looked_at: Heads of rings that were looked at and had not expired.
+        removed: Expired rows that were removed.
+        live: Rows after the last batch that have not expired.
+        expired_held: Rows after the last batch that have expired, but are still held.
+    """
+
+    side: str
+    probes: int
+    scanned: int
+    heads_looked_at: int
+    removed: int
+    live: int
+    expired_held: int
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyStatistics:
     """A family over the last batches.
 
@@ -120,6 +144,7 @@ class FamilyStatistics:
         absent_b: The same for b.
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
         closed_groups: Groups that came out in the last batches, over all queries; None likewise.
+        rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
     """
 
     family: str
@@ -140,6 +165,7 @@ class FamilyStatistics:
     absent_b: int | None
     open_groups: int | None
     closed_groups: int | None
+    rings: tuple[RingStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +407,23 @@ def _families(
             absent_b=absent.get((family, "b")),
             open_groups=open_groups.get(family),
             closed_groups=closed_groups.get(family),
+            rings=tuple(_rings(recent, family)),
+        )
+
+
+def _rings(recent: Sequence[BatchManifest], family: str) -> Iterable[RingStatistics]:
+    counted = [[c for c in m.probes if c.family == family] for m in recent]
+    last = {c.side: c for c in (counted[-1] if counted else ())}
+    for total in add_up((c for batch in counted for c in batch), ProbeCounters.KEY):
+        now = last.get(total.side)
+        yield RingStatistics(
+            total.side,
+            total.probes,
+            total.scanned,
+            total.looked,
+            total.removed,
+            0 if now is None else now.live,
+            0 if now is None else now.expired,
         )
 
 
