@@ -80,6 +80,7 @@ def plan_text(
         strategy=workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
+        probe=workload.probe,
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 

@@ -17,6 +17,7 @@ from catalog.steps import is_exchanged
 from catalog.store.store import Store
 from catalog.values.batch import (
     BatchManifest,
+    ProbeCounters,
     PunctuationCounters,
     SliceCounters,
     StreamPunctuations,
@@ -96,6 +97,29 @@ class QueryStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class RingStatistics:
+    """Rings of one side of a family over the last batches.
+
+    Attributes:
+        side: `a` or `b`: whose rows the rings hold.
+        probes: Opposite rows that probed.
+        scanned: Rows that probing rows were compared with.
+        heads_looked_at: Heads of rings that were looked at and had not expired.
+        removed: Expired rows that were removed.
+        live: Rows after the last batch that have not expired.
+        expired_held: Rows after the last batch that have expired, but are still held.
+    """
+
+    side: str
+    probes: int
+    scanned: int
+    heads_looked_at: int
+    removed: int
+    live: int
+    expired_held: int
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyStatistics:
     """A family over the last batches.
 
@@ -126,6 +150,7 @@ class FamilyStatistics:
             rows of a are no such pairs.
         exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
             batch that joins them; None without any.
+        rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
     """
 
     family: str
@@ -148,6 +173,7 @@ class FamilyStatistics:
     closed_groups: int | None
     exchange_rows: int | None
     exchange_seconds: float | None
+    rings: tuple[RingStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +420,23 @@ def _families(
             closed_groups=closed_groups.get(family),
             exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,
             exchange_seconds=_exchange_seconds(recent, family),
+            rings=tuple(_rings(recent, family)),
+        )
+
+
+def _rings(recent: Sequence[BatchManifest], family: str) -> Iterable[RingStatistics]:
+    counted = [[c for c in m.probes if c.family == family] for m in recent]
+    last = {c.side: c for c in (counted[-1] if counted else ())}
+    for total in add_up((c for batch in counted for c in batch), ProbeCounters.KEY):
+        now = last.get(total.side)
+        yield RingStatistics(
+            total.side,
+            total.probes,
+            total.scanned,
+            total.looked,
+            total.removed,
+            0 if now is None else now.live,
+            0 if now is None else now.expired,
         )
 
 

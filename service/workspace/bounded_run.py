@@ -177,6 +177,7 @@ def run_workload(
         strategy=strategy or workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
+        probe=workload.probe,
     )
     samples = SampleCache()
     if not (out / "_sluice").exists():
@@ -254,6 +255,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 sorted(objective.family_strategies.items()),
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
+                *([] if objective.probe == "auto" else [objective.probe]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
                 *((s.name, s.order) for s in workload.streams if s.order is not None),
                 *((s.name, s.retain_us) for s in workload.streams if s.retain_us is not None),
