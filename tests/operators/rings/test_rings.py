@@ -21,7 +21,7 @@ from planner.probes.ring_costs import JoinRates, expired_rows, ring_work, rings_
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, cases, run
 from tests.operators.harness import Runner
-from tests.operators.queries import SECOND_US, a_query, a_stream
+from tests.builders import SECOND_US, a_query, a_stream
 
 INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)
 PROBES = [Probe("loops", 1, how) for how in INVALIDATIONS] + [
