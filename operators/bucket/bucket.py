@@ -135,8 +135,8 @@ class Bucket:
             table = pairs.finish(version, batch)
             if joins.groups is not None:
                 self.closed_groups.setdefault(plan.id, []).extend(part.groups(pairs, table))
-            elif table is not None:
-                output.results[plan.id], output.routes[plan.id] = table, pairs.routes()
+            elif (results := part.results(pairs, table, batch)) is not None:
+                output.results[plan.id], output.routes[plan.id] = results
         for plan in families:
             if is_exchanged(plan.stream_a):
                 layout = self.families[plan.id].family.layouts["a"]

@@ -250,13 +250,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
             for family_id, joins in bucket.families.items()
         },
     }
-    waiting = {
+    undecided = {
         family_id: [[segment.id for segment in state.segments] for state in joins.absence.states()]
         for family_id, joins in bucket.families.items()
         if joins.absence is not None
     }
-    if waiting:
-        document["absence"] = waiting
+    if undecided:
+        document["absence"] = undecided
     closed = {
         family_id: {
             side: [
@@ -294,7 +294,6 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         family_id: [
             joins.groups.facts(),
             [segment.id for segment in joins.groups.segments],
-            [segment.id for segment in joins.groups.closed_keys.segments],
         ]
         for family_id, joins in bucket.families.items()
         if joins.groups is not None
@@ -302,6 +301,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     if groups:
         # Versions without groups would lose them.
         document |= {"format": FORMAT_WITH_MORE, "groups": groups}
+    waiting = {
+        family_id: [segment.id for segment in joins.waiting.segments]
+        for family_id, joins in bucket.families.items()
+        if joins.waiting is not None
+    }
+    if waiting:
+        document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
     if bucket.arrived:
         # Versions without exchanges would lose the pairs on their way.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
@@ -344,7 +350,8 @@ def segment_ids(manifest: bytes) -> set[str]:
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
     held += [kept[1:] for kept in document.get("ranked", {}).values()]
-    held += [[ids, closed] for _, ids, closed in document.get("groups", {}).values()]
+    held += [[ids] for _, ids in document.get("groups", {}).values()]
+    held += [[ids] for ids in document.get("waiting", {}).values()]
     return set(document.get("exchange", ())) | {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -433,10 +440,11 @@ def load_bucket(
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
-            facts, ids, closed_ids = document["groups"][family.id]
+            facts, ids = document["groups"][family.id]
             joins.groups.restore(facts)
             joins.groups.segments = [segment(segment_id) for segment_id in ids]
-            joins.groups.closed_keys.segments = [segment(segment_id) for segment_id in closed_ids]
+        if joins.waiting is not None:
+            joins.waiting.segments = [segment(segment_id) for segment_id in document["waiting"][family.id]]
         bucket.families[family.id] = joins
     return bucket
 
@@ -444,7 +452,9 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE, FORMAT_WITH_EXCHANGES):
+    known = (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE, FORMAT_WITH_EXCHANGES)
+    # The first version with groups kept their finished keys beside them.
+    if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

@@ -175,6 +175,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         _take_ranked(old.family, old.ranked, new.ranked, number, buckets)
     if old.groups is not None and new.groups is not None:
         new.groups.take_rows(old.groups, number, buckets)
+    if old.waiting is not None and new.waiting is not None:
+        new.waiting.take_rows(old.waiting, number, buckets)
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:

@@ -117,6 +117,24 @@ def names(folder: Folder) -> list[str]:
         return [file.name for file in found if not file.name.startswith(".")]
 
 
+def written_before(folder: Folder, when_us: int) -> list[str]:
+    """Return the names of files that were last written before a moment, wall clock µs.
+
+    Raises:
+        StorageDown: The object store cannot be reached.
+    """
+    if isinstance(folder, ObjectFolder):
+        return folder.written_before(when_us)
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as found:
+        return [
+            file.name
+            for file in found
+            if not file.name.startswith(".") and file.stat().st_mtime_ns < when_us * 1000
+        ]
+
+
 def create(folder: Folder, name: str, data: bytes) -> bool:
     """Create a file atomically; return False if there is one of that name.
 

@@ -119,6 +119,16 @@ class ObjectFolder:
         with _translated(self.url):
             return {meta["path"]: int(meta["size"]) for page in _store(self.url).list() for meta in page}
 
+    def written_before(self, when_us: int) -> list[str]:
+        """Return the names of objects that were last written before a moment."""
+        with _translated(self.url):
+            return [
+                meta["path"]
+                for page in _store(self.url).list()
+                for meta in page
+                if meta["last_modified"].timestamp() * 1e6 < when_us
+            ]
+
     def remove(self, names: Collection[str]) -> None:
         """Remove objects."""
         store = _store(self.url)

@@ -27,6 +27,7 @@ from catalog.errors import Location
 from catalog.steps import TIME, exchanged_id, intermediate_id, intermediate_name
 from catalog.values.query import Clock, Output, Query, Side
 from catalog.values.stream import Stream
+from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.orders import joins_orders
 from planner.bind.distances import Distances
@@ -137,6 +138,7 @@ def bind_steps(
     scope = scope.in_order(order)
     keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
     conditions = _conditions(scope, found, keys)
+    refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
     clock: Clock = "order" if ordered else "time"

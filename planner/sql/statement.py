@@ -84,12 +84,12 @@ class Statement:
     on: tuple[exp.Expr, ...]
     where: tuple[exp.Expr, ...]
     using: tuple[exp.Identifier, ...]
+    using_at: tuple[int, ...]
     unused: tuple[exp.Expr, ...]
     within: tuple[Window, Window] | None
     window: Window | None
-    group: tuple[exp.Expr, ...] = ()
-    having: exp.Expr | None = None
-    using_at: tuple[int, ...] = ()
+    group: tuple[exp.Expr, ...]
+    having: exp.Expr | None
 
 
 def parse(text: str) -> Statement:
@@ -113,10 +113,10 @@ def parse(text: str) -> Statement:
     if asked is None:
         _refuse_one(text, tables)
         if len(tables) > 2:
-            return _of_many(text, select, tables, tokens)
+            _refuse_with_many(text, select, tables, tokens)
     else:
         tables, inner = [*tables, *_asked_table(text, asked, tables, tokens)], _where(asked.select)
-    first, second = (_source(text, table) for table in tables)
+    sources = tuple(_source(text, table) for table in tables)
     form = asked.form if asked is not None else _form(text, select, tokens)
     within = [table.meta["within"] for table in tables if table.meta["within"]]
     trailing = [
@@ -125,23 +125,27 @@ def parse(text: str) -> Statement:
         for clause in part.args.get("windows") or ()
     ]
     listed, conditions = _select_list(select), _where(select)
-    using = tuple(name for join in _joins(select) for name in join.args.get("using") or ())
+    using = [(at, name) for at, join in enumerate(_joins(select), 1) for name in join.args.get("using") or ()]
     on = [join.args["on"] for join in _joins(select) if join.args.get("on") is not None]
     if asked is not None:
         conditions = list(asked.others)
-        on = [*memberships(text, asked, first.alias), *inner]
+        on = [*memberships(text, asked, sources[0].alias), *inner]
         show([*on, *asked.select.expressions], (1, 0))
     if form.kind in ("semi", "anti"):
         show([*listed, *conditions], form.preserved)
-    names, aliases = [name.name for name in using], (first.alias, second.alias)
+    if len(sources) == 2:
+        names, aliases = [name.name for _, name in using], (sources[0].alias, sources[1].alias)
+        listed = [merged_output(node, names, aliases, form) for node in listed]
+        conditions = [merged_columns(node, names, aliases, form) for node in conditions]
     statement = Statement(
         text=text,
-        sources=(first, second),
-        select=tuple(merged_output(node, names, aliases, form) for node in listed),
+        sources=sources,
+        select=tuple(listed),
         form=form,
         on=tuple(on),
-        where=tuple(merged_columns(node, names, aliases, form) for node in conditions),
-        using=using,
+        where=tuple(conditions),
+        using=tuple(name for _, name in using),
+        using_at=tuple(at for at, _ in using),
         unused=tuple(asked.select.expressions) if asked is not None else (),
         within=within[0] if within else None,
         window=trailing[0] if trailing else None,
@@ -376,7 +380,7 @@ def _where(select: exp.Select) -> list[exp.Expr]:
 
 
 def _form(text: str, select: exp.Select, tokens: list[Token]) -> JoinForm:
-    """The form of the one join."""
+    """The form of the join; of several, which are inner ones, that of the first."""
     forms = [join_form(text, join, tokens, _start(join.this)) for join in _joins(select)]
     return forms[0] if forms else JoinForm()
 
@@ -408,8 +412,8 @@ def _refuse_one(text: str, tables: list[exp.Table]) -> None:
         )
 
 
-def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: list[Token]) -> Statement:
-    """A join of more than two streams."""
+def _refuse_with_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: list[Token]) -> None:
+    """Refuse what a join of more than two streams cannot have."""
     if len(tables) > MOST_STREAMS:
         raise UnsupportedCql(
             f"a join of more than {MOST_STREAMS} streams is not supported",
@@ -444,27 +448,6 @@ def _of_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: lis
                 hint="Write JOIN between all streams, and register the other join as a query of two streams.",
                 location=at_expression(text, join.this.this),
             )
-    using = [
-        (position, name)
-        for position, join in enumerate(_joins(select), 1)
-        for name in join.args.get("using") or ()
-    ]
-    trailing = [clause.meta["window"] for clause in select.args.get("windows") or ()]
-    statement = Statement(
-        text=text,
-        sources=tuple(_source(text, table) for table in tables),
-        select=tuple(_select_list(select)),
-        form=JoinForm(),
-        on=tuple(join.args["on"] for join in _joins(select) if join.args.get("on") is not None),
-        where=tuple(_where(select)),
-        using=tuple(name for _, name in using),
-        unused=(),
-        within=None,
-        window=trailing[0] if trailing else None,
-        using_at=tuple(position for position, _ in using),
-    )
-    _refuse_windows_twice(statement)
-    return statement
 
 
 def _asked_table(

@@ -1,8 +1,8 @@
 """Keys: ``sluice_<id>_<secret>``, of which the catalog has the id and a hash of the secret.
 
-The hash is scrypt's, which takes about 50 ms, so that a stolen catalog does not give the keys away. A key
-that was verified is known by its SHA-256 from then on, in memory alone; whether it is still good is asked of
-the catalog once a second.
+The hash is Argon2id's (RFC 9106), which takes about 50 ms, so that a stolen catalog does not give the keys
+away. A key that was verified is known by its SHA-256 from then on, in memory alone; whether it is still good
+is asked of the catalog once a second.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from argon2 import PasswordHasher
+from argon2.exceptions import VerifyMismatchError
+
 from catalog.store.access.api_keys import ApiKey, ApiKeyRepository
 from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
 from service.errors import InvalidKey
 
 #: Opens every key, so that it is recognized where it does not belong, such as in a repository.
 PREFIX = "sluice_"
-#: Cost of scrypt: 16 MB and about 50 ms.
-_N, _R, _P = 2**14, 8, 1
+_HASHER = PasswordHasher()
 #: How long the catalog's word on a key is good.
 FRESH_S = 1.0
 #: Keys that are remembered as verified.
@@ -63,27 +65,27 @@ def create_key(
         raise InvalidKey(f"{rate_per_s} requests per second are no limit", hint="Give 1 or more.")
     key_id = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
-    keys.add(key_id, name, wanted, _hash(secret), rate_per_s)
+    keys.add(key_id, name, wanted, _HASHER.hash(secret), rate_per_s)
     return f"{PREFIX}{key_id}_{secret}"
 
 
-def _hash(secret: str) -> str:
-    salt = secrets.token_bytes(16)
-    digest = hashlib.scrypt(secret.encode(), salt=salt, n=_N, r=_R, p=_P)
-    return f"scrypt${_N}${_R}${_P}${_base64(salt)}${_base64(digest)}"
-
-
 def _is_of(secret: str, stored: str) -> bool:
-    """Tell whether a secret has this hash, in a time that does not depend on where they differ."""
+    """Return whether a secret has this hash, in a time that does not depend on where they differ."""
+    if stored.startswith("scrypt$"):
+        return _is_of_scrypt(secret, stored)
+    try:
+        return _HASHER.verify(stored, secret)
+    except VerifyMismatchError:
+        return False
+
+
+def _is_of_scrypt(secret: str, stored: str) -> bool:
+    """Return whether a secret has a hash of scrypt, which earlier versions stored."""
     _, n, r, p, salt, digest = stored.split("$")
     found = hashlib.scrypt(
         secret.encode(), salt=base64.b64decode(salt), n=int(n), r=int(r), p=int(p), dklen=64
     )
     return hmac.compare_digest(found, base64.b64decode(digest))
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 @dataclass(frozen=True, slots=True)

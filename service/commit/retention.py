@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from catalog.clock import is_due
 from catalog.store.store import Store
-from operators.storage.folder import Folder
+from operators.storage.folder import Folder, remove, written_before
 from service.commit.unlinking import UNLINK_AFTER_S, Unlinking
 from service.config.failpoints import reached
 
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 INTERVAL_S = 2.0
 #: How often manifests are looked through for those that only departed queries had kept.
 THIN_INTERVAL_S = 600.0
+#: Least time between two looks at dead-letter files.
+DEAD_LETTER_INTERVAL_S = 600.0
 #: Batches in one transaction: 10-20 ms with 100 queries, in which no batch can be committed.
 _BATCHES_PER_STEP = 100
 #: After that the next look goes on, since others wait for this thread.
@@ -96,3 +98,29 @@ class ResultRetention:
         if batches:
             log.debug("results dropped", extra={"batches": batches, "results": results})
         return batches
+
+
+@dataclass(slots=True)
+class DeadLetterRetention:
+    """Removes the dead-letter files of a running service that are older than people want to keep them.
+
+    Attributes:
+        folder: Folder of dead-letter files.
+        retention_us: How long a file is kept after it was written, wall clock µs; None keeps all.
+        interval_s: Least time between two looks.
+    """
+
+    folder: Folder
+    retention_us: int | None
+    interval_s: float = DEAD_LETTER_INTERVAL_S
+    _looked_us: int | None = field(default=None, init=False)
+
+    def run_once(self, now_us: int) -> None:
+        """Remove the files that are old enough."""
+        if self.retention_us is None or not is_due(self._looked_us, now_us, self.interval_s):
+            return
+        self._looked_us = now_us
+        old = written_before(self.folder, now_us - self.retention_us)
+        remove(self.folder, old)
+        if old:
+            log.info("dead-letter files removed", extra={"files": len(old)})

@@ -2,7 +2,8 @@
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
 ``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
-as keys. Names that log records use themselves go through ``fields``.
+as keys. Names that log records use themselves go through ``fields``. A warning that is repeated word for
+word, as by each attempt at a database that is down, is written once a minute.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped, and
 #: each command that a dead JVM does not answer; the engine reports a failure of the job itself.
 SILENT = ("py4j",)
-
+#: A warning like the last one is left out for so long.
+REPEAT_S = 60.0
 
 #: Attributes that records have without our doing (the last one is uvicorn's); others came as ``extra``.
 _OF_EVERY_RECORD = {
@@ -42,6 +44,7 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
     """
     handler = _ToStderr()
     handler.addFilter(_is_not_of_py4j)
+    handler.addFilter(_Repeats())
     handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -68,6 +71,32 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Return False for lines that py4j writes to the root logger instead of its own."""
     return not (record.name == "root" and Path(record.pathname).parent.name == "py4j")
+
+
+class _Repeats(logging.Filter):
+    """Drops warnings that are equal to one of the last minute; the next one counts them as ``repeated``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: When an equal line was written, and how many were dropped since; the latest written stands last.
+        self._written: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is written."""
+        if record.levelno < logging.WARNING or record.exc_info:
+            return True
+        line = f"{record.name} {record.getMessage()} {_fields_of(record)}"
+        written_s, dropped = self._written.get(line, (-REPEAT_S, 0))
+        if record.created - written_s < REPEAT_S:
+            self._written[line] = (written_s, dropped + 1)
+            return False
+        self._written.pop(line, None)
+        self._written[line] = (record.created, 0)
+        while next(iter(self._written.values()))[0] <= record.created - REPEAT_S:
+            del self._written[next(iter(self._written))]
+        if dropped:
+            record.repeated = dropped
+        return True
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:

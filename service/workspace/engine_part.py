@@ -23,7 +23,7 @@ from catalog.store.store import Store
 from planner.build.retained_boundaries import given_families
 from service.commit.compaction import Compactor
 from service.commit.pruning import Pruner
-from service.commit.retention import ResultRetention
+from service.commit.retention import DeadLetterRetention, ResultRetention
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine import Engine
@@ -245,6 +245,7 @@ class _Term:
             lock,
             needed_from=store.sinks.oldest_needed_batch,
         )
+        dead_letters = DeadLetterRetention(data_dir.dead_letters, settings.results.dead_letter_retention_us)
         adaptive = Adaptive(store, parts.versions, settings.adaptive)
         known: dict[int, set[str]] = {}
         watcher = Watcher(
@@ -259,6 +260,7 @@ class _Term:
                 Migrations(parts.versions).tick,
                 Pruner(store).run_once,
                 retention.run_once,
+                dead_letters.run_once,
                 InputRetention(store, parts.events, known).run_once,
                 *((adaptive.run_once,) if settings.adaptive.enabled else ()),
             ),

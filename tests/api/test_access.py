@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import pytest
 
 from api.routes import SluiceRoute
 from service.access.api_keys import create_key
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-STREAM = a_stream("A")
+STREAM = stream_document("A")
 
 
 @pytest.fixture
@@ -194,11 +197,25 @@ def test_keys_are_hashed_and_revoked_ones_are_refused_within_a_second(guarded: S
     assert sent(guarded, "GET", "/streams", headers=headers).status_code == 200
     (stored,) = guarded.store.api_keys.all()
 
-    assert stored.secret_hash.startswith("scrypt$16384$8$1$")
+    assert stored.secret_hash.startswith("$argon2id$v=19$")
     assert secret not in repr(stored)
     guarded.store.api_keys.revoke("reader")
     guarded.workspace.keys._clock_s = lambda: float("inf")
     assert code(sent(guarded, "GET", "/streams", headers=headers)) == (401, "unauthenticated")
+
+
+def test_a_key_that_an_earlier_version_hashed_stays_good(guarded: Service) -> None:
+    secret = "s" * 43
+    salt, digest = (
+        b"0123456789abcdef",
+        hashlib.scrypt(secret.encode(), salt=b"0123456789abcdef", n=2**14, r=8, p=1),
+    )
+    stored = f"scrypt$16384$8$1${b64encode(salt).decode()}${b64encode(digest).decode()}"
+    guarded.store.api_keys.add("0123456789ab", "old", ("read",), stored, 100)
+
+    for sent_secret, status in ((secret, 200), ("t" * 43, 401)):
+        headers = {"Authorization": f"Bearer sluice_0123456789ab_{sent_secret}"}
+        assert sent(guarded, "GET", "/streams", headers=headers).status_code == status
 
 
 @pytest.mark.parametrize("sent_key", ["Bearer sluice_x", "Basic YTpi", "Bearer ", "Bearer é", "sluice_", ""])
@@ -233,7 +250,7 @@ def test_a_key_has_a_limit_of_requests(guarded: Service) -> None:
 def test_history_and_audit_log_name_the_key(guarded: Service) -> None:
     writer, admin = key(guarded, "write", name="deployer"), key(guarded, "admin", name="boss")
     for name in ("A", "B"):
-        assert sent(guarded, "POST", "/streams", json=a_stream(name), headers=writer).is_success
+        assert sent(guarded, "POST", "/streams", json=stream_document(name), headers=writer).is_success
     for name, actor in (("q1", {}), ("q2", {"X-Actor": "ann"})):
         query = {"name": name, "cql": CQL}
         assert sent(guarded, "POST", "/queries", json=query, headers=writer | actor).is_success

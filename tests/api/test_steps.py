@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import time
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.api.running_service import WAIT_S, RunningService
+from tests.api.running_service import RunningService, at, post, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -19,30 +17,8 @@ THREE = (
 ).format("[RANGE 10 SECONDS]")
 
 
-def at(second: int) -> str:
-    """Event time, in seconds after a fixed start."""
-    return f"2026-01-01T00:00:{second:02}.000000Z"
-
-
-def post(service: RunningService, stream: str, *rows: tuple[int, int, int]) -> None:
-    events = [{"ts": at(second), "k": k, "v": v} for second, k, v in rows]
-    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
-
-
-def results(service: RunningService, query: str, count: int) -> list[tuple[Any, ...]]:
-    """Wait until a query has as many results, and return them in order."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
-        if len(rows) >= count or time.monotonic() > deadline:
-            return [tuple(row.values()) for row in rows]
-        time.sleep(0.1)
-
-
 def test_three_streams_are_joined_beside_two(service: RunningService) -> None:
-    for name in ("st_a", "st_b", "st_c"):
-        stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=stream)
+    service.register(COLUMNS, "st_a", "st_b", "st_c")
     found = service.ok("POST", "/queries:validate", 200, json={"cql": THREE})
     assert [side["stream"] for side in found["streams"]] == ["st_a", "st_b", "st_c"]
     assert (found["a"]["stream"], found["b"]["stream"]) == ("(st_a, st_b)", "st_c")

@@ -30,19 +30,25 @@ _REACHES = (
 
 
 def make_base(root: Path) -> None:
-    """Make the base image.
+    """Make the base image; raises as ``make_root`` does."""
+    make_root(root, ("python3", "python3-venv"))
+    enter(root, "python3 -m venv /usr/local", {})
+
+
+def make_root(root: Path, packages: Sequence[str]) -> None:
+    """Make a bare root with some packages of Debian, which reaches the registries of this machine.
 
     Raises:
         AssertionError: ``debootstrap`` is not there, or failed; its output is in the message.
     """
+    assert os.geteuid() == 0, "only root may make a root; run this test as root"
     assert shutil.which("debootstrap"), "no debootstrap: apt-get install debootstrap"
-    packages = "--include=ca-certificates,python3,python3-venv"
-    _run(["debootstrap", "--variant=minbase", packages, _RELEASE, str(root)])
+    included = f"--include={','.join(('ca-certificates', *packages))}"
+    _run(["debootstrap", "--variant=minbase", included, _RELEASE, str(root)])
     for path in map(Path, _REACHES):
         if path.exists():
             Path(f"{root}{path}").parent.mkdir(parents=True, exist_ok=True)
             _run(["cp", "-aTL", "--remove-destination", str(path), f"{root}{path}"])
-    enter(root, "python3 -m venv /usr/local", {})
 
 
 def enter(
@@ -56,6 +62,32 @@ def enter(
 ) -> str:
     """Run a shell command inside a root and return its output.
 
+    Raises:
+        AssertionError: It failed; its output is in the message.
+    """
+    return _run(inside(root, command, environment, directory=directory, user=user, writable=writable))
+
+
+def registries() -> dict[str, str]:
+    """Return the variables by which package managers reach their registries."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") or name.endswith("_proxy")
+    }
+
+
+def inside(
+    root: Path,
+    command: str,
+    environment: Mapping[str, str],
+    *,
+    directory: str = "/",
+    user: str = "0:0",
+    writable: Sequence[str] | None = None,
+) -> list[str]:
+    """Return a command that runs a shell command inside a root; all its processes die with it.
+
     Args:
         root: The root.
         command: The command.
@@ -63,28 +95,19 @@ def enter(
         directory: Working directory.
         user: User and group as numbers.
         writable: The only writable directories; None: everything is writable.
-
-    Raises:
-        AssertionError: It failed; its output is in the message.
     """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("PIP_") or name.endswith("_proxy")
-    }
     path = {"PATH": "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME": "/tmp"}
-    variables = [f"{name}={value}" for name, value in (kept | path | dict(environment)).items()]
-    inside = ["env", "-i", *variables, "sh", "-c", f"cd {shlex.quote(directory)} && {command}"]
+    variables = [f"{name}={value}" for name, value in (registries() | path | dict(environment)).items()]
+    shell = ["env", "-i", *variables, "sh", "-c", f"cd {shlex.quote(directory)} && {command}"]
     uid, _, gid = user.partition(":")
-    entered = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *inside]
+    entered = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *shell]
     mounts = [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev"]
     if writable is not None:
         mounts.insert(0, f"mount --bind {root} {root}")
         mounts += [f"mount --bind {root}{place} {root}{place}" for place in writable]
         mounts.append(f"mount -o remount,bind,ro {root}")
     mounted = " && ".join([*mounts, f"exec chroot {root} {shlex.join(entered)}"])
-    # Its mounts and processes end with it.
-    return _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", mounted])
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", mounted]
 
 
 class Build:

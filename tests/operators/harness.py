@@ -52,6 +52,7 @@ class Runner:
         violating: Family id, side and position of the rows that broke a promise.
         groups: Groups per query id that came out.
         sent: Pairs that each bucket has sent to the others in the batch before.
+        announced: Result punctuations by batch: query id and key, as side a has it.
     """
 
     streams: Mapping[int, Stream]
@@ -65,6 +66,7 @@ class Runner:
     late: dict[int, set[int]] = field(default_factory=dict)
     violating: set[tuple[str, str, int]] = field(default_factory=set)
     groups: dict[int, list[dict[str, object]]] = field(default_factory=dict)
+    announced: dict[int, list[tuple[int, tuple[object, ...]]]] = field(default_factory=dict)
     state: list[Bucket] = field(default_factory=list)
     segments: list[dict[str, bytes]] = field(default_factory=list)
     done: dict[SliceName, Counter[str]] = field(default_factory=dict)
@@ -204,10 +206,15 @@ class Runner:
         for family, table in output.results.items():
             members = output.routes[family].table.ids()
             routes = table.column("_route").to_pylist()
-            pairs = zip(table.column("_pos_a").to_pylist(), table.column("_pos_b").to_pylist(), strict=True)
-            for route, (a, b) in zip(routes, pairs, strict=True):
+            assert self.plan is not None
+            keys = {f.id: [f"a_{a}" for a, _ in f.key] for f in self.plan.families}
+            for route, row in zip(routes, table.to_pylist(), strict=True):
                 for query_id in members[route]:
-                    self.results[query_id, a, b] += 1
+                    if row["_event_time"] is None:
+                        key = tuple(row[name] for name in keys[family])
+                        self.announced.setdefault(self.batch, []).append((query_id, key))
+                    else:
+                        self.results[query_id, row["_pos_a"], row["_pos_b"]] += 1
             assert Counter(routes) == output.routes[family].totals()
             if "g_closed_by" in table.schema.names:
                 for row in table.to_pylist():

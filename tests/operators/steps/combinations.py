@@ -13,10 +13,11 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_type
 from catalog.steps import is_exchanged, side_streams, steps
 from catalog.values.query import Query
-from catalog.values.stream import Column, HttpSource, Stream
+from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from planner.families.families import family_of
 from service.results.result_sql import pairs_sql, results_sql
+from tests.builders import a_stream
 from tests.operators.durable import DurableRunner
 from tests.operators.harness import Runner
 
@@ -29,15 +30,8 @@ Combination = tuple[int, ...]
 
 def stream(number: int, key: str = "bigint", lateness_us: int = 0) -> Stream:
     """Return a stream whose column ``r`` numbers its rows."""
-    columns = (
-        Column("ts", "timestamp"),
-        Column("k", key),
-        Column("g", "int"),
-        Column("v", "double"),
-        Column("r", "bigint"),
-        Column("j", key),
-    )
-    return Stream(number, NAMES[number - 1], columns, "ts", lateness_us, HttpSource())
+    columns = (("k", key), ("g", "int"), ("v", "double"), ("r", "bigint"), ("j", key))
+    return a_stream(number, lateness_us, columns)
 
 
 def rows(

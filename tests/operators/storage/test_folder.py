@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from operators.storage.folder import (
     read,
     remove,
     sizes,
+    written_before,
 )
 from operators.storage.object_folder import ObjectFolder
 from tests.s3 import S3Server
@@ -48,6 +50,15 @@ def put(folder: Folder, name: str, data: bytes) -> None:
     prepare(folder)
     (folder / name).write_bytes(data)
     publish(folder, [name])
+
+
+def test_files_are_told_apart_by_when_they_were_written(machines: tuple[Folder, Folder]) -> None:
+    one, other = machines
+    put(one, "a.jsonl", b"rows")
+    day_us = 86_400_000_000
+    now_us = int(time.time() * 1e6)
+    assert written_before(other, now_us + day_us) == ["a.jsonl"]
+    assert written_before(other, now_us - day_us) == []
 
 
 def test_a_published_file_is_read_on_another_machine(machines: tuple[Folder, Folder]) -> None:

@@ -16,6 +16,7 @@ from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.query import Output
 from service.commit.commit import BatchCommitter
+from service.commit.retention import DEAD_LETTER_INTERVAL_S, DeadLetterRetention
 from tests.catalog.examples import stored_routes
 from tests.catalog.processes import SPAWN, finished
 from tests.service.dropping import BOTH, Q1, SECOND_US, World, a_world, retention_of
@@ -191,3 +192,22 @@ def test_batches_that_may_replay_are_whole(tmp_path: Path) -> None:
     assert retention_of(tmp_path, store).run_once(10**15) == 5
     assert [m.batch for m in store.batches.manifests(5, 10**6)] == list(range(5, KEPT_BATCHES + 5))
     store.close()
+
+
+def test_dead_letter_files_go_when_they_are_old_enough_and_a_look_is_due(tmp_path: Path) -> None:
+    day_us = 86_400 * SECOND_US
+    for name, written_s in (("old", 0), ("new", 3 * 86_400)):
+        (tmp_path / f"{name}.jsonl").touch()
+        os.utime(tmp_path / f"{name}.jsonl", (written_s, written_s))
+    kept = DeadLetterRetention(tmp_path, 2 * day_us)
+
+    for now_us, left in (
+        (2 * day_us, {"old.jsonl", "new.jsonl"}),
+        (2 * day_us + SECOND_US, {"old.jsonl", "new.jsonl"}),
+        (2 * day_us + round(DEAD_LETTER_INTERVAL_S) * SECOND_US, {"new.jsonl"}),
+    ):
+        kept.run_once(now_us)
+        assert {path.name for path in tmp_path.iterdir()} == left, now_us
+    forever = DeadLetterRetention(tmp_path, None)
+    forever.run_once(100 * day_us)
+    assert [path.name for path in tmp_path.iterdir()] == ["new.jsonl"]

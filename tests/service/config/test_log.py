@@ -75,3 +75,23 @@ def test_what_py4j_says_of_a_dead_jvm_is_not_logged(capsys: pytest.CaptureFixtur
     root.handle(root.makeRecord("root", logging.INFO, "/x/ours.py", 1, "something else", (), None))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("INFO root something else")
+
+
+def test_equal_warnings_are_written_once_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup_logging()
+    log = logging.getLogger("service.sinks.deliverer")
+    clock_s = [0.0]
+    monkeypatch.setattr("time.time", lambda: clock_s[0])
+    monkeypatch.setattr("time.time_ns", lambda: int(clock_s[0] * 1e9))
+    for second in range(130):
+        clock_s[0] = float(second)
+        log.warning("catalog is down")
+        log.warning("batch failed", extra={"batch": second})
+        log.info("looked")
+    lines = capsys.readouterr().err.splitlines()
+    down = [line.partition("deliverer ")[2] for line in lines if "down" in line]
+    assert down == ["catalog is down", "catalog is down repeated=59", "catalog is down repeated=59"]
+    assert sum("batch failed" in line for line in lines) == 130, "other fields make another line"
+    assert sum("looked" in line for line in lines) == 130
