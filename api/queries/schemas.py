@@ -223,6 +223,10 @@ class QueryOut(BoundQuery):
         "anti joins; else null, also where a window is unbounded."
     )
     results: int = Field(description="Results so far.")
+    warnings: list[str] = Field(
+        description="What is likely not meant: rows that are kept forever since a window is unbounded and no "
+        "contract closes the key, and contracts of its streams that it cannot use."
+    )
     sink: SinkDocument | None = Field(description="Where results go besides being kept, as it is wanted.")
     sink_observed: SinkProgress | None = Field(
         description="How far that sink is; null without one. `from_batch` is the boundary from which on it "
@@ -250,6 +254,7 @@ class QueryOut(BoundQuery):
             missing_columns=list(status.missing_columns),
             decided_until=timestamp_or_none(status.decided_until_us),
             results=status.results,
+            warnings=list(status.warnings),
             sink=sink_document(None if sink is None else sink.sink),
             sink_observed=None if sink is None else SinkProgress.of(sink, over=over),
             former_sinks=[SinkProgress.of(record, over=over) for record in former_sinks(status.sinks)],

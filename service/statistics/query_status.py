@@ -10,6 +10,7 @@ from catalog.durations import MIN_TIME_US
 from catalog.store.store import Store
 from catalog.values.query import ALL_ROWS, UNBOUNDED_US, Query, QueryRecord
 from catalog.values.sink import SinkRecord
+from service.statistics.query_warnings import query_warnings
 
 Desired = Literal["running", "paused", "removed"]
 Observed = Literal["pending", "running", "paused", "removed"]
@@ -40,6 +41,7 @@ class QueryStatus:
         results: Result rows so far.
         sinks: Sinks that are kept of the series, the one that was asked for last at the end; its sink is None
             where none is wanted any more.
+        warnings: What is likely not meant (``query_warnings``); nothing of a query that was removed.
     """
 
     query: Query
@@ -56,6 +58,7 @@ class QueryStatus:
     decided_until_us: int | None
     results: int
     sinks: tuple[SinkRecord, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryStatus, ...]:
@@ -128,7 +131,14 @@ def _status(
         decided_until_us=_decided_until_us(record.query, watermarks) if observed == "running" else None,
         results=sum(totals.get(query_id, 0) for query_id in revisions),
         sinks=sinks,
+        warnings=_warnings(store, record.query) if record.wanted else (),
     )
+
+
+def _warnings(store: Store, query: Query) -> tuple[str, ...]:
+    if query.left is not None:
+        return ()
+    return query_warnings(query, *(store.streams.by_id(side.stream_id) for side in (query.a, query.b)))
 
 
 def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:

@@ -98,7 +98,8 @@ def test_finished_keys_leave_as_result_punctuations(service: RunningService) -> 
         "SELECT b.v, a.item AS number, _punctuation "
         "FROM done_bids [RANGE 10 SECONDS] a, done_items [RANGE 10 SECONDS] b WHERE a.item = b.item"
     )
-    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "done_q", "cql": cql})
+    added = service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "done_q", "cql": cql})
+    assert added["warnings"] == []
     post_events(service, "done_items", {"ts": at(1), "item": 7, "v": 1}, {"_punctuation": {"item": 7}})
     post_events(service, "done_bids", {"ts": at(2), "item": 7, "v": 2}, {"_punctuation": {"item": 7}})
     with service.events("/queries/done_q/results/stream") as events:
