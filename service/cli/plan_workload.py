@@ -16,6 +16,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.statistics import Profile
 from planner.costs.cost import CostModelName
+from planner.costs.rates import with_orders
 from planner.errors import InvalidChain
 from planner.explain.plan_report import plan_report
 from planner.explain.preview import Preview
@@ -78,7 +79,7 @@ def plan_text(
     def profile(given: Profile) -> Profile:
         job = replace(Profile(), buckets=settings.bucket_count)
         found = merge_profiles(given, job, sample_profile(WorkloadRows(tell=tell), streams, queries))
-        return bounded_batches(found, settings.batches.first_rows)
+        return bounded_batches(with_orders(found, streams), settings.batches.first_rows)
 
     def previewed(request: PreviewRequest) -> Preview:
         return preview_queries(

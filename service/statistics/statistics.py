@@ -15,7 +15,6 @@ from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.batch import (
     BatchManifest,
-    ProbeCounters,
     PunctuationCounters,
     SliceCounters,
     StreamPunctuations,
@@ -23,6 +22,12 @@ from catalog.values.batch import (
 )
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from planner.families.families import family_streams
+from service.statistics.order_statistics import (
+    OrderStatistics,
+    RingStatistics,
+    order_statistics,
+    ring_statistics,
+)
 from service.statistics.profile import profile_from, recent_manifests
 
 #: Speed and the families' counts are taken over so many of the last batches.
@@ -95,29 +100,6 @@ class QueryStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class RingStatistics:
-    """Rings of one side of a family over the last batches.
-
-    Attributes:
-        side: `a` or `b`: whose rows the rings hold.
-        probes: Opposite rows that probed.
-        scanned: Rows that probing rows were compared with.
-        heads_looked_at: Heads of rings that were looked at and had not expired.
-        removed: Expired rows that were removed.
-        live: Rows after the last batch that have not expired.
-        expired_held: Rows after the last batch that have expired, but are still held.
-    """
-
-    side: str
-    probes: int
-    scanned: int
-    heads_looked_at: int
-    removed: int
-    live: int
-    expired_held: int
-
-
-@dataclass(frozen=True, slots=True)
 class FamilyStatistics:
     """A family over the last batches.
 
@@ -145,6 +127,7 @@ class FamilyStatistics:
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
         closed_groups: Groups that came out in the last batches, over all queries; None likewise.
         rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
+        ordered: Order of the sides of a family without windows, and what it costs; empty for others.
     """
 
     family: str
@@ -166,6 +149,7 @@ class FamilyStatistics:
     open_groups: int | None
     closed_groups: int | None
     rings: tuple[RingStatistics, ...] = ()
+    ordered: tuple[OrderStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +283,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         streams=tuple(_streams(store, recent, {s.stream_id: s for s in profile.streams}, now_us)),
         slices=() if last is None else last.slices,
         filters=tuple(_filters(profile, names, now_us)),
-        families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
+        families=tuple(_families(recent, {f.family: f for f in profile.families}, names, now_us)),
         queries=tuple(
             QueryStatistics(name, query_id, results.get(query_id, 0))
             for query_id, name in store.queries.names().items()
@@ -371,7 +355,10 @@ def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterabl
 
 
 def _families(
-    recent: Sequence[BatchManifest], profiles: Mapping[str, FamilyProfile], now_us: int
+    recent: Sequence[BatchManifest],
+    profiles: Mapping[str, FamilyProfile],
+    names: Mapping[int, str],
+    now_us: int,
 ) -> Iterable[FamilyStatistics]:
     slices = [s for m in recent for s in m.slices]
     undecided = {(c.family, c.side): c.undecided for m in recent[-1:] for c in m.absence}
@@ -407,23 +394,8 @@ def _families(
             absent_b=absent.get((family, "b")),
             open_groups=open_groups.get(family),
             closed_groups=closed_groups.get(family),
-            rings=tuple(_rings(recent, family)),
-        )
-
-
-def _rings(recent: Sequence[BatchManifest], family: str) -> Iterable[RingStatistics]:
-    counted = [[c for c in m.probes if c.family == family] for m in recent]
-    last = {c.side: c for c in (counted[-1] if counted else ())}
-    for total in add_up((c for batch in counted for c in batch), ProbeCounters.KEY):
-        now = last.get(total.side)
-        yield RingStatistics(
-            total.side,
-            total.probes,
-            total.scanned,
-            total.looked,
-            total.removed,
-            0 if now is None else now.live,
-            0 if now is None else now.expired,
+            rings=tuple(ring_statistics(recent, family)),
+            ordered=tuple(order_statistics(recent, family, found, names)),
         )
 
 

@@ -73,5 +73,16 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
         "POST", "/queries:validate", json={"cql": CQL.replace("or_right", "or_none")}
     )
     assert "declare it as order (or_left: epoch, or_none: epoch)" in refused.text
+    families = service.ok("GET", "/statistics", 200)["families"]
+    (ordered,) = [
+        f["ordered"] for f in families if [o["stream"] for o in f["ordered"]] == ["or_left", "or_right"]
+    ]
+    assert [(side["scramble"], side["held_rows"] > 0) for side in ordered] == [(2, True), (64, True)]
+    assert ordered[0]["disordered_share"] > 0
+    plan = service.ok("GET", "/plan", 200)["families"]
+    (predicted,) = [
+        f["predicted_rows"] for f in plan if f["title"].startswith("or_left.epoch = or_right.epoch")
+    ]
+    assert predicted["a"]["scramble"] == 2
     service.ok("DELETE", "/queries/or_q", 202)
     service.ok("DELETE", "/queries/or_3", 202)
