@@ -116,14 +116,21 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     "/{name}",
     summary="Change a stream's contract",
     responses=problem_responses(
-        MalformedBody, StreamNotFound, RequestUnderWay, UnsupportedMediaType, InvalidRequest, InvalidInput
+        MalformedBody,
+        StreamNotFound,
+        StreamInUse,
+        RequestUnderWay,
+        UnsupportedMediaType,
+        InvalidRequest,
+        InvalidInput,
     ),
 )
 def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
-    """Change what a stream promises about later rows: its punctuations and constraints.
+    """Change what a stream promises about later rows: its punctuations, constraints and order.
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
-    the new contract still has their set of columns.
+    the new contract still has their set of columns. A row that was out of order stays so under a greater
+    scrambling factor: what a stream has passed stays passed.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 

@@ -134,12 +134,12 @@ class StreamIn(StreamDocument):
     order: OrderDocument | None = Field(
         default=None,
         description="Order in which the rows come. Streams that are joined by their ordering columns need no "
-        "windows. The order cannot be changed later.",
+        "windows.",
     )
 
 
 class ContractIn(BaseModel):
-    """Changes of a stream's contract; fields left out keep their values."""
+    """Changes of a stream's contract and order; fields left out keep their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -153,6 +153,11 @@ class ContractIn(BaseModel):
     )
     constraints: ConstraintsDocument | None = Field(
         default=None, description="The new constraints; null removes them."
+    )
+    order: OrderDocument | None = Field(
+        default=None,
+        description="The new order; null removes it. While queries are joined by the order, only `scramble` "
+        "can change.",
     )
 
     def changed(self, stream: Stream) -> Stream:
@@ -171,6 +176,9 @@ class ContractIn(BaseModel):
             rules = self.constraints
             constraints = Constraints() if rules is None else rules.to_value(stream.name, stream.columns)
             stream = dataclasses.replace(stream, constraints=constraints)
+        if "order" in self.model_fields_set:
+            order = None if self.order is None else self.order.to_value(stream.name, stream.columns)
+            stream = dataclasses.replace(stream, order=order)
         return stream
 
 

@@ -323,6 +323,8 @@ class StreamCounters:
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
+        order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
+            likewise, and before there is one.
     """
 
     stream_id: int
@@ -332,6 +334,7 @@ class StreamCounters:
     watermark_us: int | None
     max_event_time_us: int | None
     scramble: int | None = None
+    order_passed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
 from planner.costs.cost import CostModelName
+from planner.costs.rates import with_orders
 from planner.errors import InvalidChain
 from planner.explain.plan_report import plan_report
 from planner.explain.preview import Preview
@@ -87,7 +88,7 @@ def plan_text(
     def profile(given: Profile) -> Profile:
         job = replace(Profile(), buckets=settings.bucket_count)
         found = merge_profiles(given, job, sample_profile(rows, streams, queries))
-        return bounded_batches(found, settings.batches.first_rows)
+        return bounded_batches(with_orders(found, streams), settings.batches.first_rows)
 
     def previewed(request: PreviewRequest) -> Preview:
         found = preview_queries(

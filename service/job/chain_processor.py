@@ -283,6 +283,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
                 watermark_us=s.watermark.value_us,
                 max_event_time_us=s.watermark.max_event_time_us,
                 scramble=None if s.order is None else s.order.scramble,
+                order_passed=None if s.order is None else s.order.passed,
             )
             for stream_id, s in bucket.streams.items()
         ),

@@ -25,6 +25,7 @@ from planner.bind.bind import bind, refuse_backfill
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
+from planner.costs.rates import with_orders
 from planner.explain.explain import FamilyReport
 from planner.explain.given_statistics import GivenStatistics, given_profile
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview
@@ -130,7 +131,7 @@ class Statistician:
             if self.cache is None:
                 self.cache = SampleCache()
             sampled = sample_profile(self.rows, self.store.streams.all(), queries, cache=self.cache)
-        found = merge_profiles(given, measured, sampled)
+        found = with_orders(merge_profiles(given, measured, sampled), self.store.streams.all())
         return found if self.max_rows_per_batch is None else bounded_batches(found, self.max_rows_per_batch)
 
 

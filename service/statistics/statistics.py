@@ -17,7 +17,6 @@ from catalog.steps import is_exchanged
 from catalog.store.store import Store
 from catalog.values.batch import (
     BatchManifest,
-    ProbeCounters,
     PunctuationCounters,
     SliceCounters,
     StreamPunctuations,
@@ -25,6 +24,12 @@ from catalog.values.batch import (
 )
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from planner.families.families import family_streams
+from service.statistics.order_statistics import (
+    OrderStatistics,
+    RingStatistics,
+    order_statistics,
+    ring_statistics,
+)
 from service.statistics.profile import profile_from, recent_manifests
 
 #: Speed and the families' counts are taken over so many of the last batches.
@@ -97,29 +102,6 @@ class QueryStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class RingStatistics:
-    """Rings of one side of a family over the last batches.
-
-    Attributes:
-        side: `a` or `b`: whose rows the rings hold.
-        probes: Opposite rows that probed.
-        scanned: Rows that probing rows were compared with.
-        heads_looked_at: Heads of rings that were looked at and had not expired.
-        removed: Expired rows that were removed.
-        live: Rows after the last batch that have not expired.
-        expired_held: Rows after the last batch that have expired, but are still held.
-    """
-
-    side: str
-    probes: int
-    scanned: int
-    heads_looked_at: int
-    removed: int
-    live: int
-    expired_held: int
-
-
-@dataclass(frozen=True, slots=True)
 class FamilyStatistics:
     """A family over the last batches.
 
@@ -151,6 +133,7 @@ class FamilyStatistics:
         exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
             batch that joins them; None without any.
         rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
+        ordered: Order of the sides of a family without windows, and what it costs; empty for others.
     """
 
     family: str
@@ -174,6 +157,7 @@ class FamilyStatistics:
     exchange_rows: int | None
     exchange_seconds: float | None
     rings: tuple[RingStatistics, ...] = ()
+    ordered: tuple[OrderStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +291,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         streams=tuple(_streams(store, recent, {s.stream_id: s for s in profile.streams}, now_us)),
         slices=() if last is None else last.slices,
         filters=tuple(_filters(profile, names, now_us)),
-        families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
+        families=tuple(_families(recent, {f.family: f for f in profile.families}, names, now_us)),
         queries=tuple(
             QueryStatistics(name, query_id, results.get(query_id, 0))
             for query_id, name in store.queries.names().items()
@@ -379,7 +363,10 @@ def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterabl
 
 
 def _families(
-    recent: Sequence[BatchManifest], profiles: Mapping[str, FamilyProfile], now_us: int
+    recent: Sequence[BatchManifest],
+    profiles: Mapping[str, FamilyProfile],
+    names: Mapping[int, str],
+    now_us: int,
 ) -> Iterable[FamilyStatistics]:
     slices = [s for m in recent for s in m.slices]
     undecided = {(c.family, c.side): c.undecided for m in recent[-1:] for c in m.absence}
@@ -420,23 +407,8 @@ def _families(
             closed_groups=closed_groups.get(family),
             exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,
             exchange_seconds=_exchange_seconds(recent, family),
-            rings=tuple(_rings(recent, family)),
-        )
-
-
-def _rings(recent: Sequence[BatchManifest], family: str) -> Iterable[RingStatistics]:
-    counted = [[c for c in m.probes if c.family == family] for m in recent]
-    last = {c.side: c for c in (counted[-1] if counted else ())}
-    for total in add_up((c for batch in counted for c in batch), ProbeCounters.KEY):
-        now = last.get(total.side)
-        yield RingStatistics(
-            total.side,
-            total.probes,
-            total.scanned,
-            total.looked,
-            total.removed,
-            0 if now is None else now.live,
-            0 if now is None else now.expired,
+            rings=tuple(ring_statistics(recent, family)),
+            ordered=tuple(order_statistics(recent, family, found, names)),
         )
 
 
