@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from service.inputs.formats.times import unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
 #: Pairs of decimal point and thousands separator.
@@ -34,7 +35,12 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
     '; it can be read with decimal_point: ",", thousands: "."'
     >>> option_that_reads("12 apples", "int", TextForm())
     ''
+    >>> option_that_reads("1714550400000", "timestamp", TextForm(time_unit="s"))
+    '; it can be read with time_unit: ms in the stream'
     """
+    unit = unit_of(value, form.time_unit) if column_type == "timestamp" else None
+    if unit is not None:
+        return f"; it can be read with time_unit: {unit} in the stream"
     if not isinstance(value, str):
         return ""
     if column_type == "timestamp":

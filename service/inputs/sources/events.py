@@ -12,7 +12,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
 from catalog.wording import did_you_mean
 from service.errors import EventRejected
-from service.inputs.formats.times import UNIT_NAMES, other_unit, year_of
+from service.inputs.formats.times import are_plausible, other_unit, unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, expected, from_json, json_text
 
 #: Characters of a refused value that an error repeats.
@@ -55,9 +55,10 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
             misfits.append(_unfit(column, error, form))
     if misfits:
         raise min(misfits, key=lambda misfit: misfit.index)
+    table = pa.table(arrays, schema=arrow_schema(stream))
     if not without_time:
-        _refuse_other_unit(stream, objects)
-    return pa.table(arrays, schema=arrow_schema(stream))
+        _refuse_other_unit(stream, objects, table.column(stream.event_time))
+    return table
 
 
 def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
@@ -72,28 +73,35 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
     return table.filter(fits), table.filter(pc.invert(fits))
 
 
-def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]]) -> None:
+def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], read: pa.Array) -> None:
     """Refuse events whose times are most likely not what they are read as, and would make all others late."""
+    extremes = pc.min_max(read.cast(pa.int64()))
+    if are_plausible(extremes["min"].as_py(), extremes["max"].as_py()):
+        return
     times = [event[stream.event_time] for event in objects]
-    problem = None if stream.time_unit is not None else other_unit(times)
-    if problem is not None:
+    found = other_unit(times, stream.time_unit)
+    if found is not None:
+        index = times.index(found.number)
         raise EventRejected(
-            f'event 0, field "{stream.event_time}": {times[0]} µs since 1970 is in the year '
-            f"{year_of(times[0])}, and is most likely meant in {UNIT_NAMES[problem]}",
-            index=0,
+            f'event {index}, field "{stream.event_time}": {found}',
+            index=index,
             field=stream.event_time,
-            expected=expected("timestamp"),
-            hint=f"Declare time_unit: {problem} in the stream, or time_unit: us if it is meant so.",
+            expected=expected("timestamp", TextForm.of(stream)),
+            hint=f"Declare time_unit: {found.unit} in the stream, or write the times as text if they are "
+            "meant so.",
         )
 
 
 def _unfit(column: Column, error: UnfitValueError, form: TextForm) -> EventRejected:
     shown = json_text(error.value, _SHOWN_CHARACTERS)
+    is_number = column.type == "timestamp" and not isinstance(error.value, str | bool)
+    unit = unit_of(error.value, form.time_unit) if is_number else None
     return EventRejected(
         f'event {error.index}, field "{column.name}": {shown} is no {column.type}',
         index=error.index,
         field=column.name,
         expected=expected(column.type, form),
+        hint=None if unit is None else f"Declare time_unit: {unit} in the stream.",
     )
 
 
