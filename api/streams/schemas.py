@@ -227,6 +227,15 @@ class StreamOut(BaseModel):
         )
 
 
+class StreamRegistered(StreamOut):
+    """A stream that has just been registered."""
+
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Why it has no files yet, and which entries of its directory are not read.",
+    )
+
+
 class StreamPage(BaseModel):
     """Some streams, by name."""
 
