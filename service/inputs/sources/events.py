@@ -12,6 +12,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
 from catalog.wording import did_you_mean
 from service.errors import EventRejected
+from service.inputs.formats.facts import folded_name
 from service.inputs.formats.times import are_plausible, other_unit, unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, expected, from_json, json_text
 
@@ -21,6 +22,8 @@ _SHOWN_CHARACTERS = 60
 
 def events_to_table(stream: Stream, events: Sequence[object], *, without_time: bool = False) -> pa.Table:
     """Return the events as a table of the stream's columns; a missing field is NULL.
+
+    Fields are columns whatever their case.
 
     Args:
         stream: The stream.
@@ -44,7 +47,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
         )
     arrays: list[pa.Array] = []
     form = TextForm.of(stream)
-    misfits = _unknown_fields(stream, objects)
+    objects, misfits = _named(stream, objects)
     for column in stream.columns:
         values = [event.get(column.name) for event in objects]
         if column.name == stream.event_time and None in values and not without_time:
@@ -114,19 +117,55 @@ def _without_event_time(column: Column, index: int) -> EventRejected:
     )
 
 
-def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> list[EventRejected]:
-    """The first field that is no column, or nothing: most likely a name was mistyped."""
+def _named(
+    stream: Stream, objects: list[dict[str, object]]
+) -> tuple[list[dict[str, object]], list[EventRejected]]:
+    """Return the events with the names of columns as fields, and what is wrong with their fields.
+
+    Names match whatever their case, as in files; most events have them as they are declared.
+    """
     names = [column.name for column in stream.columns]
     unknown = set(chain.from_iterable(objects)).difference(names)
     if not unknown:
-        return []
+        return objects, []
+    columns = {folded_name(name): name for name in names}
+    others = {name: columns[folded_name(name)] for name in unknown if folded_name(name) in columns}
+    wrong: list[EventRejected] = []
+    if unknown.difference(others):
+        wrong.append(_unknown_field(stream, objects, unknown.difference(others)))
+    if not others:
+        return objects, wrong
+    renamed = [{others.get(name, name): value for name, value in event.items()} for event in objects]
+    twice = (
+        i for i, (event, found) in enumerate(zip(objects, renamed, strict=True)) if len(found) < len(event)
+    )
+    index = next(twice, None)
+    if index is not None:
+        wrong.append(_field_twice(objects[index], others, index))
+    return renamed, wrong
+
+
+def _field_twice(event: dict[str, object], others: dict[str, str], index: int) -> EventRejected:
+    columns = [others.get(name, name) for name in event]
+    column = next(name for name in columns if columns.count(name) > 1)
+    return EventRejected(
+        f'event {index} has column "{column}" twice, in fields that differ by case',
+        index=index,
+        field=column,
+        expected="one field of each name",
+        hint="Keep one of them.",
+    )
+
+
+def _unknown_field(stream: Stream, objects: Sequence[dict[str, object]], unknown: set[str]) -> EventRejected:
+    """Return an error about the first field that is no column: most likely its name was mistyped."""
+    names = [column.name for column in stream.columns]
     index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
     shown = json_text(field, _SHOWN_CHARACTERS)
-    rejected = EventRejected(
+    return EventRejected(
         f'event {index} has a field {shown} that is not a column of stream "{stream.name}"',
         index=index,
         field=field,
         expected=f"only the fields {', '.join(names)}",
         hint=did_you_mean(str(field), names),
     )
-    return [rejected]

@@ -65,3 +65,12 @@ def test_a_time_beyond_the_years_of_its_unit_names_the_unit_to_declare() -> None
     with pytest.raises(EventRejected, match='event 1, field "ts": 1769000000000 is no timestamp') as caught:
         events_to_table(replace(stream_of(), time_unit="s"), [{"ts": 1769000000}, {"ts": 1769000000000}])
     assert caught.value.hint == "Declare time_unit: ms in the stream."
+
+
+def test_fields_are_columns_whatever_their_case() -> None:
+    table = events_to_table(stream_of(), [{"TS": 1, "K": 7}, {"ts": 2, "k": 8}])
+    assert table.column("k").to_pylist() == [7, 8]
+    with pytest.raises(EventRejected, match='event 1 has column "k" twice, in fields that differ by case'):
+        events_to_table(stream_of(), [{"TS": 1}, {"ts": 2, "k": 8, "K": 9}])
+    with pytest.raises(EventRejected, match='event 1 has a field "key" that is not a column of stream'):
+        events_to_table(stream_of(), [{"TS": 1, "K": 7}, {"ts": 2, "key": 8}])
