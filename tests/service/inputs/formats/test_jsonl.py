@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from catalog.values.stream import Column
@@ -79,6 +81,15 @@ def test_nanoseconds_that_are_taken_for_microseconds_are_refused_with_their_year
         "meant in nanoseconds; declare time_unit: ns in the stream, or write the times as text if they are "
         "meant so"
     )
+
+
+def test_bare_constants_are_numbers_as_duckdb_reads_them(file: Path) -> None:
+    text = "".join(f'{{"ts": "{T}", "v": {value}}}\n' for value in ("Infinity", "-Infinity", "NaN"))
+    *infinite, (_, _, nan) = read_text(file, text, file_format="jsonl")
+    assert infinite == [(AT, None, math.inf), (AT, None, -math.inf)]
+    assert math.isnan(nan)
+    rows = duckdb.sql(f"SELECT v FROM read_json('{file}', columns = {{'v': 'DOUBLE'}})").fetchall()
+    assert repr(rows) == "[(inf,), (-inf,), (nan,)]"
 
 
 def test_a_line_of_up_to_16_mb_is_read(file: Path) -> None:
