@@ -29,6 +29,7 @@ from api.streams.schemas import (
     StreamIn,
     StreamOut,
     StreamPage,
+    StreamRegistered,
 )
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
@@ -87,10 +88,14 @@ _PUNCTUATIONS_BODY: dict[str, Any] = {
 )
 def register_stream(
     body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response, once: OnceDep
-) -> StreamOut:
-    """Register a stream. Nothing is read from it until a query uses it."""
+) -> StreamRegistered:
+    """Register a stream. Nothing is read from it until a query uses it.
+
+    `warnings` says if its directory or glob has no files, and which entries of the directory are not read.
+    """
     with workspace.streams.registering(body.to_stream()) as stream:
-        location, answer = f"{request.url.path}/{stream.name}", StreamOut.of(stream)
+        location, answer = f"{request.url.path}/{stream.name}", StreamRegistered.of(stream)
+        answer.warnings = list(workspace.streams.warnings(stream))
         if once is not None:
             kept = {"content-type": "application/json", "location": location}
             once.keep(201, kept, answer.model_dump_json())

@@ -114,8 +114,8 @@ class StreamIn(StreamDocument):
     time_unit: TimeUnit | None = Field(
         default=None,
         description="What numbers in timestamp columns count since 1970 UTC. Left out, numbers in JSON are "
-        "microseconds, and a file or request whose event times are most likely of another unit is refused; "
-        "numbers in CSV and Parquet files are refused.",
+        "microseconds, and numbers in CSV and Parquet files are refused. A file or request whose event times "
+        "most likely count another unit is refused with the unit to declare.",
     )
     on_error: OnError = Field(
         default="set-aside",
@@ -233,6 +233,15 @@ class StreamOut(BaseModel):
             constraints=constraints_document(stream.constraints),
             order=order_document(stream.order),
         )
+
+
+class StreamRegistered(StreamOut):
+    """A stream that has just been registered."""
+
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Why it has no files yet, and which entries of its directory are not read.",
+    )
 
 
 class StreamPage(BaseModel):

@@ -23,7 +23,9 @@ from catalog.values.batch import (
     add_up,
 )
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
+from catalog.values.stream import FilesSource, Stream
 from planner.families.families import family_streams
+from service.inputs.sources.files import source_warnings
 from service.statistics.order_statistics import (
     OrderStatistics,
     RingStatistics,
@@ -48,6 +50,7 @@ class StreamStatistics:
         files_set_aside: Files that could not be read as the stream; named by ``set_aside``.
         set_aside: Path and reason of the newest of them.
         skipped_rows: Bad rows that are skipped in other files, with ``on_error: skip-rows``.
+        warnings: Why no file of it has been listed; empty if one has, or if its rows come from elsewhere.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
         rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
@@ -66,6 +69,7 @@ class StreamStatistics:
     files_set_aside: int
     set_aside: tuple[tuple[str, str], ...]
     skipped_rows: int
+    warnings: tuple[str, ...]
     watermark_us: int | None
     max_event_time_us: int | None
     rate_per_s: float | None
@@ -345,6 +349,7 @@ def _streams(
             files_set_aside=len(aside),
             set_aside=tuple((file.path, file.reason or "") for file in aside[-10:]),
             skipped_rows=skipped.get(stream.id, 0),
+            warnings=_warnings(store, stream),
             watermark_us=None if found is None else found.watermark_us,
             max_event_time_us=None if found is None else found.max_event_time_us,
             rate_per_s=_value(rate),
@@ -353,6 +358,15 @@ def _streams(
             row_bytes_age_s=_age_s(now_us, row_bytes),
             scramble=scrambles.get(stream.id),
         )
+
+
+def _warnings(store: Store, stream: Stream) -> tuple[str, ...]:
+    if not isinstance(stream.source, FilesSource) or store.source_files.count(stream.id):
+        return ()
+    try:
+        return source_warnings(stream, stream.source)
+    except OSError as error:
+        return (f'files of stream "{stream.name}" cannot be read: {error}',)
 
 
 def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterable[FilterStatistics]:

@@ -36,7 +36,7 @@ from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
 from service.errors import FileRefused, OtherWorkload, UnreadableInput
 from service.inputs.sample import WorkloadRows
-from service.inputs.sources.files import in_words, list_files, why_no_files
+from service.inputs.sources.files import in_words, list_files, source_warnings
 from service.inputs.validate import resolve_source
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
@@ -398,14 +398,14 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
                     tell=tell_of,
                     dead_letters=directory.dead_letters,
                 )
-                absence = why_no_files(stream, stream.source)
+                warnings = source_warnings(stream, stream.source)
             except OSError as error:
                 raise UnreadableInput(
                     f'files of stream "{stream.name}" cannot be read: {error}',
                     hint="Give the command access to them, or name other files.",
                 ) from error
-            if absence is not None:
-                tell(absence)
+            for warning in warnings:
+                tell(warning)
 
 
 def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:

@@ -25,7 +25,7 @@ from operators.storage.folder import Folder
 from service.errors import NotAnHttpStream, SourceNotFound
 from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
-from service.inputs.sources.files import candidates, judged_files, log_left_out
+from service.inputs.sources.files import candidates, judged_files, log_left_out, source_warnings
 from service.inputs.sources.http_log import EventLog, Sending
 from service.inputs.sources.promises import posted_count, posted_promises
 from service.inputs.validate import check_servers, resolve_source, validate_source
@@ -96,6 +96,10 @@ class WorkspaceStreams:
             StreamNotFound: There is none of that name.
         """
         return self._store.streams.get(name)
+
+    def warnings(self, stream: Stream) -> tuple[str, ...]:
+        """Return what a user should know of a stream's path: no files, or entries that are not read."""
+        return source_warnings(stream, stream.source) if isinstance(stream.source, FilesSource) else ()
 
     def register(self, draft: Stream) -> Stream:
         """Register a stream and return it with its id; arguments and errors of ``registering``."""

@@ -88,8 +88,8 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
         ({"column": "ts", "scramble": 1, "descending": 3}, "descending"),
     ):
         assert said in str(service.ok("PATCH", "/streams/or_left", 422, json={"order": bad}))
-    post(service, "or_left", (9, 20), (8, 21))
-    post(service, "or_right", (9, 22))
-    assert results(service, 6)[-1] == (9, 20, 22)
+    post_epochs(service, "or_left", (9, 20), (8, 21))
+    post_epochs(service, "or_right", (9, 22))
+    assert selected(service, "or_q", 6)[-1] == (9, 20, 22)
     service.ok("DELETE", "/queries/or_q", 202)
     service.ok("DELETE", "/queries/or_3", 202)
