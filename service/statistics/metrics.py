@@ -47,11 +47,25 @@ class IngestFigures:
     held: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedCost:
+    """What a plan is expected to cost, over all families.
+
+    Attributes:
+        rows: Rows held.
+        cpu_s: CPU seconds per second of event time.
+    """
+
+    rows: float
+    cpu_s: float
+
+
 def metrics_text(
     store: Store,
     engine_state: str | None,
     ingest: IngestFigures | None,
     faults: Mapping[str, int] | None = None,
+    expected: Mapping[str, ExpectedCost] | None = None,
 ) -> bytes:
     """Return metrics in Prometheus' text format.
 
@@ -63,9 +77,10 @@ def metrics_text(
         engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
         ingest: Back-pressure; None where the process takes no events.
         faults: Number of unexpected failures per part of the process's background work.
+        expected: Costs of the plan, and of the same queries ``unshared``.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StoreCollector(store, engine_state, ingest, faults or {}))
+    registry.register(_StoreCollector(store, engine_state, ingest, faults or {}, expected or {}))
     return generate_latest(registry)
 
 
@@ -78,7 +93,9 @@ class _StoreCollector(Collector):
         engine_state: str | None,
         ingest: IngestFigures | None,
         faults: Mapping[str, int],
+        expected: Mapping[str, ExpectedCost],
     ) -> None:
+        self._expected = expected
         self._faults = faults
         self._store = store
         self._engine_state = engine_state
@@ -251,6 +268,20 @@ class _StoreCollector(Collector):
             size.add_metric(where, counters.bytes)
             segments.add_metric(where, counters.segments)
         yield from (rows, size, segments)
+        held = GaugeMetricFamily(
+            "sluice_expected_rows",
+            "Rows held by the plan with every window full, and by the same queries unshared.",
+            labels=["strategy"],
+        )
+        cpu = GaugeMetricFamily(
+            "sluice_expected_cpu_ratio",
+            "CPU seconds per second of event time, likewise.",
+            labels=["strategy"],
+        )
+        for strategy, cost in self._expected.items():
+            held.add_metric([strategy], cost.rows)
+            cpu.add_metric([strategy], cost.cpu_s)
+        yield from (held, cpu)
         totals = self._store.batches.totals()
         yield GaugeMetricFamily(
             "sluice_state_rows_peak", "Most rows ever held.", value=totals.state_rows_peak

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.store.store import Store
 from catalog.values.plan import Plan
@@ -10,6 +13,10 @@ from planner.explain.preview import Preview
 from service.config.calibration import calibration_of
 from service.planning.preview import PreviewRequest, explain_version, preview_change
 from service.planning.versions import Versions
+from service.statistics.metrics import ExpectedCost
+
+#: How long what a plan costs is good for metrics: pricing hundreds of queries takes seconds.
+_PRICED_S = 60.0
 
 
 class WorkspacePlans:
@@ -23,6 +30,7 @@ class WorkspacePlans:
     def __init__(self, store: Store, versions: Versions) -> None:
         self._store = store
         self._versions = versions
+        self._priced: tuple[float, Mapping[str, ExpectedCost]] | None = None
 
     def latest(self) -> Plan | None:
         """Return the newest plan, whether or not a batch has it yet; None before the first."""
@@ -61,3 +69,30 @@ class WorkspacePlans:
         versions = self._versions
         calibration = calibration_of(self._store)
         return explain_version(self._store, versions.statistician, versions.objective, calibration, plan)
+
+    def expected_costs(self) -> Mapping[str, ExpectedCost]:
+        """Return what the newest plan is expected to cost, and what it would cost ``unshared``, all families.
+
+        Both rest on the same measured rates, with every window full, and are at most a minute old.
+        """
+        now_s = time.monotonic()
+        if self._priced is None or now_s > self._priced[0] + _PRICED_S:
+            plan = self.latest()
+            reports = self.explain(plan).values() if plan is not None and plan.families else ()
+            named = [
+                ("plan" if each is report.planned else each.name, each.cost)
+                for report in reports
+                for each in (report.planned, *report.alternatives)
+            ]
+            self._priced = (
+                now_s,
+                {
+                    name: ExpectedCost(
+                        sum(cost.memory_rows for of, cost in named if of == name),
+                        sum(cost.cpu_s.total for of, cost in named if of == name),
+                    )
+                    for name in ("plan", "unshared")
+                    if named
+                },
+            )
+        return self._priced[1]

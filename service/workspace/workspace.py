@@ -196,7 +196,9 @@ class Workspace:
             ingest: Whether to tell of back-pressure, which who takes events is asked for.
         """
         figures = self._pressure.figures() if ingest else None
-        return metrics_text(self._store, engine_state, figures, self.faults.counts())
+        running = engine_state not in (None, "standby")
+        expected = self.plans.expected_costs() if running else None
+        return metrics_text(self._store, engine_state, figures, self.faults.counts(), expected)
 
     def input_held(self) -> str | None:
         """Return why batches take no input now, or None."""

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
+from planner.build.build_plan import build_plan
 from service.config.settings import Settings
 from service.workspace.workspace import Workspace
 from tests.service.pairs import add_query, open_store
@@ -44,6 +45,8 @@ def exported_metrics(directory: Path) -> dict[str, Labels]:
 def _fill_catalog(directory: Path) -> None:
     with open_store(directory) as store:
         query = add_query(store, "q", [Output("k", 'a."k"', "bigint")])
+        streams = {stream.id: stream for stream in store.streams.all()}
+        store.control_log.append(plan=build_plan((query,), streams))
         store.sinks.set(query.id, FilesSink("alerts"))
         store.batches.commit(
             BatchManifest(
