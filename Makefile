@@ -10,6 +10,7 @@
 #   make bench-paper          the experiments of the State-Slice paper, on this engine; writes docs/paper
 #   make bench-sketches       join sizes from sketches; writes docs/bench
 #   make bench-calibration    predicted against measured CPU time; writes docs/bench
+#   make bench-oblivious      experiments of WO-Join, WNL and WHJ, without Spark
 #   make bench-readers        pages of results by format and size
 #   make bench-punctuations   state and output of the experiments of PJoin and PWJoin; writes docs/bench
 #   make bench-migration      plans that change under load; writes docs/bench
@@ -20,7 +21,7 @@
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-punctuations bench-scaling soak screenshot golden wheel format clean
+.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-oblivious bench-punctuations bench-scaling soak screenshot golden wheel format clean
 
 BIN := .venv/bin
 comma := ,
@@ -136,6 +137,9 @@ bench-sketches: setup
 
 bench-calibration: setup
 	@$(BIN)/python -m tests.bench.calibration
+
+bench-oblivious: setup
+	@$(BIN)/python -m tests.bench.oblivious $(ARGS)
 
 bench-readers: setup
 	@$(BIN)/python -m tests.bench.readers $(ARGS)

@@ -24,7 +24,15 @@ _UNITS_US = {
     ("w", "week", "weeks"): Decimal(7 * 86_400 * _SECOND_US),
 }
 _US = {name: us for names, us in _UNITS_US.items() for name in names}
-_MONTHS = {"month": 1, "months": 1, "quarter": 3, "quarters": 3, "year": 12, "years": 12}
+_MONTHS_OF_UNITS = {
+    ("month", "months"): 1,
+    ("quarter", "quarters"): 3,
+    ("year", "years"): 12,
+    ("decade", "decades"): 120,
+    ("century", "centuries"): 1_200,
+    ("millennium", "millenniums", "millennia"): 12_000,
+}
+_MONTHS = {name: months for names, months in _MONTHS_OF_UNITS.items() for name in names}
 _NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
 _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 

@@ -14,6 +14,7 @@ InvalidInput
 * KeyTypeMismatch       key columns of types that cannot be compared exactly
 * InvalidOutput         result columns without a usable name
 * UnknownStrategy       no strategy of that name
+* InvalidProbe          no such way to search slices, or not for this family
 * InvalidChain          boundaries that make no chain for the queries
 * UnknownBoundary       a slice that is named by a boundary that is not there
 * NoSharedChain         a family that has no one chain to split or merge
@@ -105,6 +106,12 @@ class UnknownStrategy(InvalidInput):
     """No strategy of that name."""
 
     code = "unknown-strategy"
+
+
+class InvalidProbe(InvalidInput):
+    """There is no such way to search slices, or a family cannot be searched so."""
+
+    code = "invalid-probe"
 
 
 class InvalidChain(InvalidInput):

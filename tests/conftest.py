@@ -3,10 +3,13 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -16,6 +19,7 @@ from hypothesis import settings
 from catalog.store.store import Store
 from tests import s3 as s3_server
 from tests.empty_catalog import prepared
+from tests.leftovers import Leftovers
 from tests.postgres import PostgresServer, server
 from tests.sluice_run import Command
 
@@ -26,6 +30,46 @@ from tests.sluice_run import Command
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile("explore", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("repeatable")
+
+
+_LEFTOVERS = pytest.StashKey[Leftovers]()
+_TEMPORARY = pytest.StashKey[Path]()
+#: Tests that fail if they leave something behind; what others leave is listed at the end of a run.
+_LOOKED_AFTER = ("tests/catalog/", "tests/test_leftovers.py")
+_LEFT = "left behind"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this process a directory of its own for temporary files, so that one sees what is left in it."""
+    shared = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    directory = Path(tempfile.mkdtemp(prefix="st-", dir=shared))
+    directory.chmod(0o1777)
+    tempfile.tempdir = str(directory)
+    config.stash[_TEMPORARY] = directory
+    config.stash[_LEFTOVERS] = leftovers = Leftovers(config.rootpath, directory)
+    config.pluginmanager.register(leftovers)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    directory = config.stash[_TEMPORARY]
+    if any(directory.glob("pymp-*")):  # ``multiprocessing`` removes its own at the very end, just before this
+        Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=-1000)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that leaves a process, thread, socket, file or variable behind."""
+    leftovers = request.config.stash[_LEFTOVERS]
+    before = leftovers.look()
+    yield
+    fails = request.node.nodeid.startswith(_LOOKED_AFTER)
+    left = leftovers.since(before) if fails else leftovers.since(before, limit_s=0.5)
+    if left and fails:
+        pytest.fail("the test leaves behind: " + "; ".join(left), pytrace=False)
+    elif left:
+        request.node.user_properties.append((_LEFT, "; ".join(left)))
 
 
 @pytest.fixture
@@ -142,10 +186,19 @@ def rewrite_goldens(request: pytest.FixtureRequest) -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the slowest test files, so that one sees what makes the suite grow."""
     seconds: Counter[str] = Counter()
+    left: list[str] = []
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
+                if report.when == "teardown":
+                    left += [
+                        f"{report.nodeid}: {value}" for name, value in report.user_properties if name == _LEFT
+                    ]
     terminalreporter.section(f"ten slowest files, of {seconds.total():.0f} s in all")
     for file, taken in seconds.most_common(10):
         terminalreporter.line(f"{taken:7.1f} s  {file}")
+    if left:
+        terminalreporter.section(f"{len(left)} tests left something behind")
+        for line in left:
+            terminalreporter.line(line)

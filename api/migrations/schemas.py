@@ -15,6 +15,7 @@ from planner.explain.cost_document import cost_document
 from planner.explain.explain import FamilyReport
 from planner.explain.primitive_document import primitive_documents
 from planner.families.display import family_text
+from planner.probes.asked_probe import probe_text
 from service.documents.migration_document import MigrationDocument
 from service.planning.migrations import MigrationDryRun, MigrationStatus, Policy
 
@@ -237,6 +238,8 @@ class PolicyOut(BaseModel):
 
     strategy: Strategy = Field(description="Strategy of families that have none of their own.")
     family_strategies: dict[str, Strategy]
+    probe: str = Field(description="How slices are searched where a family has no way of its own.")
+    family_probes: dict[str, str] = Field(description="How the slices of single families are searched.")
     pinned: dict[str, dict[str, list[float]]] = Field(
         description="By id of the family whose chain was cut by hand: ends of its slices, seconds, per side."
     )
@@ -252,6 +255,8 @@ class PolicyOut(BaseModel):
         return cls(
             strategy=objective.strategy,
             family_strategies=dict(objective.family_strategies),
+            probe=probe_text(objective.probe),
+            family_probes={name: probe_text(own) for name, own in objective.family_probes.items()},
             pinned={
                 family: {"a": [at / 1e6 for at in ends.a], "b": [at / 1e6 for at in ends.b]}
                 for family, ends in objective.pinned.items()

@@ -122,6 +122,12 @@ class PreviewOut(BaseModel):
         description="Numbers that the costs rest on, each with `value`, `origin` (`given`, `measured`, "
         "`sampled` or `assumed`) and `age_s`."
     )
+    orders: dict[str, list[dict[str, Any]]] = Field(
+        default_factory=dict,
+        description="For each new query over more than two streams the orders of joining that cost least, "
+        "the chosen one first: `order` such as `((f, w), p)`, `cpu_s` (CPU seconds per second of event "
+        "time), `rows` held, and `exchanges`, each of which delays results by a batch.",
+    )
 
 
 class HistoryOut(BaseModel):

@@ -29,6 +29,7 @@ from api.streams.schemas import (
     StreamIn,
     StreamOut,
     StreamPage,
+    StreamRegistered,
 )
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
@@ -87,10 +88,14 @@ _PUNCTUATIONS_BODY: dict[str, Any] = {
 )
 def register_stream(
     body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response, once: OnceDep
-) -> StreamOut:
-    """Register a stream. Nothing is read from it until a query uses it."""
+) -> StreamRegistered:
+    """Register a stream. Nothing is read from it until a query uses it.
+
+    `warnings` says if its directory or glob has no files, and which entries of the directory are not read.
+    """
     with workspace.streams.registering(body.to_stream()) as stream:
-        location, answer = f"{request.url.path}/{stream.name}", StreamOut.of(stream)
+        location, answer = f"{request.url.path}/{stream.name}", StreamRegistered.of(stream)
+        answer.warnings = list(workspace.streams.warnings(stream))
         if once is not None:
             kept = {"content-type": "application/json", "location": location}
             once.keep(201, kept, answer.model_dump_json())
@@ -116,14 +121,21 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     "/{name}",
     summary="Change a stream's contract",
     responses=problem_responses(
-        MalformedBody, StreamNotFound, RequestUnderWay, UnsupportedMediaType, InvalidRequest, InvalidInput
+        MalformedBody,
+        StreamNotFound,
+        StreamInUse,
+        RequestUnderWay,
+        UnsupportedMediaType,
+        InvalidRequest,
+        InvalidInput,
     ),
 )
 def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
-    """Change what a stream promises about later rows: its punctuations and constraints.
+    """Change what a stream promises about later rows: its punctuations, constraints and order.
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
-    the new contract still has their set of columns.
+    the new contract still has their set of columns. A row that was out of order stays so under a greater
+    scrambling factor: what a stream has passed stays passed.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 

@@ -114,8 +114,8 @@ class StreamIn(StreamDocument):
     time_unit: TimeUnit | None = Field(
         default=None,
         description="What numbers in timestamp columns count since 1970 UTC. Left out, numbers in JSON are "
-        "microseconds, and a file or request whose event times are most likely of another unit is refused; "
-        "numbers in CSV and Parquet files are refused.",
+        "microseconds, and numbers in CSV and Parquet files are refused. A file or request whose event times "
+        "most likely count another unit is refused with the unit to declare.",
     )
     on_error: OnError = Field(
         default="set-aside",
@@ -134,12 +134,12 @@ class StreamIn(StreamDocument):
     order: OrderDocument | None = Field(
         default=None,
         description="Order in which the rows come. Streams that are joined by their ordering columns need no "
-        "windows. The order cannot be changed later.",
+        "windows.",
     )
 
 
 class ContractIn(BaseModel):
-    """Changes of a stream's contract; fields left out keep their values."""
+    """Changes of a stream's contract and order; fields left out keep their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -153,6 +153,11 @@ class ContractIn(BaseModel):
     )
     constraints: ConstraintsDocument | None = Field(
         default=None, description="The new constraints; null removes them."
+    )
+    order: OrderDocument | None = Field(
+        default=None,
+        description="The new order; null removes it. While queries are joined by the order, only `scramble` "
+        "can change.",
     )
 
     def changed(self, stream: Stream) -> Stream:
@@ -171,6 +176,9 @@ class ContractIn(BaseModel):
             rules = self.constraints
             constraints = Constraints() if rules is None else rules.to_value(stream.name, stream.columns)
             stream = dataclasses.replace(stream, constraints=constraints)
+        if "order" in self.model_fields_set:
+            order = None if self.order is None else self.order.to_value(stream.name, stream.columns)
+            stream = dataclasses.replace(stream, order=order)
         return stream
 
 
@@ -225,6 +233,15 @@ class StreamOut(BaseModel):
             constraints=constraints_document(stream.constraints),
             order=order_document(stream.order),
         )
+
+
+class StreamRegistered(StreamOut):
+    """A stream that has just been registered."""
+
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Why it has no files yet, and which entries of its directory are not read.",
+    )
 
 
 class StreamPage(BaseModel):

@@ -209,6 +209,35 @@ class ExchangeCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeCounters:
+    """Counters of the rings of one side of a family in a batch, summed over joins and buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose rows the rings hold.
+        probes: Opposite rows that probed.
+        inserted: Rows of the side that entered.
+        scanned: Rows that probing rows were compared with, key by key.
+        looked: Heads of rings that were looked at and stayed: no more rows of the ring had expired.
+        removed: Expired rows that were removed; each was looked at, too.
+        live: Rows at the end of the batch that have not expired.
+        expired: Rows at the end of the batch that have expired, but are still held.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    probes: int = 0
+    inserted: int = 0
+    scanned: int = 0
+    looked: int = 0
+    removed: int = 0
+    live: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PunctuationCounters:
     """Counters of the punctuations of one side of a family in a batch, summed over buckets.
 
@@ -294,6 +323,8 @@ class StreamCounters:
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
+        order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
+            likewise, and before there is one.
     """
 
     stream_id: int
@@ -303,6 +334,7 @@ class StreamCounters:
     watermark_us: int | None
     max_event_time_us: int | None
     scramble: int | None = None
+    order_passed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +373,7 @@ class BatchManifest:
         punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
+        probes: Counters per family side whose rows lie in rings, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
@@ -370,6 +403,7 @@ class BatchManifest:
     received: tuple[StreamPunctuations, ...] = ()
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
+    probes: tuple[ProbeCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -393,6 +427,7 @@ class BatchManifest:
             punctuations=(),
             received=(),
             groups=(),
+            probes=(),
         )
 
     @property
@@ -431,6 +466,7 @@ Counters = TypeVar(
     KeyCounters,
     AbsenceCounters,
     GroupCounters,
+    ProbeCounters,
     PunctuationCounters,
     StreamPunctuations,
 )

@@ -32,6 +32,9 @@ class Calibration:
         per_stored_byte: Per byte of it.
         fitted_at_us: Wall clock of the fit, µs UTC; 0 for the constants that Sluice comes with.
         median_error: Median relative error on the workloads it was fitted to.
+        per_ring_look: Per male and segment in rings: its head is found.
+        per_scanned_row: Per row that a male is compared with in its ring.
+        per_ring_row: Per row that is sorted into rings, or comes to them.
     """
 
     per_batch: float
@@ -55,3 +58,6 @@ class Calibration:
     per_stored_byte: float
     fitted_at_us: int = 0
     median_error: float = 0.0
+    per_ring_look: float = 5.5e-9
+    per_scanned_row: float = 9e-10
+    per_ring_row: float = 8.8e-8

@@ -244,6 +244,46 @@ class Band:
     high: Bound | None
 
 
+#: Which rings of a join lose their expired rows when a row comes (``Probe``).
+Invalidation = Literal["probe", "probe+insert", "probe-all", "optimal"]
+#: Most rings per side and bucket; each keeps how far it has been emptied.
+MOST_CELLS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How the slices of a join are searched for partners, and when expired rows are removed.
+
+    With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
+    ``hash`` rows lie in rings by their key modulo ``cells``; a male scans one of them. ``loops`` is one ring.
+
+    Attributes:
+        method: How partners are found.
+        cells: Rings per side and bucket; 1 unless the method is ``hash``.
+        invalidation: Rings that lose their expired rows when a row comes: the one that it probes, also the
+            one that it enters, all of the side that it probes, or all of both sides. Unused by ``merge``.
+    """
+
+    method: Literal["merge", "hash", "loops"] = "merge"
+    cells: int = 1
+    invalidation: Invalidation = "probe"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cells <= MOST_CELLS:
+            raise ValueError(f"a join has 1 to {MOST_CELLS} rings per side, not {self.cells}")
+        if self.cells > 1 and self.method != "hash":
+            raise ValueError(f"{self.method} has one ring per side, not {self.cells}")
+
+    @property
+    def has_rings(self) -> bool:
+        """Tell whether rows lie in rings."""
+        return self.method != "merge"
+
+
+#: What somebody asked for: a way to search, or that the planner chooses.
+AskedProbe = Probe | Literal["auto"]
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -270,6 +310,7 @@ class FamilyPlan:
         band: Range by which pairs are found where there is no key; None: all pairs are looked at.
         clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
+        probe: How its slices are searched.
     """
 
     id: str
@@ -291,6 +332,7 @@ class FamilyPlan:
     band: Band | None = None
     clock_a: Clock = "time"
     clock_b: Clock = "time"
+    probe: Probe = Probe()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""

@@ -36,11 +36,13 @@ class StreamProfile:
         stream_id: The stream.
         rate_per_s: Rows per second of event time.
         row_bytes: Encoded bytes of a stored row; None where nothing is known of it.
+        scramble: Scrambling factor of its order; None where nothing is known of it.
     """
 
     stream_id: int
     rate_per_s: Measure
     row_bytes: Measure | None = None
+    scramble: Measure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class FamilyProfile:
             no skew.
         skew_b: The same for b.
         frequent: Keys that many rows have, by key; keys that are not among them have few.
+        lag_a: Rows by which a leads b in the order of both; None where nothing is known of it.
+        lag_b: Rows by which b leads a.
     """
 
     family: str
@@ -97,6 +101,8 @@ class FamilyProfile:
     skew_a: Measure | None = None
     skew_b: Measure | None = None
     frequent: tuple[FrequentKey, ...] = ()
+    lag_a: Measure | None = None
+    lag_b: Measure | None = None
 
 
 @dataclass(frozen=True, slots=True)

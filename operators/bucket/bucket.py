@@ -27,7 +27,7 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
-from operators.orders.order_progress import OrderProgress
+from operators.orders.order_progress import OrderProgress, following
 from operators.pack.payload import Payload
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import TS
@@ -225,9 +225,10 @@ class Bucket:
     def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
         before = self.plan.version if self.plan is not None else 0
+        former_orders = {} if self.plan is None else {s.id: s.order for s in self.plan.streams}
         for stream in plan.streams:
-            order = None if stream.order is None else OrderProgress.begun(stream.order.scramble)
-            self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us), order=order))
+            state = self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
+            state.order = following(state.order, former_orders.get(stream.id), stream.order)
         # Ids of streams are given once, so one that was removed does not come back.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}

@@ -18,12 +18,14 @@ batch writes the same ids again.
 from __future__ import annotations
 
 import json
+import zlib
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from catalog.store.codec import decode, encode
@@ -32,6 +34,7 @@ from operators.bucket.bucket import Bucket, StreamState
 from operators.errors import UnknownStateFormat
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins, Holder
+from operators.kernels.keys import Int64s
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress
@@ -318,7 +321,27 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
     if bucket.exchange_files:
         document |= {"format": FORMAT_WITH_EXCHANGES, "exchange": bucket.exchange_files}
+    rings = {
+        family_id: {
+            join_id: {side: _packed(rings.gone) for side, rings in chain.rings.items()}
+            for join_id, chain in joins.chains.items()
+            if chain.rings is not None
+        }
+        for family_id, joins in bucket.families.items()
+        if joins.family.plan.probe.has_rings
+    }
+    if rings:
+        document["rings"] = rings
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _packed(numbers: Int64s) -> str:
+    """Return numbers as text that JSON can hold."""
+    return b64encode(zlib.compress(numbers.astype("<i8").tobytes())).decode()
+
+
+def _unpacked(text: str) -> Int64s:
+    return np.frombuffer(zlib.decompress(b64decode(text)), dtype="<i8").astype(np.int64)
 
 
 def stored_plan_version(manifest: bytes) -> int:
@@ -430,6 +453,8 @@ def load_bucket(
             for side in SIDES:
                 for state, ids in zip(chain.slices[side], stored[join_id][side], strict=True):
                     state.segments = [segment(segment_id) for segment_id in ids]
+            for side, rings in {} if chain.rings is None else chain.rings.items():
+                rings.gone = _unpacked(document["rings"][family.id][join_id][side])
         if joins.absence is not None:
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):

@@ -7,6 +7,7 @@ counts rows per filter as it evaluates them, and keys are counted on rows that a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from catalog.values.batch import (
     AbsenceCounters,
     GroupCounters,
     KeyCounters,
+    ProbeCounters,
     PunctuationCounters,
     SliceCounters,
 )
@@ -119,6 +121,25 @@ def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounter
     for family_id, joins in families.items():
         if joins.groups is not None:
             yield GroupCounters(family_id, joins.groups.open(), joins.groups.given)
+
+
+def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[ProbeCounters]:
+    """Yield counters of a bucket's rings: what they did in the last batch, and what they hold.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        clocks: Gives how far each side of a family has come at the end of the batch.
+    """
+    for family_id, joins in families.items():
+        if not joins.family.plan.probe.has_rings:
+            continue
+        reached = clocks(joins.family.plan)
+        for chain in joins.chains.values():
+            for side, rings in {} if chain.rings is None else chain.rings.items():
+                last, counts = chain.slices[side][-1], rings.counts
+                live, expired = rings.held(last.segments, reached["b" if side == "a" else "a"])
+                live += sum(state.rows for state in chain.slices[side][:-1])
+                yield ProbeCounters(family_id, side, **asdict(counts), live=live, expired=expired)
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

@@ -6,23 +6,27 @@
 Buckets differ in their rows alone: plan, watermarks and held terms are the same in all of them. A row stays
 in its join and slice. Only females are stored, so each row of a heavy key goes to one of the key's new
 fragments, wherever it was: males of later batches come to all of these.
+
+In a next step of one key, the rows of side b rest in every fragment of their key, since pairs stay in the
+bucket that made them. Such a row goes to all new fragments, once to each, and a pair to one of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from catalog.errors import InvariantBroken
-from catalog.steps import is_intermediate
+from catalog.steps import is_exchanged, is_intermediate
+from catalog.values.plan import FamilyPlan
 from operators.bucket.bucket import Bucket, StreamState
 from operators.closings.closing_rows import ends
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
-from operators.join.sliced_join import compact
+from operators.join.sliced_join import SliceState, compact
 from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
@@ -54,6 +58,9 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
     if new is None:
         raise InvariantBroken("there is no bucket whose rows could be hashed anew")
     for joins in new.families.values():
+        if has_copies(joins.family.plan):
+            for chain in joins.chains.values():
+                _keep_one_copy(chain.slices["b"])
         for closed in joins.closed.values():
             closed.rehash(closed.segments)
         for chain in joins.chains.values():
@@ -64,13 +71,39 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
 
 
 def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
-    """Count the rows of buckets by the slice that they are in."""
+    """Count the rows of buckets by the slice that they are in; copies of a row count once for all slices."""
     rows: Counter[SlicePlace] = Counter()
+    copies: dict[SlicePlace, set[int]] = defaultdict(set)
     for bucket in buckets:
         for family_id, joins in bucket.families.items():
+            copied = has_copies(joins.family.plan)
             for join_id, side, index, state in joins.slices():
-                rows[family_id, join_id, side, index] += state.rows
+                if copied and side == "b":
+                    for segment in state.segments:
+                        copies[family_id, join_id, side, 0].update(segment.pos.tolist())
+                else:
+                    rows[family_id, join_id, side, index] += state.rows
+    rows.update({place: len(positions) for place, positions in copies.items()})
     return rows
+
+
+def has_copies(family: FamilyPlan) -> bool:
+    """Tell whether the rows of side b rest in every fragment of their key: pairs of side a never move."""
+    stays = is_intermediate(family.stream_a) and not is_exchanged(family.stream_a)
+    return stays and family.replication.replicates
+
+
+def _keep_one_copy(slices: Sequence[SliceState]) -> None:
+    """Keep of the copies of a row from several old buckets the one in the first slice."""
+    seen = np.zeros(0, dtype=np.int64)
+    for state in slices:
+        kept = []
+        for segment in state.segments:
+            own = segment.filter(~np.isin(segment.pos, seen))
+            seen = np.concatenate([seen, own.pos])
+            if len(own):
+                kept.append(own)
+        state.segments = kept
 
 
 def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, number: int, buckets: int) -> None:
@@ -118,16 +151,17 @@ def _alike(bucket: Bucket) -> object:
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
     """Give a family of a new bucket its rows of an old one."""
-    plan = old.family.plan
-    if is_intermediate(plan.stream_a) and plan.replication.replicates:
-        raise InvariantBroken(f'pairs that rest in family "{plan.id}" have no place in other buckets')
+    everywhere = "b" if has_copies(old.family.plan) else None
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}
-    for (_, _, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
+    for (_, side, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
         for segment in state.segments:
             if id(segment) not in taken:
-                rest = old.family.fragments.rest(segment.key, segment.pos, buckets)
-                taken[id(segment)] = segment.take(np.flatnonzero(rest == number))
+                if side == everywhere:
+                    here = old.family.fragments.comes_to(segment.key, number, buckets)
+                else:
+                    here = old.family.fragments.rest(segment.key, segment.pos, buckets) == number
+                taken[id(segment)] = segment.take(np.flatnonzero(here))
             if len(taken[id(segment)]):
                 target.segments.append(taken[id(segment)])
     for side, closed in old.closed.items():

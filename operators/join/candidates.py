@@ -26,6 +26,7 @@ from operators.kernels.keys import Bools, Codes, Int64s, Words
 from operators.kernels.merge import merge_pairs
 from operators.kernels.overlaps import Doubles, overlapping_pairs
 from operators.lineage.lineage import RowClasses
+from operators.rings.rings import Scan
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment
 
@@ -157,6 +158,7 @@ class Probing:
         keys: int64[m], keys of the males that reach the slice, ascending.
         times: int64[m], their event times.
         reaching: int64[m], their rows; None for all males.
+        scan: Finds pairs in rings instead; None: by merging.
     """
 
     slice: int
@@ -165,6 +167,7 @@ class Probing:
     keys: Int64s
     times: Int64s
     reaching: Int64s | None
+    scan: Scan | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,6 +269,25 @@ class _Merging:
         return found
 
 
+class _Scanning:
+    """Pairs of equal key of one segment that males find in their rings."""
+
+    def __init__(self, scan: Scan, reach: Reach) -> None:
+        self._scan, self._reach = scan, reach
+
+    @property
+    def done(self) -> bool:
+        return self._scan.done
+
+    @property
+    def touched(self) -> int:
+        return self._scan.touched
+
+    def fill(self, females: Int64s, males: Int64s) -> int:
+        """Write rows of pairs, and return how many."""
+        return self._scan.fill(females, males, self._reach.behind_us, self._reach.ahead_us)
+
+
 class _Overlapping:
     """Pairs of one segment whose ranges overlap."""
 
@@ -343,11 +365,14 @@ def find_candidates(
     runs: list[SegmentRun] = []
     slices: list[int] = []
     filled = 0
-    wanted = key_filter(males.key) if len(males) and band is None else None
+    merged = band is None and any(probing.scan is None for probing in segments)
+    wanted = key_filter(males.key) if len(males) and merged else None
     of_males = band.ranges("b" if side == "a" else "a", males) if band is not None else None
     for probing in segments:
-        matching: _Merging | _Overlapping
-        if band is None or of_males is None:
+        matching: _Merging | _Overlapping | _Scanning
+        if probing.scan is not None:
+            matching = _Scanning(probing.scan, reach)
+        elif band is None or of_males is None:
             matching = _Merging(probing, wanted, reach)
         else:
             matching = _Overlapping(probing, band.ranges(side, probing.rows), of_males, reach)

@@ -31,6 +31,7 @@ from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.ranks.clocked_rows import as_males, by_time
 from operators.ranks.ranked_rows import RankedRows
+from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
@@ -62,14 +63,18 @@ class Chain:
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
         ends_us: Ends of the slices per side.
+        rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
     """
 
     join: CompiledJoin
     slices: dict[str, list[SliceState]]
     classes: SegmentClasses
     ends_us: dict[str, tuple[int, ...]] = field(init=False)
+    rings: Mapping[str, Rings] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        if self.join.probe.has_rings:
+            self.rings = {side: Rings(self.join.probe, self.slices[side][-1].w_end_us) for side in SIDES}
         self.ends_us = {side: tuple(s.w_end_us for s in self.slices[side]) for side in SIDES}
 
     @classmethod
@@ -95,6 +100,8 @@ class Chain:
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
+        for rings in () if self.rings is None else self.rings.values():
+            rings.counts = RingCounts()
         males = {side: self._admitted(side, fresh[side]) for side in SIDES}
         females = {
             side: males[side] if resting[side] is fresh[side] else self._admitted(side, resting[side])
@@ -104,11 +111,13 @@ class Chain:
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
         # A pair of the same batch is made by its male of b, wherever its a rests.
         self._insert("a", females["a"], resting["a"])
-        self._probe("a", males["b"], pairs)
-        self._probe("b", males["a"], pairs)
+        self._probe("a", males["b"], pairs, reached=watermarks["b"])
+        self._probe("b", males["a"], pairs, reached=watermarks["a"])
         self._insert("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
+            if self.rings is not None:
+                self._empty_rings(self.rings[side], side, females[side], watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slacks[side], live)
@@ -215,7 +224,23 @@ class Chain:
                     continue
                 for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
                     rows[place] += count
+        if self.rings is not None:
+            rows[-1] -= sum(self.rings[side].removed(segment) for segment in self.slices[side][-1].segments)
         return rows
+
+    def settle_rings(self) -> None:
+        """Let rows that were removed from rings leave their segments, since clocks go back."""
+        for side, rings in {} if self.rings is None else self.rings.items():
+            last = self.slices[side][-1]
+            last.segments = rings.settled(last.segments)
+
+    def _empty_rings(self, rings: Rings, side: str, females: Segment | None, reached: int | None) -> None:
+        """Remove what expires when rows enter, and let go of segments that have lost their rows."""
+        last = self.slices[side][-1]
+        if females is not None:
+            rings.entered(last.segments, rings.arrivals(females.key, females.ts), reached)
+        last.segments, dropped = rings.dropped(last.segments)
+        last.counts.purged += dropped
 
     def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
         return None if rows is None else self.admitted(side, rows)
@@ -227,6 +252,8 @@ class Chain:
         for index, state in enumerate(slices):
             end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
             if index + 1 == len(slices):
+                if self.rings is not None:
+                    return
                 held = state.rows
                 purge(state, watermark_us, self.join.slacks[side], end_of, drop=True)
                 state.counts.purged += held - state.rows
@@ -294,9 +321,22 @@ class Chain:
             first.segments.append(females)
 
     def _probe(
-        self, side: str, males: Segment | None, pairs: PairTable, one_way: OneWay | None = None
+        self,
+        side: str,
+        males: Segment | None,
+        pairs: PairTable,
+        one_way: OneWay | None = None,
+        reached: int | None = None,
     ) -> None:
-        """Let males of the other side probe the slices of ``side`` one after the other."""
+        """Let males of the other side probe the slices of ``side`` one after the other.
+
+        Args:
+            side: Side of the slices.
+            males: Rows of the other side.
+            pairs: Takes the joined pairs.
+            one_way: Direction of a join whose sides have clocks of their own.
+            reached: Watermark of the males at the end of the batch; asked where rows lie in rings.
+        """
         if males is None:
             return
         classes = self.classes.of("b" if side == "a" else "a", males)
@@ -304,7 +344,7 @@ class Chain:
         slices = self.slices[side]
         touched = np.zeros(len(slices), dtype=np.int64)
         reach = self._reach(side) if one_way is None else one_way.reach
-        probings = self._probings(side, males, classes, one_way)
+        probings = self._probings(side, males, classes, one_way, reached)
         band = self.join.band
         for found in find_candidates(probings, males, classes, reach, touched, side, band):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
@@ -316,6 +356,8 @@ class Chain:
                 pairs.add(chunk)
         for state, count in zip(slices, touched.tolist(), strict=True):
             state.counts.touched += count
+        if self.rings is not None:
+            self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
     def _count_results(self, apart: Int64s) -> None:
         """Count pairs in the slices in whose interval their rows are apart, wherever they were made.
@@ -334,7 +376,12 @@ class Chain:
             slices[number].counts.results += int(apart[place])
 
     def _probings(
-        self, side: str, males: Segment, classes: RowClasses, one_way: OneWay | None
+        self,
+        side: str,
+        males: Segment,
+        classes: RowClasses,
+        one_way: OneWay | None,
+        reached: int | None,
     ) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
         probings = []
@@ -357,12 +404,30 @@ class Chain:
                 oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
             state.counts.product += len(keys) * state.rows
+            if self.rings is not None:
+                probings += [
+                    Probing(number, segment, self.classes.of(side, segment), keys, times, reaching, scan)
+                    for segment, scan in self._scans(
+                        side, number, self.rings[side].arrivals(keys, times, reaching), reached
+                    )
+                ]
+                continue
             probings += [
                 Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments
                 if self._can_meet(reach, segment, oldest, newest)
             ]
         return probings
+
+    def _scans(
+        self, side: str, number: int, males: Arrivals, reached: int | None
+    ) -> list[tuple[Segment, Scan]]:
+        """Let males scan the rings of a slice; rows expire in the last one alone."""
+        assert self.rings is not None, "slices without rings are merged"
+        segments, rings = self.slices[side][number].segments, self.rings[side]
+        if number + 1 == len(self.slices[side]):
+            return rings.probed(segments, males, reached)
+        return [(segment, rings.whole(segment, males)) for segment in segments]
 
     @staticmethod
     def _can_meet(reach: Reach, female: Segment, oldest: int, newest: int) -> bool:

@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Literal
 
-from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
+from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Probe
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract
@@ -62,6 +62,7 @@ class CompiledJoin:
         builder: Builds the joined pairs, for the join's queries alone.
         slacks: Span per side, on the clock of the side, below which a segment is never split.
         lazy_ends: Per side and slice whether segments are not split at its end.
+        probe: How its slices are searched.
         band: Finds pairs by a band where there is no key; None: by the key.
     """
 
@@ -71,6 +72,7 @@ class CompiledJoin:
     builder: PairBuilder
     slacks: Mapping[str, int]
     lazy_ends: Mapping[str, tuple[bool, ...]]
+    probe: Probe
     band: BandProbe | None = None
 
     def slices(self, side: str) -> list[SliceState]:
@@ -201,6 +203,7 @@ def _compile_join(
         slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
         band=None if family.band is None else BandProbe(family.band, layouts),
+        probe=family.probe,
     )
 
 

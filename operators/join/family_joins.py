@@ -247,6 +247,9 @@ class FamilyJoins:
         With windows of rows, no resting row is joined any more, because ranks begin anew.
         """
         plan = self.family.plan
+        if stream_id in (plan.stream_a, plan.stream_b):
+            for chain in self.chains.values():
+                chain.settle_rings()
         if self.ranked is not None and stream_id in (plan.stream_a, plan.stream_b):
             self.ranked.start_anew()
             for _, _, _, state in self.slices():

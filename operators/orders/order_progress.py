@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from catalog.values.stream import Order
 from operators.kernels.keys import Int64s
 from operators.orders.order_clock import MOST
 
@@ -159,6 +160,21 @@ class OrderProgress:
         """Return the progress as before the first row, with the monitored factor kept."""
         return OrderProgress(self.scramble, self.monitored)
 
+    def declared(self, scramble: int | None) -> OrderProgress:
+        """Return the progress under another scrambling factor; what was passed stays passed.
+
+        Under a greater factor nothing more is passed until so many rows more have come; under a smaller one
+        the rows that are no longer among the last ones are passed with the next rows.
+
+        Args:
+            scramble: The new one; None: it is monitored, from the factor of now on.
+        """
+        if scramble is not None:
+            return replace(self, scramble=scramble, monitored=False, factors=())
+        if self.monitored:
+            return self
+        return replace(self, scramble=max(self.scramble, LEAST_MONITORED), monitored=True, factors=())
+
     def _monitored(self, came: OrderedRows) -> tuple[int, tuple[tuple[int, int], ...]]:
         """Return the scrambling factor after more rows, and the factors from which it follows."""
         factor = max(came.factor, self._behind_kept(came))
@@ -183,3 +199,23 @@ class OrderProgress:
         ends = kept[:, 0].sum() + np.cumsum(new[:, 0]) - 1
         apart = np.where(first < len(kept), ends - begins[first], 0)
         return int(apart.max())
+
+
+def following(known: OrderProgress | None, former: Order | None, order: Order | None) -> OrderProgress | None:
+    """Return the progress of a stream in the order that a plan version says.
+
+    Args:
+        known: Progress so far.
+        former: Order of the stream in the version before.
+        order: Its order now.
+
+    Returns:
+        The progress under the new scrambling factor; that before the first row if the order is of another
+        column or direction; None without an order.
+    """
+    if order is None:
+        return None
+    same = former is not None and (former.column, former.descending) == (order.column, order.descending)
+    if known is None or not same:
+        return OrderProgress.begun(order.scramble)
+    return known.declared(order.scramble)

@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from operators.errors import CorruptSegment
 from operators.kernels.keys import Bools, Int64s, Words
+from operators.segments.cell_index import CellIndex
 from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.segments.row_kinds import RowKinds
 from operators.segments.view_names import cut_name, stored_ids
@@ -101,6 +102,7 @@ class Segment:
         origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.
         arrived: File that has these very rows already; None if there is none, and once it is stored.
         alike: Which rows answer filters alike, as far as anybody asked.
+        cells: The rows by cells, by the number of cells, as far as anybody asked.
     """
 
     rows: pa.RecordBatch
@@ -112,6 +114,7 @@ class Segment:
     origin: Origin | None = None
     arrived: ArrivedFile | None = None
     alike: RowKinds = field(default_factory=RowKinds, repr=False)
+    cells: dict[int, CellIndex] = field(default_factory=dict, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
     times: Int64s = field(init=False)
@@ -186,6 +189,13 @@ class Segment:
         word, place = divmod(self.filters.index(bit), WORD_BITS)
         passes: Bools = (self.lineage_word(word) >> np.uint64(place)) & np.uint64(1) != 0
         return passes
+
+    def in_cells(self, cells: int) -> CellIndex:
+        """Return the rows by so many cells; what is found is kept."""
+        found = self.cells.get(cells)
+        if found is None:
+            found = self.cells[cells] = CellIndex.of(self.key, self.ts, cells)
+        return found
 
     def column(self, name: str) -> pa.Array | None:
         """Return a kept stream column, or None where it was not kept."""

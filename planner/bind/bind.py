@@ -39,6 +39,7 @@ from planner.bind.grouping import bind_grouping
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
+from planner.bind.step_keys import ChooseOrder
 from planner.bind.steps import bind_steps
 from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import (
@@ -87,6 +88,7 @@ def bind(
     name: str = "",
     query_id: int = 0,
     backfill: Backfill = "none",
+    choose: ChooseOrder | None = None,
 ) -> Query:
     """Return the query that a CQL text means over the registered streams.
 
@@ -96,6 +98,8 @@ def bind(
         name: Name of the query.
         query_id: Its id.
         backfill: Whether rows held from before the activation take part.
+        choose: Chooses the order in which more than two streams are joined; None joins those of one key
+            first, else in the order of FROM.
 
     Raises:
         InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
@@ -103,7 +107,7 @@ def bind(
     try:
         statement = parse(cql)
         if len(statement.sources) > 2:
-            return replace(bind_steps(cql, statement, streams, name, query_id), backfill=backfill)
+            return replace(bind_steps(cql, statement, streams, name, query_id, choose), backfill=backfill)
         scope = Scope(statement, streams)
         return _bind(cql, statement, scope, name, query_id, backfill)
     except RecursionError as error:

@@ -13,9 +13,11 @@ exchanges as the order of the streams allows. Equal columns that are not in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from catalog.values.stream import Stream
+from planner.bind.distances import Distances
 from planner.sql.step_scope import Origin
 
 #: Columns that are equal in every result.
@@ -33,6 +35,29 @@ class StepKey:
 
     parts: tuple[tuple[Origin, Origin], ...]
     exchanged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinShape:
+    """Parts of a query that decide in which order its streams are joined best.
+
+    Attributes:
+        streams: Its streams, as in FROM.
+        aliases: Their names in the query.
+        filters: Filter of each stream, and the columns that it reads; None for no filter.
+        equal: Sets of equal columns.
+        distances: Bounds on event times, closed.
+    """
+
+    streams: tuple[Stream, ...]
+    aliases: tuple[str, ...]
+    filters: tuple[tuple[str, tuple[str, ...]] | None, ...]
+    equal: tuple[Equals, ...]
+    distances: Distances
+
+
+#: Chooses the order in which the streams of a query are joined, as positions in FROM.
+ChooseOrder = Callable[[JoinShape], tuple[int, ...]]
 
 
 def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
@@ -73,6 +98,25 @@ def joining_order(streams: int, equal: Sequence[Equals]) -> tuple[int, ...] | No
     return tuple(order)
 
 
+def next_key(
+    key: frozenset[Equals], before: Sequence[int], position: int, equal: Sequence[Equals]
+) -> tuple[frozenset[Equals], bool]:
+    """Return the key of the run after one more stream has joined, and whether a new run begins.
+
+    Args:
+        key: Key of the run so far; empty before the first step.
+        before: Positions of the streams joined before.
+        position: Position of the stream that joins.
+        equal: Result of ``equal_columns``.
+
+    Returns:
+        The sets in the key; empty if nothing joins the stream.
+    """
+    joining = _joining(before, position, equal)
+    common = key & joining
+    return (common, False) if common else (joining, bool(key))
+
+
 def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[StepKey, ...]:
     """Return the key of each step.
 
@@ -83,12 +127,12 @@ def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[
     """
     runs: list[tuple[int, frozenset[Equals]]] = []
     for step in range(1, len(order)):
-        joining = _joining(order[:step], order[step], equal)
-        common = runs[-1][1] & joining if runs else frozenset()
-        if common:
-            runs[-1] = (runs[-1][0], common)
+        known = runs[-1][1] if runs else frozenset[Equals]()
+        key, begins = next_key(known, order[:step], order[step], equal)
+        if begins or not runs:
+            runs.append((step, key))
         else:
-            runs.append((step, joining))
+            runs[-1] = (runs[-1][0], key)
     found: list[StepKey] = []
     for (begin, columns), end in zip(runs, [*(begin for begin, _ in runs[1:]), len(order)], strict=True):
         # In the first step sides have a set order, so that queries which name the streams in another order

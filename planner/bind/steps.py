@@ -34,7 +34,16 @@ from planner.bind.distances import Distances
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import pieces
 from planner.bind.size import check_size
-from planner.bind.step_keys import Equals, StepKey, equal_columns, implied, joining_order, step_keys
+from planner.bind.step_keys import (
+    ChooseOrder,
+    Equals,
+    JoinShape,
+    StepKey,
+    equal_columns,
+    implied,
+    joining_order,
+    step_keys,
+)
 from planner.errors import (
     AmbiguousColumn,
     InvalidWindow,
@@ -96,7 +105,12 @@ class _Step:
 
 
 def bind_steps(
-    cql: str, statement: Statement, streams: Mapping[str, Stream], name: str, query_id: int
+    cql: str,
+    statement: Statement,
+    streams: Mapping[str, Stream],
+    name: str,
+    query_id: int,
+    choose: ChooseOrder | None = None,
 ) -> Query:
     """Bind a statement over more than two streams; arguments as of ``bind``.
 
@@ -110,9 +124,6 @@ def bind_steps(
     order = joining_order(len(scope.written), equal)
     if order is None:
         _refuse_key(scope, found, equal)
-    scope = scope.in_order(order)
-    keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
-    conditions = _conditions(scope, found, keys)
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
     ordered = not windowed and joins_orders(
@@ -122,6 +133,11 @@ def bind_steps(
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
+        if choose is not None:
+            order = choose(_shape(scope, found, equal))
+    scope = scope.in_order(order)
+    keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
+    conditions = _conditions(scope, found, keys)
     refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
@@ -147,6 +163,24 @@ def bind_steps(
         query = _query(here, own, key, read_here, handed, query, outputs, found.distances, never, clock)
     assert query is not None, "there are two steps at least"
     return replace(query, id=query_id, name=name, cql=cql)
+
+
+def _shape(scope: StepScope, found: _Found, equal: tuple[Equals, ...]) -> JoinShape:
+    """Return the parts of a query that decide the order of joining."""
+    filters: list[tuple[str, tuple[str, ...]] | None] = []
+    for position in range(len(scope.written)):
+        own = [_compiled(n, read, scope, bare) for n, read in found.conditions if _only(read) == position]
+        passing = canonical(own)
+        columns = tuple(sorted(column for _, column in passing.columns))
+        filters.append(None if passing.sql == ALWAYS else (passing.sql, columns))
+    streams, aliases = zip(*((this.stream, this.alias) for this in scope.written), strict=True)
+    return JoinShape(streams, aliases, tuple(filters), equal, found.distances)
+
+
+def _only(read: frozenset[Origin]) -> int | None:
+    """Return the position of the only stream that a condition reads; None for several and for none."""
+    positions = {position for position, _ in read}
+    return positions.pop() if len(positions) == 1 else None
 
 
 def _refuse_rows(statement: Statement) -> None:

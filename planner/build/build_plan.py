@@ -17,12 +17,14 @@ from catalog.steps import exchanged_id, intermediate_id, is_exchanged, step_orde
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
+    AskedProbe,
     Band,
     FamilyPlan,
     JoinPlan,
     Plan,
     PlannedFilter,
     PlannedQuery,
+    Probe,
     Replication,
     Strategy,
 )
@@ -37,11 +39,13 @@ from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_ch
 from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates, with_handed
 from planner.costs.shipped import SHIPPED
-from planner.errors import InvalidPlan, UnknownStrategy
+from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
 from planner.families.bands import family_band
 from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.predicates.limits import Types
+from planner.probes.asked_probe import probe_text
+from planner.probes.choose_probe import choose_probe, may_have_rings
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
 from planner.strategies.pullup import pullup
@@ -96,6 +100,7 @@ def build_plan(
 
     Raises:
         UnknownStrategy: There is no strategy of that name.
+        InvalidProbe: A family that cannot have rings is to be searched by them.
         InvalidPlan: A query names a stream that is not given, or an invariant is broken.
     """
     for name in (objective.strategy, *objective.family_strategies.values()):
@@ -109,6 +114,7 @@ def build_plan(
     since = {q.id: q.since_version for f in before.values() for q in f.queries}
     replications = former_replications(previous)
     own, model = objective.by_family(queries), objective.models(calibration).deciding
+    own_probes = objective.probes_by_family(queries)
 
     planned: list[FamilyPlan] = []
     grouped = families(queries)
@@ -147,13 +153,19 @@ def build_plan(
             and family_id in keep
             and (old.queries, old.strategy) == (family.queries, strategy)
         ):
-            planned.append(old if replication == old.replication else replace(old, replication=replication))
+            asked_here = own_probes.get(family_id, objective.probe)
+            probe = (
+                old.probe if asked_here == "auto" else _probe(old, asked_here, own_probes, rates, calibration)
+            )
+            same = (replication, probe) == (old.replication, old.probe)
+            planned.append(old if same else replace(old, replication=replication, probe=probe))
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
         band = family_band(family.queries, _types(members[0], streams)) if is_theta(family_id) else None
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
-        planned.append(built)
+        asked_here = own_probes.get(family_id, objective.probe)
+        planned.append(replace(built, probe=_probe(built, asked_here, own_probes, rates, calibration)))
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
@@ -211,6 +223,31 @@ def _family(
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)
+
+
+def _probe(
+    family: FamilyPlan,
+    asked: AskedProbe,
+    own: Mapping[str, AskedProbe],
+    rates: FamilyRates,
+    calibration: Calibration,
+) -> Probe:
+    """Return how the slices of a family are searched.
+
+    Raises:
+        InvalidProbe: Rings are asked for this very family, which cannot have any.
+    """
+    if asked == "auto":
+        return choose_probe(family, rates, calibration)
+    if asked.has_rings and not may_have_rings(family):
+        if family.id not in own:
+            return Probe()
+        raise InvalidProbe(
+            f'the slices of family "{family.id}" cannot be searched by {probe_text(asked)}',
+            detail="Rings need a key, windows of time or of the order, and inner joins.",
+            hint="Write merge, or leave the family out.",
+        )
+    return asked
 
 
 def _is_whole(query: PlannedQuery) -> bool:

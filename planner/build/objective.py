@@ -14,7 +14,7 @@ from types import MappingProxyType
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import Partitioning, Plan, Strategy
+from catalog.values.plan import AskedProbe, Partitioning, Plan, Strategy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
@@ -24,6 +24,7 @@ from planner.families.families import families
 from planner.families.family_names import by_family
 
 _NO_OWN: Mapping[str, Strategy | None] = MappingProxyType({})
+_NO_PROBES: Mapping[str, AskedProbe | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Objective:
         pinned: Boundaries of the families whose chain is cut by hand, by family id.
         on_leave: When chains give up what departed queries left.
         partitioning: Who chooses over how many buckets the rows of a key spread.
+        probe: How the slices of families without a way of their own are searched.
+        family_probes: How those of single families are searched, by id or key.
     """
 
     strategy: Strategy = "mem-opt"
@@ -47,6 +50,8 @@ class Objective:
     pinned: Mapping[str, Boundaries] = field(default_factory=dict)
     on_leave: OnLeave = field(default_factory=OnLeave)
     partitioning: Partitioning = "auto"
+    probe: AskedProbe = "auto"
+    family_probes: Mapping[str, AskedProbe] = field(default_factory=dict)
 
     def changed(
         self,
@@ -56,6 +61,7 @@ class Objective:
         cost_model: CostModelName | None = None,
         c_sys: float | None = None,
         partitioning: Partitioning | None = None,
+        probe: AskedProbe | None = None,
     ) -> Objective:
         """Return the objective with what is not None put over it; pinned chains stay."""
         return replace(
@@ -65,6 +71,7 @@ class Objective:
             cost_model=self.cost_model if cost_model is None else cost_model,
             c_sys=self.c_sys if c_sys is None else c_sys,
             partitioning=self.partitioning if partitioning is None else partitioning,
+            probe=self.probe if probe is None else probe,
         )
 
     def with_strategies(
@@ -102,6 +109,42 @@ class Objective:
             concerned |= families(known).keys() - changed.by_family(known).keys()
         pinned = {family: ends for family, ends in self.pinned.items() if family not in concerned}
         return replace(changed, pinned=pinned), frozenset(concerned)
+
+    def with_probes(
+        self,
+        queries: Iterable[Query],
+        *,
+        probe: AskedProbe | None = None,
+        family_probes: Mapping[str, AskedProbe | None] = _NO_PROBES,
+    ) -> tuple[Objective, frozenset[str]]:
+        """Set how slices are searched.
+
+        Args:
+            queries: Queries that run.
+            probe: Of families without a way of their own; None leaves it.
+            family_probes: Of single families by name; None takes a family's own one away.
+
+        Returns:
+            The objective, and the ids of the families that it may be another way for.
+        """
+        known = tuple(queries)
+        named = by_family(family_probes, known, strict=False)
+        own = {
+            name: kept
+            for name, kept in self.family_probes.items()
+            if name not in family_probes
+            and not by_family({name: kept}, known, strict=False).keys() & named.keys()
+        }
+        own |= {name: value for name, value in family_probes.items() if value is not None}
+        changed = replace(self, probe=self.probe if probe is None else probe, family_probes=own)
+        concerned = set(named)
+        if probe is not None:
+            concerned |= families(known).keys() - by_family(own, known, strict=False).keys()
+        return changed, frozenset(concerned)
+
+    def probes_by_family(self, queries: Iterable[Query]) -> dict[str, AskedProbe]:
+        """Return how the slices of families with a way of their own are searched, by id."""
+        return by_family(self.family_probes, queries, strict=False)
 
     def by_family(self, queries: Iterable[Query]) -> dict[str, Strategy]:
         """Return the families' own strategies by id; names that no family of the queries has wait for one."""

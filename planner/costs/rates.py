@@ -28,6 +28,7 @@ from catalog.values.statistics import (
     Profile,
     StreamProfile,
 )
+from catalog.values.stream import Stream
 from planner.families.families import (
     SIDES,
     Family,
@@ -38,6 +39,7 @@ from planner.families.families import (
     side_window_us,
 )
 from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
+from planner.orders.buffers import OrderedStream, buffer_rows, joined
 
 _US_PER_S = 1_000_000
 
@@ -51,6 +53,10 @@ ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
 #: Without a key every pair of rows inside the windows is a candidate.
 EVERY_PAIR = Measure(1.0, "given")
+#: Of a stream whose factor is monitored: the least one that is taken (``operators.orders``).
+ASSUMED_SCRAMBLE = Measure(64.0, "assumed")
+#: Ordered streams keep step.
+ASSUMED_LAG = Measure(0.0, "assumed")
 ASSUMED_BATCH_S = Measure(1.0, "assumed")
 #: Event time for which an unbounded window is costed: the rows of a day.
 HORIZON_S = 86_400.0
@@ -65,7 +71,12 @@ class SideRates:
         row_bytes: Encoded bytes of a stored row.
         selectivity: Fraction of rows that pass each filter, by lineage bit.
         weaker: Filters that each filter implies, by bit.
-        counted_s: Seconds between counted rows if the side has windows of rows, else None.
+        counted_s: Seconds between counted rows if the side has windows of rows, or between steps of the order
+            if that is its clock, else None.
+        scramble: Scrambling factor if the clock is the order of the stream, else None.
+        lag: Rows by which the stream leads the other one in the order, else None.
+        ordered_rows: Rows that equality of the order is expected to hold (Window-Oblivious Join, Eq. 7), else
+            None.
     """
 
     rate: Measure
@@ -73,6 +84,9 @@ class SideRates:
     selectivity: Mapping[int, Measure]
     weaker: Weaker = field(default_factory=lambda: NOTHING_IMPLIED)
     counted_s: float | None = None
+    scramble: Measure | None = None
+    lag: Measure | None = None
+    ordered_rows: float | None = None
     #: Fraction of rows that pass each filter: no more than pass what it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
     #: The strongest of the filters that each filter implies.
@@ -150,8 +164,15 @@ class FamilyRates:
         return self.a if side == "a" else self.b
 
     def seconds(self, window_us: int, side: SideName) -> float:
-        """Return a window of a side in seconds; an unbounded one is as long as the horizon."""
-        counted_s = self.side(side).counted_s
+        """Return a window of a side in seconds; an unbounded one is as long as the horizon.
+
+        In the order of the streams the first step holds what equality holds, each later one a row.
+        """
+        own = self.side(side)
+        counted_s = own.counted_s
+        if counted_s is not None and own.ordered_rows is not None:
+            rows = own.ordered_rows + window_us - 1 if window_us > 0 else 0.0
+            return min(rows * counted_s, self.horizon_s)
         if counted_s is not None:
             return min(window_us * counted_s, self.horizon_s)
         return self.horizon_s if window_us >= UNBOUNDED_US else window_us / _US_PER_S
@@ -190,6 +211,9 @@ def family_rates(
         row_bytes = None if stream is None else stream.row_bytes
         rate = ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s
         # Of n rows about n times the join selectivity have the key of a row.
+        scramble = None
+        if clocks[side] == "order":
+            scramble = ASSUMED_SCRAMBLE if stream is None or stream.scramble is None else stream.scramble
         counting = rate.value * (join_selectivity.value if clocks[side] == "key rows" else 1.0)
         return SideRates(
             rate=rate,
@@ -200,20 +224,36 @@ def family_rates(
             },
             weaker=weaker_filters(family, side),
             counted_s=None if clocks[side] == "time" else 1.0 / counting if counting else math.inf,
+            scramble=scramble,
+            lag=_lag(side, known) if clocks[side] == "order" else None,
         )
 
     timed = [side for side in SIDES if clocks[side] == "time"]
     bounded = [w for q in family.queries for s in timed if (w := side_window_us(q, s)) < UNBOUNDED_US]
     a, b = (side_rates(side) for side in SIDES)
     return FamilyRates(
-        a=a,
-        b=b,
+        a=_with_rows_held(a, b),
+        b=_with_rows_held(b, a),
         join_selectivity=join_selectivity,
         batch_s=profile.batch_s,
         buckets=profile.buckets,
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
         frequent=() if known is None else known.frequent,
     )
+
+
+def _lag(side: SideName, known: FamilyProfile | None) -> Measure:
+    """Return the rows by which a side leads the other one in the order of both."""
+    lag = None if known is None else known.lag_a if side == "a" else known.lag_b
+    return ASSUMED_LAG if lag is None else lag
+
+
+def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
+    """Return the rates of a side with the rows that equality of the order is expected to hold."""
+    if own.scramble is None or other.scramble is None or own.lag is None:
+        return own
+    one, two = (OrderedStream(s.scramble.value, s.rate.value) for s in (own, other) if s.scramble)
+    return replace(own, ordered_rows=buffer_rows(one, two, own.lag.value))
 
 
 def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:
@@ -241,13 +281,35 @@ def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates:
     shares = {quoted(membership(i)): rate / most if most else 0.0 for i, rate in per_s.items()}
     known = {(f.stream_id, f.sql) for f in profile.filters}
     filters = [FilterProfile(made, sql, Measure(share, "assumed")) for sql, share in shares.items()]
-    streams = [StreamProfile(made, Measure(most, "assumed"))]
+    inputs = [OrderedStream(s.scramble.value, s.rate.value) for s in (rates.a, rates.b) if s.scramble]
+    scramble = Measure(joined(inputs).scramble, "assumed") if len(inputs) > 1 else None
+    streams = [StreamProfile(made, Measure(most, "assumed"), scramble=scramble)]
     if any(s.stream_id == made for s in profile.streams):
         streams = []
     return replace(
         profile,
         streams=(*profile.streams, *streams),
         filters=(*profile.filters, *(f for f in filters if (made, f.sql) not in known)),
+    )
+
+
+def with_orders(profile: Profile, streams: Iterable[Stream]) -> Profile:
+    """Put in the scrambling factors that streams declare; the rate of a stream without statistics is assumed.
+
+    Args:
+        profile: Known statistics.
+        streams: Registered streams.
+    """
+    declared = {
+        stream.id: Measure(float(stream.order.scramble))
+        for stream in streams
+        if stream.order is not None and stream.order.scramble is not None
+    }
+    known = {s.stream_id: s for s in profile.streams}
+    known |= {i: StreamProfile(i, ASSUMED_RATE_PER_S) for i in declared.keys() - known.keys()}
+    return replace(
+        profile,
+        streams=tuple(replace(known[i], scramble=declared.get(i, known[i].scramble)) for i in sorted(known)),
     )
 
 

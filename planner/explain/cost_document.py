@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 from catalog.values.plan import JoinPlan, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.costs.cost import Cost, Terms
+from planner.costs.rates import SideRates
 from planner.explain.explain import Alternative, Decision, FamilyReport, decisive
 from planner.families.families import SIDES, SideName, side_chain
 
@@ -23,7 +25,8 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
     Returns:
         ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
         ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None where
-        nothing is known of the keys; ``chain`` if one was given.
+        nothing is known of the keys; ``chain`` if one was given. ``predicted_rows`` of an ordered family:
+        scrambling factor, lag and the rows that equality of the order is expected to hold, per side.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),
@@ -36,9 +39,21 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         if report.rates.frequent
         else None,
     }
+    predicted = {side: _predicted(report.rates.side(side)) for side in SIDES}
+    if any(predicted.values()):
+        document["predicted_rows"] = predicted
     if report.given is not None:
         document["chain"] = _alternative(report, report.given)
     return document
+
+
+def _predicted(side: SideRates) -> dict[str, Any] | None:
+    """Return what is expected of a side whose clock is the order of its stream; None of any other."""
+    if side.scramble is None or side.lag is None or side.ordered_rows is None:
+        return None
+    # Beside a stream that stands still rows wait without end.
+    rows = rounded(side.ordered_rows) if isfinite(side.ordered_rows) else None
+    return {"scramble": side.scramble.value, "lag": side.lag.value, "rows": rows}
 
 
 def slice_costs(report: FamilyReport, join: JoinPlan, side: SideName, piece: Slice) -> dict[str, Any]:

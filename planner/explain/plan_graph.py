@@ -29,6 +29,7 @@ from planner.families.display import (
     replication_text,
 )
 from planner.families.families import SIDES, SideName, side_chain, side_filter, side_window_us
+from planner.probes.asked_probe import probe_text
 
 #: Beyond so many filters a label would hide the graph; the text form and the document have all of them.
 _LABEL_FILTERS = 4
@@ -92,7 +93,8 @@ def plan_graph(plan: Plan) -> PlanGraph:
         drawing = _FamilyDrawing(family, group, text, made_by(family, taken))
         nodes += drawing.nodes()
         edges += drawing.edges()
-        titles.append("  ".join(filter(None, [text.title, replication_text(family.replication)])))
+        searched = probe_text(family.probe) if family.probe.has_rings else ""
+        titles.append("  ".join(filter(None, [text.title, replication_text(family.replication), searched])))
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 
 

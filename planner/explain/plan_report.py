@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
 from planner.explain.explain import FamilyReport
 from planner.explain.render import render_family
 from planner.families.display import family_text
+from planner.trees.choice import RankedOrders
 
 
-def plan_report(reports: Sequence[FamilyReport], streams: Mapping[int, str]) -> str:
+def plan_report(
+    reports: Sequence[FamilyReport],
+    streams: Mapping[int, str],
+    orders: Mapping[str, RankedOrders] = MappingProxyType({}),
+) -> str:
     """Return the plan of the families as text.
 
     Args:
         reports: A report for each family, in the plan's order.
         streams: Names of streams by id.
+        orders: Orders in which queries can join more than two streams, by the name of the query.
     """
-    return "\n".join(_lines(reports, streams)) if reports else "no queries"
+    lines = [*_lines(reports, streams), *(line for name in orders for line in _orders(name, orders[name]))]
+    return "\n".join(lines) if reports else "no queries"
+
+
+def _orders(query: str, ranked: RankedOrders) -> Iterator[str]:
+    """Yield the orders in which a query can join its streams, the chosen one first."""
+    yield ""
+    yield f"orders of joining for {query}, the first one is chosen"
+    texts = [order.text(ranked.shape) for order in ranked.orders]
+    width = max(map(len, texts))
+    for text, order in zip(texts, ranked.orders, strict=True):
+        changes = f"{order.exchanges} exchange{'' if order.exchanges == 1 else 's'}"
+        yield f"  {text:<{width}}  {order.cpu_s:.3g} CPU s/s  {order.rows:,.0f} rows held  {changes}"
 
 
 def _lines(reports: Sequence[FamilyReport], streams: Mapping[int, str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ Nothing is changed: previewing and planning are one function of the same values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from catalog.steps import stream_names
@@ -29,6 +29,7 @@ from planner.costs.rates import with_intermediates
 from planner.explain.explain import FamilyReport, explain_family
 from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
+from planner.trees.choice import RankedOrders
 
 #: Boundaries of a side that was asked for, µs, by family id and side.
 GivenChains = Mapping[str, Mapping[SideName, Sequence[int]]]
@@ -51,6 +52,7 @@ class Preview:
         reports: Costs by family, in the plan's order.
         profile: Statistics that were used.
         bytes_moved: Encoded bytes of ``rows_moved``.
+        orders: Orders in which new queries can join more than two streams, by the name of the query.
     """
 
     plan: Plan
@@ -60,6 +62,7 @@ class Preview:
     reports: tuple[FamilyReport, ...]
     profile: Profile
     bytes_moved: float | None = None
+    orders: Mapping[str, RankedOrders] = field(default_factory=dict)
 
 
 def preview(

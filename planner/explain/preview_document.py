@@ -12,6 +12,7 @@ from planner.explain.primitive_document import primitive_documents
 from planner.explain.render import plan_document
 from planner.families.display import family_text, predicate_text
 from planner.families.families import SIDES, side_filters, side_stream
+from planner.trees.choice import RankedOrders
 
 
 def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
@@ -23,7 +24,8 @@ def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
 
     Returns:
         ``plan`` as in ``GET /plan``, with costs; ``previous_version``; ``primitives``; ``rows_moved``;
-        ``statistics`` with origin and age of each number.
+        ``statistics`` with origin and age of each number; ``orders`` in which new queries can join more than
+        two streams.
     """
     reports = {report.family.id: report for report in preview.reports}
     return {
@@ -32,7 +34,21 @@ def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
         "primitives": primitive_documents(preview.previous, preview.plan, preview.primitives),
         "rows_moved": None if preview.rows_moved is None else round(preview.rows_moved),
         "statistics": statistics_document(preview, now_us=now_us),
+        "orders": {name: orders_document(ranked) for name, ranked in sorted(preview.orders.items())},
     }
+
+
+def orders_document(ranked: RankedOrders) -> list[dict[str, Any]]:
+    """Return the orders in which a query can join its streams, the chosen one first."""
+    return [
+        {
+            "order": order.text(ranked.shape),
+            "cpu_s": rounded(order.cpu_s),
+            "rows": rounded(order.rows),
+            "exchanges": order.exchanges,
+        }
+        for order in ranked.orders
+    ]
 
 
 def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from planner.families.families import (
     side_stream,
     side_window_us,
 )
+from planner.probes.asked_probe import probe_text
 
 _MERMAID_SHAPES: Mapping[NodeKind, tuple[str, str]] = {
     "stream": ("[/", "/]"),
@@ -82,7 +83,9 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
     strategy = "" if family.strategy == "mem-opt" else family.strategy
-    yield "  ".join(filter(None, [f"family {text.title}", strategy, replication_text(family.replication)]))
+    searched = probe_text(family.probe) if family.probe.has_rings else ""
+    parts = [f"family {text.title}", strategy, replication_text(family.replication), searched]
+    yield "  ".join(filter(None, parts))
     if family.band is not None:
         yield f"  {band_text(family.band, text.labels)}"
     asked: dict[str, list[str]] = {}
@@ -282,6 +285,7 @@ def _family_document(
             "every": _fragments(family.replication.every),
             "heavy": [{"key": str(k), "fragments": _fragments(f)} for k, f in family.replication.heavy],
         },
+        "probe": probe_text(family.probe),
         "joins": joins,
         "queries": _query_documents(family, text),
         "unions": _union_documents(family),

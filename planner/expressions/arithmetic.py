@@ -90,8 +90,14 @@ def _hint(symbol: str, left: Typed, right: Typed) -> str:
         return "Write TIMESTAMP '2013-01-01 06:00:00' for a point in time."
     if "string" in types:
         return "Write || to join texts." if symbol == "+" else "Write CAST(x AS DOUBLE) around a text."
-    if types == {"timestamp", "int"} or types == {"timestamp", "bigint"}:
-        return "Write ts + INTERVAL '5' MINUTE."
+    numbers = {type_ for type_ in types if ct.is_numeric(type_)}
+    if numbers and types - numbers == {"timestamp"}:
+        return "Write ts + INTERVAL '5' MINUTE. A bound of a window has a constant length."
+    if numbers and types - numbers == {"interval"}:
+        return (
+            "Write CAST(x AS INT) * INTERVAL '1' SECOND. A bound of a window has a constant length, such as "
+            "INTERVAL '5' MINUTE."
+        )
     return "Cast one side: CAST(x AS type)."
 
 

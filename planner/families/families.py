@@ -128,6 +128,8 @@ def family_clocks(family: str) -> tuple[Clock, Clock]:
 
     >>> family_clocks("s1s2-52383a8d"), family_clocks("s1s2-52383a8d-keyrows-a-rows-b")
     (('time', 'time'), ('key rows', 'rows'))
+    >>> family_clocks("s1s2-52383a8d-order-a-order-b")
+    ('order', 'order')
     """
     found = [_clock(family, side) for side in SIDES]
     return found[0], found[1]
@@ -136,6 +138,8 @@ def family_clocks(family: str) -> tuple[Clock, Clock]:
 def _clock(family: str, side: SideName) -> Clock:
     if f"-keyrows-{side}" in family:
         return "key rows"
+    if f"-order-{side}" in family:
+        return "order"
     return "rows" if f"-rows-{side}" in family else "time"
 
 

@@ -69,6 +69,7 @@ def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
 
 #: What a length of time begins with.
 _LENGTH_TOKENS = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH)
+_COMPUTED_TOKENS = (TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER)
 
 _NO_QUALIFY = "Select the joined rows and rank them where you read the results."
 _NO_ORDER = "Leave it out: results come ordered by event time."
@@ -419,13 +420,46 @@ class CqlParser(parser.Parser):
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
         """Parse an interval literal; its value goes into ``meta``."""
         start = self._curr
-        if start.token_type != TokenType.INTERVAL or self._next.token_type not in _LENGTH_TOKENS:
+        if start.token_type != TokenType.INTERVAL:
+            return None
+        if self._next.token_type not in _LENGTH_TOKENS:
+            self._refuse_computed_interval()
             return None
         length = self._parse_duration()
         node = exp.Interval()
         node.update_positions(line=start.line, col=start.col, start=start.start, end=self._prev.end)
         node.meta["duration"] = length
         return node
+
+    def _refuse_computed_interval(self) -> None:
+        """Refuse ``INTERVAL (b.v) SECOND`` and ``INTERVAL b.v SECOND``; other names may be a column's.
+
+        Raises:
+            CqlSyntaxError: An expression and a unit follow.
+        """
+        behind = self._tokens[self._index + 1 :]
+        depth = size = 0
+        for size, token in enumerate(behind, start=1):
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            following = behind[size] if size < len(behind) else None
+            if (
+                depth <= 0
+                and (following is None or following.token_type != TokenType.DOT)
+                and (token.token_type != TokenType.DOT)
+            ):
+                break
+        if not 0 < size < len(behind) or behind[0].token_type not in _COMPUTED_TOKENS:
+            return
+        unit = behind[size]
+        if isinstance(duration(["1", unit.text]), str):
+            return
+        raise CqlSyntaxError(
+            "an interval has a constant length",
+            detail="Its number is written out, and is not computed from columns.",
+            hint=f"Write INTERVAL '5' {unit.text}. In a condition that is no bound of a window "
+            f"CAST(x AS INT) * INTERVAL '1' {unit.text} is possible.",
+            location=at_offsets(self.sql, self._curr.start, unit.end + 1),
+        )
 
     def _since(self, start: Token) -> Location:
         """Locate what was consumed from ``start`` on, or ``start`` itself."""

@@ -29,6 +29,7 @@ from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.cli.catalog_cli import catalog_commands
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.cli.key_cli import key_commands
+from service.cli.results_cli import query_results
 from service.cli.run_progress import watch_run
 from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
@@ -53,6 +54,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+query_commands.command("results")(query_results)
 app.add_typer(query_commands, name="query")
 app.add_typer(stream_commands, name="stream")
 app.add_typer(key_commands, name="key")

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
 from catalog.errors import SluiceError
-from service.errors import RequestRefused, ServiceFailed
+from service.errors import RequestRefused, ServiceFailed, UnreadableInput
 
 #: A request may wait for a plan version to become active, which takes a micro-batch.
 TIMEOUT_S = 120.0
 
 Params = Mapping[str, str | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of results.
+
+    Attributes:
+        text: The rows.
+        next_cursor: Cursor after the last of them.
+        has_more: Whether further results are there already.
+    """
+
+    text: str
+    next_cursor: str | None
+    has_more: bool
 
 
 class Client:
@@ -55,24 +73,55 @@ class Client:
             headers["Content-Type"] = "application/x-ndjson"
         return self._send(method, path, params=params, headers=headers, content=content).text
 
-    def page(self, path: str, *, params: Params, accept: str) -> tuple[str, str | None]:
-        """Return a page of results as text, and the cursor after it."""
+    def page(self, path: str, *, params: Params, accept: str) -> Page:
+        """Return a page of results."""
         response = self._send("GET", path, params=params, headers={"Accept": accept})
-        return response.text, response.headers.get("Sluice-Next-Cursor")
+        has_more = response.headers.get("Sluice-Has-More") == "true"
+        return Page(response.text, response.headers.get("Sluice-Next-Cursor"), has_more)
+
+    def download(self, path: str, *, params: Params, file: Path) -> Mapping[str, str]:
+        """Write an answer into a file, which appears once it is whole, and return its headers."""
+        part = file.with_name(f".{file.name}.part")
+        try:
+            with self._answers(), self._http.stream("GET", path, params=_given(params)) as response:
+                if response.is_error:
+                    response.read()
+                    raise _from_problem(response)
+                with part.open("wb") as opened:
+                    for data in response.iter_bytes():
+                        opened.write(data)
+            part.replace(file)
+        except OSError as error:
+            raise UnreadableInput(
+                f'file "{file}" cannot be written', detail=f"{error.strerror or error}."
+            ) from error
+        finally:
+            with suppress(OSError):  # it is the file by now, or could not be made
+                part.unlink()
+        return response.headers
 
     def _send(self, method: str, path: str, *, params: Params | None, **request: Any) -> httpx.Response:
-        given = {name: value for name, value in (params or {}).items() if value is not None}
+        with self._answers():
+            response = self._http.request(method, path, params=_given(params), **request)
+        if response.is_error:
+            raise _from_problem(response)
+        return response
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """Turn a failed connection into an error for the user."""
         try:
-            response = self._http.request(method, path, params=given, **request)
+            yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServiceFailed(
                 f'no answer from "{self._url}"',
                 detail=f"{error}.",
                 hint="Start the service with sluice serve, or name another one with --url.",
             ) from error
-        if response.is_error:
-            raise _from_problem(response)
-        return response
+
+
+def _given(params: Params | None) -> dict[str, str | int]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
 
 
 def _from_problem(response: httpx.Response) -> SluiceError:

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8080"
 #: Names asked for per page of a collection.
 PAGE = 500
-#: Results asked for at a time by a reader that follows, and how long it waits for the next one.
-FOLLOWED_ROWS, FOLLOWED_WAIT_S = 10_000, 20
 
 UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Where the service is.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -46,14 +43,6 @@ query_commands = typer.Typer(help="Queries of the running service.", no_args_is_
 stream_commands = typer.Typer(help="Streams of the running service.", no_args_is_help=True)
 
 
-class RowsForm(StrEnum):
-    """Form of printed result rows."""
-
-    NDJSON = "ndjson"
-    CSV = "csv"
-    JSON = "json"
-
-
 #: Columns of the tables, by the field that each one shows.
 _QUERY_COLUMNS = {
     "name": "NAME",
@@ -73,13 +62,6 @@ _STREAM_COLUMNS = {
     "columns": "COLUMNS",
 }
 _FILE_COLUMNS = {"path": "FILE", "reason": "REASON"}
-
-#: Media type of each form of result rows.
-MEDIA_TYPES = {
-    RowsForm.NDJSON: "application/x-ndjson",
-    RowsForm.CSV: "text/csv",
-    RowsForm.JSON: "application/json",
-}
 
 
 def client(url: str) -> Client:
@@ -191,56 +173,6 @@ def validate_query(
     """Check a query's text without adding it."""
     text = _required(_cql(cql, file))
     _echo(client(url).json("POST", "/queries:validate", body={"cql": text}), as_json)
-
-
-@query_commands.command("results")
-def query_results(
-    name: NameArgument,
-    after: Annotated[str | None, typer.Option(help="Cursor of the last row that was read.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many rows.")] = None,
-    form: Annotated[RowsForm, typer.Option("--format", help="How to print them.")] = RowsForm.NDJSON,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Print all results, and go on until the query is removed.")
-    ] = False,
-    url: UrlOption = DEFAULT_URL,
-) -> None:
-    """Print results so far."""
-    if follow:
-        if form is RowsForm.JSON or limit is not None:
-            raise typer.BadParameter(
-                "goes with --format ndjson or csv, and without --limit", param_hint="--follow"
-            )
-        for text in followed(client(url), name, after, form):
-            typer.echo(text, nl=False)
-        return
-    params = {"after": after, "limit": limit}
-    typer.echo(
-        client(url).text("GET", f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form]), nl=False
-    )
-
-
-def followed(service: Client, name: str, after: str | None, form: RowsForm) -> Iterator[str]:
-    """Yield all results of a query, those that come later too, until it is removed and has given all.
-
-    Args:
-        service: The service.
-        name: Name of the query.
-        after: Cursor that results follow.
-        form: Format, ndjson or csv; where an update changes the columns, CSV has another header.
-    """
-    header = None
-    while True:
-        # Looked up first: what a removed query gave was there before.
-        over = service.json("GET", f"/queries/{name}")["observed"] == "removed"
-        params = {"after": after, "limit": FOLLOWED_ROWS, "wait": None if over else FOLLOWED_WAIT_S}
-        text, reached = service.page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])
-        head = text.partition("\n")[0] if form is RowsForm.CSV else None
-        if reached != after:
-            yield text if head is None or head != header else text[len(head) + 1 :]
-            header = head
-        elif over:
-            return
-        after = reached
 
 
 @stream_commands.command("list")

@@ -14,13 +14,18 @@ from catalog.errors import InvalidDuration, InvalidInput
 from catalog.steps import stream_names
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
+from catalog.values.query import Query
 from catalog.values.statistics import Profile
+from catalog.values.stream import Stream
+from planner.bind.bind import bind
 from planner.costs.cost import CostModelName
+from planner.costs.rates import with_orders
 from planner.errors import InvalidChain
 from planner.explain.plan_report import plan_report
 from planner.explain.preview import Preview
-from planner.explain.preview_document import statistics_document
+from planner.explain.preview_document import orders_document, statistics_document
 from planner.explain.render import plan_document, render_dot, render_mermaid
+from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.settings import Settings
 from service.documents.document_errors import locating
 from service.documents.statistics_document import ChainDocument, read_statistics_file
@@ -66,21 +71,27 @@ def plan_text(
     """
     workload = load_workload(path)
     streams, bound = bind_workload(workload)
-    queries = [bound[query.path] for query in workload.queries]
+    rows = WorkloadRows(tell=tell)
+    queries, orders = _in_chosen_order(
+        [bound[query.path] for query in workload.queries],
+        streams,
+        OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
+    )
     objective = objective_of(settings.planning).changed(
         strategy=workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
+        probe=workload.probe,
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 
     def profile(given: Profile) -> Profile:
         job = replace(Profile(), buckets=settings.bucket_count)
-        found = merge_profiles(given, job, sample_profile(WorkloadRows(tell=tell), streams, queries))
-        return bounded_batches(found, settings.batches.first_rows)
+        found = merge_profiles(given, job, sample_profile(rows, streams, queries))
+        return bounded_batches(with_orders(found, streams), settings.batches.first_rows)
 
     def previewed(request: PreviewRequest) -> Preview:
-        return preview_queries(
+        found = preview_queries(
             queries,
             streams,
             None,
@@ -89,6 +100,7 @@ def plan_text(
             request=request,
             profile=profile,
         )
+        return replace(found, orders=orders)
 
     if statistics is None:
         return _rendered(previewed(request), form)
@@ -101,6 +113,28 @@ def plan_text(
             # A filter is a key of the file; where in it the fault lies, its text shows.
             error.location = document.location(error.path, key=True)
         raise
+
+
+def _in_chosen_order(
+    queries: Sequence[Query], streams: Sequence[Stream], choice: OrderChoice
+) -> tuple[list[Query], dict[str, RankedOrders]]:
+    """Return queries that join their streams in the order of least cost, as a run does, and the orders."""
+    by_name = {stream.name: stream for stream in streams}
+    found, orders = [], {}
+    for query in queries:
+        if query.left is not None:
+            query = bind(
+                query.cql,
+                by_name,
+                name=query.name,
+                query_id=query.id,
+                backfill=query.backfill,
+                choose=choice,
+            )
+        if choice.last is not None:
+            orders[query.name], choice.last = choice.last, None
+        found.append(query)
+    return found, orders
 
 
 def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | None:
@@ -157,5 +191,6 @@ def _rendered(preview: Preview, form: PlanForm) -> str:
     if form == "json":
         document = plan_document(preview.plan, {r.family.id: r for r in preview.reports})
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
+        document["orders"] = {name: orders_document(ranked) for name, ranked in preview.orders.items()}
         return json.dumps(document, indent=2, ensure_ascii=False)
-    return plan_report(preview.reports, stream_names(preview.plan))
+    return plan_report(preview.reports, stream_names(preview.plan), preview.orders)

@@ -22,6 +22,7 @@ from catalog.values.batch import (
     FilterCounters,
     GroupCounters,
     KeyCounters,
+    ProbeCounters,
     PunctuationCounters,
     ResultFile,
     SliceCounters,
@@ -58,6 +59,7 @@ class BucketReport:
         received: Counts of received punctuations; each input partition reports to one bucket.
         exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
+        probes: Counters of the family sides whose rows lie in rings.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -79,6 +81,7 @@ class BucketReport:
     received: tuple[StreamPunctuations, ...] = ()
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
+    probes: tuple[ProbeCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -25,6 +25,7 @@ from catalog.values.batch import (
     FilterCounters,
     GroupCounters,
     KeyCounters,
+    ProbeCounters,
     PunctuationCounters,
     ResultFile,
     SliceCounters,
@@ -159,6 +160,7 @@ class BatchCommitter:
             received=add_up((c for r in reports for c in r.received), StreamPunctuations.KEY),
             groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
             exchanged=tuple(c for report in reports for c in report.exchanged),
+            probes=add_up((c for r in reports for c in r.probes), ProbeCounters.KEY),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 

@@ -29,7 +29,7 @@ from pydantic import (
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
-from catalog.values.plan import Partitioning, Strategy
+from catalog.values.plan import Invalidation, Partitioning, Strategy
 from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
@@ -323,6 +323,8 @@ class PlanningSettings(SettingGroup):
             ``hash`` gives each key one bucket, ``replicate`` every key all of them.
         cost_model: Model whose CPU cost decides where a strategy weighs costs.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
+        probe: How slices are searched: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
+        invalidation: Rings that lose their expired rows when a row comes; None: the one that it probes.
     """
 
     strategy: Strategy = "mem-opt"
@@ -330,6 +332,8 @@ class PlanningSettings(SettingGroup):
     partitioning: Partitioning = "auto"
     cost_model: Literal["paper", "calibrated"] = "calibrated"
     c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    probe: str = "auto"
+    invalidation: Invalidation | None = None
 
 
 class AdaptiveSettings(SettingGroup):

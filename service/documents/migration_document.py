@@ -3,6 +3,7 @@
 {"strategy": "cpu-opt", "family_strategies": {"A.k = B.k": "mem-opt"}, "on_leave": {"after": "10m"}}
 {"splits": [{"at": "15s", "side": "A"}], "merges": [{"at": "10s", "family": "A.k = B.k"}]}
 {"cleanup": true}          {"rollback_to": 7}
+{"probe": "hash(100)", "invalidation": "probe+insert"}
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
-from catalog.values.plan import Strategy
+from catalog.values.plan import AskedProbe, Invalidation, Strategy
+from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration: just one of strategies, steps, clean-up and roll-back.
+    """Requested migration: just one of strategies, ways to search, steps, clean-up and roll-back.
 
     Attributes:
         strategy: Strategy of families without one of their own; None leaves it.
         family_strategies: Strategies of single families by key or id; None takes a family's own one away.
+        probe: How the slices of families without a way of their own are searched; None leaves it.
+        family_probes: How those of single families are searched; None takes a family's own way away.
         steps: Splits and merges, by the name of their family; None where there is only one.
         cleanup: Drop what departed queries left, and what was pinned.
         rollback_to: Plan version whose strategies and chains come back.
@@ -36,6 +40,8 @@ class MigrationRequest:
 
     strategy: Strategy | None = None
     family_strategies: Mapping[str, Strategy | None] = field(default_factory=dict)
+    probe: AskedProbe | None = None
+    family_probes: Mapping[str, AskedProbe | None] = field(default_factory=dict)
     steps: tuple[tuple[str | None, ExplicitStep], ...] = ()
     cleanup: bool = False
     rollback_to: int | None = None
@@ -45,6 +51,7 @@ class MigrationRequest:
     def __post_init__(self) -> None:
         said = {
             "strategies": self.strategy is not None or bool(self.family_strategies),
+            "probes": self.probe is not None or bool(self.family_probes),
             "splits and merges": bool(self.steps),
             "cleanup": self.cleanup,
             "rollback_to": self.rollback_to is not None,
@@ -59,7 +66,8 @@ class MigrationRequest:
         if not given and self.on_leave is None:
             raise InvalidMigration(
                 "the migration says nothing",
-                hint="Give strategy, family_strategies, splits, merges, cleanup, rollback_to or on_leave.",
+                hint="Give strategy, family_strategies, probe, family_probes, splits, merges, cleanup, "
+                "rollback_to or on_leave.",
             )
 
     @property
@@ -67,6 +75,11 @@ class MigrationRequest:
         """Request in words."""
         parts = [] if self.strategy is None else [f"strategy {self.strategy}"]
         parts += [f"{name}: {value or 'no own strategy'}" for name, value in self.family_strategies.items()]
+        parts += [] if self.probe is None else [f"probe {probe_text(self.probe)}"]
+        parts += [
+            f"{name}: {'no own probe' if own is None else f'probe {probe_text(own)}'}"
+            for name, own in self.family_probes.items()
+        ]
         parts += [f"{step.kind} at {format_duration(step.at_us)}" for _, step in self.steps]
         if self.on_leave is not None:
             after = f" {format_duration(self.on_leave.after_us)}" if self.on_leave.after_us else ""
@@ -95,6 +108,21 @@ class SliceStepDocument(BaseModel):
         description="Stream whose chain is meant (`a` or `b` in a self-join); both if it is left out.",
     )
     at: str | int | float = Field(description="Distance behind the other stream, such as `15s` or `1.5 min`.")
+
+
+class ProbeDocument(BaseModel):
+    """How the slices of one family are searched."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"probe": "hash(100)", "invalidation": "probe+insert"}]},
+    )
+
+    probe: str = Field(description="`auto`, `merge`, `loops` or `hash(N)`.")
+    invalidation: Invalidation | None = Field(
+        default=None, description="Rings that lose their expired rows when a row comes; `probe` by default."
+    )
 
 
 def _leave_policy(value: Any) -> Any:
@@ -139,6 +167,19 @@ class MigrationDocument(BaseModel):
         default_factory=dict,
         description="Strategies of single families, by key (`A.k = B.k`) or id; null takes one away.",
     )
+    probe: str | None = Field(
+        default=None,
+        description="How slices are searched where a family has no way of its own: `auto`, `merge`, `loops` "
+        "or `hash(N)`.",
+    )
+    invalidation: Invalidation | None = Field(
+        default=None,
+        description="With `probe`: rings that lose their expired rows when a row comes; `probe` by default.",
+    )
+    family_probes: dict[str, ProbeDocument | None] = Field(
+        default_factory=dict,
+        description="How the slices of single families are searched, by key or id; null takes a way away.",
+    )
     splits: list[SliceStepDocument] = Field(
         default_factory=list, description="Where slices are to be cut in two. The chain is pinned then."
     )
@@ -166,6 +207,7 @@ class MigrationDocument(BaseModel):
         Raises:
             InvalidDuration: A length of time is none; its ``path`` says which.
             InvalidMigration: It says nothing, or too much.
+            InvalidProbe: There is no such way to search slices.
         """
         lists: tuple[tuple[Literal["merge", "split"], str, list[SliceStepDocument]], ...] = (
             ("merge", "merges", self.merges),
@@ -179,6 +221,8 @@ class MigrationDocument(BaseModel):
         return MigrationRequest(
             strategy=self.strategy,
             family_strategies=self.family_strategies,
+            probe=self._probe(),
+            family_probes={name: _asked(name, own) for name, own in self.family_probes.items()},
             steps=steps,
             cleanup=self.cleanup,
             rollback_to=self.rollback_to,
@@ -186,12 +230,33 @@ class MigrationDocument(BaseModel):
             written=self.model_dump(mode="json", exclude_unset=True, exclude={"dry_run"}),
         )
 
+    def _probe(self) -> AskedProbe | None:
+        if self.probe is None and self.invalidation is None:
+            return None
+        if self.probe is None:
+            raise InvalidMigration(
+                "the invalidation stands without a probe",
+                hint="Add probe: loops, or probe: hash(N).",
+                path=("invalidation",),
+            )
+        return asked_probe(self.probe, self.invalidation)
+
     def _on_leave(self) -> OnLeave | None:
         if self.on_leave is None:
             return None
         if self.on_leave in ("auto", "manual"):
             return OnLeave("auto" if self.on_leave == "auto" else "manual")
         return OnLeave("after", _at_us(self.on_leave["after"], ("on_leave", "after")))
+
+
+def _asked(name: str, own: ProbeDocument | None) -> AskedProbe | None:
+    if own is None:
+        return None
+    try:
+        return asked_probe(own.probe, own.invalidation)
+    except SluiceError as error:
+        error.path = ("family_probes", name, *error.path)
+        raise
 
 
 def _at_us(text: str | int | float, path: tuple[str | int, ...]) -> int:

@@ -22,10 +22,11 @@ from catalog.values.change import (
     ResumeQuery,
     UpdateQuery,
 )
-from catalog.values.plan import Partitioning, Strategy
+from catalog.values.plan import AskedProbe, Invalidation, Partitioning, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from catalog.wording import nearest_or_known
+from planner.probes.asked_probe import asked_probe
 from service.documents.document_errors import first_mistake, locating
 from service.documents.migration_document import (
     MigrationDocument,
@@ -119,6 +120,7 @@ class Workload:
         script: Plan changes by batch, in file order within a batch.
         family_strategies: Strategies of single families, by key (``A.k = B.k``) or id.
         partitioning: Over how many buckets the rows of a key spread; None leaves it to the settings.
+        probe: How slices are searched; None leaves it to the settings.
     """
 
     file: Path
@@ -129,6 +131,7 @@ class Workload:
     script: tuple[ScriptStep, ...]
     family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
     partitioning: Partitioning | None = None
+    probe: AskedProbe | None = None
 
     @contextmanager
     def locating(self, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
@@ -168,7 +171,15 @@ def load_workload(path: Path) -> Workload:
         script,
         model.family_strategies,
         model.partitioning,
+        _probe(model, document),
     )
+
+
+def _probe(model: _WorkloadDocument, document: YamlDocument) -> AskedProbe | None:
+    if model.probe is None and model.invalidation is None:
+        return None
+    with locating(document, ("invalidation",) if model.probe is None else ("probe",)):
+        return asked_probe("auto" if model.probe is None else model.probe, model.invalidation)
 
 
 def check_sources(workload: Workload) -> None:
@@ -220,6 +231,8 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         if step.migration is not None:
             with workload.locating((*step.path, "migrate", "family_strategies")):
                 by_family(step.migration.family_strategies, bound.values())
+            with workload.locating((*step.path, "migrate", "family_probes")):
+                by_family(step.migration.family_probes, bound.values())
     return streams, bound
 
 
@@ -255,6 +268,8 @@ class _WorkloadDocument(_Model):
     strategy: Strategy | None = None
     family_strategies: dict[str, Strategy] = Field(default_factory=dict)
     partitioning: Partitioning | None = None
+    probe: str | None = None
+    invalidation: Invalidation | None = None
     script: list[_StepDocument] = Field(default_factory=list)
 
 

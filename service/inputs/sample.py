@@ -31,7 +31,7 @@ from service.inputs.formats.facts import read_columns
 from service.inputs.formats.messages import messages_to_table
 from service.inputs.partitions import FileRows, FilesPartition, TopicRange
 from service.inputs.read import read_partition
-from service.inputs.sources.files import candidates, in_words, judged_files, why_no_files
+from service.inputs.sources.files import candidates, in_words, judged_files, source_warnings
 from service.inputs.sources.generator import chunks_available, generate, generator_pieces
 from service.inputs.sources.http_log import EventLog
 from service.inputs.sources.topic_reader import read_messages
@@ -157,15 +157,15 @@ class WorkloadRows:
     ) -> RowSample | None:
         try:
             edges = _unlisted_edges(stream, source)
-            absence = None if any(edges) else why_no_files(stream, source)
+            warnings = source_warnings(stream, source)
         except OSError as error:  # a run is refused, but a plan can be made without them
-            edges, absence = [], f'files of stream "{stream.name}" cannot be read: {error}'
+            edges, warnings = [], (f'files of stream "{stream.name}" cannot be read: {error}',)
         if self.tell is not None:
             for file in chain.from_iterable(edges):
                 if file.verdict != "ok" or file.skipped:
                     self.tell(in_words(stream, file))
-            if absence is not None:
-                self.tell(absence)
+            for warning in warnings:
+                self.tell(warning)
         return _of_files(stream, edges, columns, limit)
 
 

@@ -32,7 +32,13 @@ from operators.bucket.bucket_state import (
     store_segments,
     stored_plan_version,
 )
-from operators.bucket.counters import absence_counters, group_counters, punctuation_counters, slice_counters
+from operators.bucket.counters import (
+    absence_counters,
+    group_counters,
+    probe_counters,
+    punctuation_counters,
+    slice_counters,
+)
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
@@ -277,6 +283,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
                 watermark_us=s.watermark.value_us,
                 max_event_time_us=s.watermark.max_event_time_us,
                 scramble=None if s.order is None else s.order.scramble,
+                order_passed=None if s.order is None else s.order.passed,
             )
             for stream_id, s in bucket.streams.items()
         ),
@@ -291,5 +298,6 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
             ExchangeCounters(family, number, rows) for family, rows in sorted(output.exchanged_rows().items())
         ),
         groups=tuple(group_counters(bucket.families)),
+        probes=tuple(probe_counters(bucket.families, bucket.clocks)),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )

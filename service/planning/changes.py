@@ -32,10 +32,12 @@ from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
+from planner.trees.choice import OrderChoice
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
 from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.planning.backfill import missing_columns
+from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.sinks.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
@@ -95,10 +97,12 @@ class Resolver:
 
     Attributes:
         store: The catalog.
+        statistician: Finds by what the order of joining more than two streams is chosen.
         targets: Where webhooks may go.
     """
 
     store: Store
+    statistician: Statistician
     targets: WebhookTargets = PUBLIC_TARGETS
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
@@ -196,7 +200,7 @@ class Resolver:
             return ChangeStep(change, record, None, effective=False, sink=sink)
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
-            bound = bind(cql, self._streams)
+            bound = bind(cql, self._streams, choose=self._choice())
         if cql.strip() == record.query.cql.strip():
             return ChangeStep(change, record, None, effective=False, sink=sink)
         draft = _entering(replace(bound, name=record.query.name), change.backfill)
@@ -209,8 +213,12 @@ class Resolver:
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
             with _at("cql"):
-                self._bound[cql] = bind(cql, self._streams)
+                self._bound[cql] = bind(cql, self._streams, choose=self._choice())
         return self._bound[cql]
+
+    def _choice(self) -> OrderChoice:
+        previous = self.store.control_log.latest_plan()
+        return OrderChoice(self.statistician.profile, calibration_of(self.store), previous)
 
 
 def _entering(query: Query, backfill: Backfill) -> Query:
@@ -274,7 +282,8 @@ def changing(
         InvalidChanges: Several changes cannot be made.
         SluiceError: One change cannot be made.
     """
-    store, resolver = versions.store, Resolver(versions.store, versions.webhook_targets)
+    store = versions.store
+    resolver = Resolver(store, versions.statistician, versions.webhook_targets)
     resolver.refresh()
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]

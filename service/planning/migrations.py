@@ -241,11 +241,15 @@ class Migrations:
 
     def _wanted(self, request: MigrationRequest, previous: Plan | None, queries: Sequence[Query]) -> Wanted:
         """Return what a request means for a service, where a name must be that of a family that is there."""
-        try:
-            by_family(request.family_strategies, queries)
-        except SluiceError as error:
-            error.path = ("family_strategies", *error.path)
-            raise
+        for field, named in (
+            ("family_strategies", request.family_strategies),
+            ("family_probes", request.family_probes),
+        ):
+            try:
+                by_family(named, queries)
+            except SluiceError as error:
+                error.path = (field, *error.path)
+                raise
         return resolve_migration(request, self.versions.objective, previous, queries, self.versions.store)
 
     def _planned(self, request: MigrationRequest, previous: Plan | None, plan: Plan) -> Migration:

@@ -11,7 +11,7 @@ Cost model, C_sys and partitioning are always those of the settings, or of the w
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -20,8 +20,9 @@ from catalog.store.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import Strategy
+from catalog.values.plan import AskedProbe, Strategy
 from planner.build.objective import Objective
+from planner.probes.asked_probe import asked_probe
 from service.config.settings import PlanningSettings
 
 OBJECTIVE_SETTING = "objective"
@@ -37,16 +38,24 @@ class _Stored:
     on_leave: OnLeave
     settings_strategy: Strategy
     settings_family_strategies: dict[str, Strategy]
+    probe: AskedProbe = "auto"
+    family_probes: dict[str, AskedProbe] = field(default_factory=dict)
+    settings_probe: AskedProbe = "auto"
 
 
 def objective_of(planning: PlanningSettings) -> Objective:
-    """Return the objective of a service."""
+    """Return the objective of a service.
+
+    Raises:
+        InvalidProbe: The settings name no way to search slices.
+    """
     return Objective(
         planning.strategy,
         planning.family_strategies,
         planning.cost_model,
         planning.c_sys,
         partitioning=planning.partitioning,
+        probe=asked_probe(planning.probe, planning.invalidation),
     )
 
 
@@ -66,6 +75,8 @@ def stored_objective(store: Store, base: Objective) -> Objective:
         family_strategies=found.family_strategies,
         pinned=found.pinned,
         on_leave=found.on_leave,
+        probe=found.probe,
+        family_probes=found.family_probes,
     )
 
 
@@ -84,12 +95,15 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
         objective.on_leave,
         base.strategy,
         dict(base.family_strategies),
+        objective.probe,
+        dict(objective.family_probes),
+        base.probe,
     )
     store.settings.set(OBJECTIVE_SETTING, cast("JsonValue", json.loads(encode(kept))))
 
 
 def take_settings(store: Store, base: Objective) -> bool:
-    """Let settings rule over a stored objective if their strategies changed since the last start.
+    """Let settings rule over a stored objective if their strategies or probe changed since the last start.
 
     Args:
         store: The catalog.
@@ -102,8 +116,8 @@ def take_settings(store: Store, base: Objective) -> bool:
     found = _stored(store)
     if found is None:
         return False
-    before = (found.settings_strategy, found.settings_family_strategies)
-    if before == (base.strategy, dict(base.family_strategies)):
+    before = (found.settings_strategy, found.settings_family_strategies, found.settings_probe)
+    if before == (base.strategy, dict(base.family_strategies), base.probe):
         return False
     store_objective(store, replace(base, on_leave=found.on_leave), base)
     return True

@@ -25,11 +25,13 @@ from planner.bind.bind import bind, refuse_backfill
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
+from planner.costs.rates import with_orders
 from planner.explain.explain import FamilyReport
 from planner.explain.given_statistics import GivenStatistics, given_profile
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview
 from planner.families.families import families
 from planner.families.family_names import by_family
+from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument
 from service.documents.stream_document import check_name
@@ -129,7 +131,7 @@ class Statistician:
             if self.cache is None:
                 self.cache = SampleCache()
             sampled = sample_profile(self.rows, self.store.streams.all(), queries, cache=self.cache)
-        found = merge_profiles(given, measured, sampled)
+        found = with_orders(merge_profiles(given, measured, sampled), self.store.streams.all())
         return found if self.max_rows_per_batch is None else bounded_batches(found, self.max_rows_per_batch)
 
 
@@ -173,9 +175,10 @@ def preview_change(
         InvalidInput: A query or filter is invalid. The ``path`` of errors is that of the request's body.
     """
     streams = store.streams.all()
-    queries = _queries_after(store, streams, request)
     previous = store.control_log.latest_plan()
-    return preview_queries(
+    choice = OrderChoice(statistician.profile, calibration, previous)
+    queries, orders = _queries_after(store, streams, request, choice)
+    found = preview_queries(
         queries,
         streams,
         previous,
@@ -185,6 +188,7 @@ def preview_change(
         profile=lambda given: statistician.profile(queries, given, keys=objective.partitioning == "auto"),
         held=held_rows(store, previous),
     )
+    return replace(found, orders=orders)
 
 
 def preview_queries(
@@ -292,8 +296,11 @@ def _at(*path: str | int) -> Iterator[None]:
         raise
 
 
-def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequest) -> tuple[Query, ...]:
-    """Return the queries that would run, new ones with provisional ids."""
+def _queries_after(
+    store: Store, streams: Sequence[Stream], request: PreviewRequest, choice: OrderChoice
+) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
+    """Return the queries that would run, new ones with provisional ids, and the orders that these weigh."""
+    orders = {}
     running = {record.query.name: record.query for record in store.queries.running()}
     names = sorted(running)
     for i, name in enumerate(request.remove):
@@ -312,11 +319,15 @@ def _queries_after(store: Store, streams: Sequence[Stream], request: PreviewRequ
                     f'query "{new.name}" exists', hint="Remove it in the same request.", path=("name",)
                 )
         with _at("add", i, "cql"):
-            bound = bind(new.cql, by_name, name=new.name, query_id=first + i, backfill=new.backfill)
+            bound = bind(
+                new.cql, by_name, name=new.name, query_id=first + i, backfill=new.backfill, choose=choice
+            )
+        if choice.last is not None:
+            orders[new.name], choice.last = choice.last, None
         with _at("add", i):
             refuse_backfill(bound, new.backfill)
         running[new.name] = bound
-    return tuple(running.values())
+    return tuple(running.values()), orders
 
 
 def _covers(profile: Profile, queries: Iterable[Query]) -> bool:

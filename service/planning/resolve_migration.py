@@ -1,6 +1,7 @@
 """Resolution of a migration request: the objective it leads to, and what departed queries left.
 
 strategies        other strategies; the families concerned give up pinned chains and what was left
+probes            other ways to search slices; chains stay
 splits, merges    the family's boundaries, changed and pinned
 clean-up          nothing pinned, nothing left
 roll-back         strategies of an earlier version; chains that were weighed or cut by hand are pinned
@@ -78,6 +79,14 @@ def resolve_migration(
     if request.steps:
         stepped = _stepped(request, objective, previous, queries)
         return replace(stepped, anew=stepped.anew | anew)
+    if request.probe is not None or request.family_probes:
+        objective, concerned = objective.with_probes(
+            queries, probe=request.probe, family_probes=request.family_probes
+        )
+        # What the planner chooses it chooses with the chain.
+        own = objective.probes_by_family(queries)
+        auto = {family for family in concerned if own.get(family, objective.probe) == "auto"}
+        return Wanted(objective, objective.left(previous, queries), anew | auto)
     objective, concerned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )

@@ -30,7 +30,6 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from catalog.steps import is_intermediate
 from catalog.store.store import Store
 from operators.storage.folder import Folder, directory_here, fetch, names, place_of, prepare, publish, remove
 from operators.storage.object_folder import ObjectFolder
@@ -238,7 +237,6 @@ def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) 
     """Return what the checkpoint of a data directory goes on with."""
     found, log = examine_checkpoint(store, data_dir), SparkLog(data_dir.checkpoint)
     _refuse_unfinished(store, found)
-    _refuse_spread_steps(store)
     state = stored_state(store, data_dir, found, read_manifests)
     if state is None:
         return _Checkpoint(None, None)
@@ -262,19 +260,6 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
                 f"batch {voided.batch} was begun, and some of its input voided",
                 detail="The decision is of the input that the batch was begun with.",
                 hint=_START_IT,
-            )
-
-
-def _refuse_spread_steps(store: Store) -> None:
-    """Refuse handed-on pairs: they rest in the bucket that made them, and no position tells the new one."""
-    plan = store.control_log.latest_plan()
-    for family in () if plan is None else plan.families:
-        if is_intermediate(family.stream_a) and family.replication.replicates:
-            names = ", ".join(f'"{query.name}"' for query in family.queries)
-            raise MoveRefused(
-                f"the state of {names} cannot be moved: heavy keys of its streams are in several buckets",
-                detail="Moving such rows of a join of more than two streams is not supported yet.",
-                hint="Pause these queries, start the service until the pause is in force, and stop it again.",
             )
 
 

@@ -68,7 +68,9 @@ def find_repair(
 
     Raises:
         NotRepairable: Something is wrong and cannot be repaired.
+        CatalogDamaged: The catalog's file is damaged.
     """
+    store.check_integrity()
     wrong = _wrong(store, data_dir)
     if wrong is None and read_manifests is not None:
         wrong = _wrong_state(store, data_dir, read_manifests)

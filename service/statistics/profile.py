@@ -35,6 +35,8 @@ from catalog.values.statistics import (
     Profile,
     StreamProfile,
 )
+from planner.families.families import family_clocks
+from planner.orders.lag import Sighting, estimated_lag
 from service.config.buckets import stored_buckets
 
 #: Batches looked at; one more tells where the first of them began. Older ones would weigh under 4 percent.
@@ -147,7 +149,10 @@ def merge_profiles(given: Profile, measured: Profile, sampled: Profile) -> Profi
 
 def _merge_streams(one: StreamProfile, other: StreamProfile) -> StreamProfile:
     return StreamProfile(
-        one.stream_id, _best(one.rate_per_s, other.rate_per_s), _best_of(one.row_bytes, other.row_bytes)
+        one.stream_id,
+        _best(one.rate_per_s, other.rate_per_s),
+        _best_of(one.row_bytes, other.row_bytes),
+        _best_of(one.scramble, other.scramble),
     )
 
 
@@ -160,6 +165,8 @@ def _merge_families(one: FamilyProfile, other: FamilyProfile) -> FamilyProfile:
         skew_a=_best_of(one.skew_a, other.skew_a),
         skew_b=_best_of(one.skew_b, other.skew_b),
         frequent=one.frequent or other.frequent,
+        lag_a=_best_of(one.lag_a, other.lag_a),
+        lag_b=_best_of(one.lag_b, other.lag_b),
     )
 
 
@@ -218,6 +225,8 @@ class _Sums:
     skews: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
     copies: defaultdict[str, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
     batch: _Ratio = field(default_factory=_Ratio)
+    sightings: defaultdict[int, list[Sighting]] = field(default_factory=lambda: defaultdict(list))
+    seen_us: int = 0
 
     def add(
         self, manifest: BatchManifest, advanced: Mapping[int, int], moving: set[int], weight: float
@@ -232,6 +241,11 @@ class _Sums:
         """
         at_us = min(manifest.committed_at_us, self.now_us)
         for s in manifest.streams:
+            if s.scramble is not None:
+                before = self.sightings[s.stream_id][-1:]
+                so_far = (before[0].rows if before else 0) + s.rows
+                self.sightings[s.stream_id].append(Sighting(so_far, s.order_passed, s.scramble))
+                self.seen_us = at_us
             if s.stream_id in advanced:
                 rows = s.rows - s.late_rows - s.rejected_rows
                 self.rates[s.stream_id].add(rows, advanced[s.stream_id] / 1e6, weight, at_us)
@@ -278,7 +292,9 @@ class _Sums:
         for stream_id in sorted(self.rates):
             rate = self.rates[stream_id].measure()
             if rate is not None:
-                yield StreamProfile(stream_id, rate, self.widths[stream_id].measure())
+                seen = self.sightings.get(stream_id)
+                scramble = Measure(seen[-1].scramble, "measured", self.seen_us) if seen else None
+                yield StreamProfile(stream_id, rate, self.widths[stream_id].measure(), scramble)
 
     def _filters(self) -> Iterable[FilterProfile]:
         for stream_id, sql in sorted(self.filters):
@@ -301,7 +317,19 @@ class _Sums:
                     keys_b=self.keys[family, "b"].measure(),
                     skew_a=self.skews[family, "a"].measure(),
                     skew_b=self.skews[family, "b"].measure(),
+                    lag_a=self._lag(family, "a", "b"),
+                    lag_b=self._lag(family, "b", "a"),
                 )
+
+    def _lag(self, family: str, own: str, other: str) -> Measure | None:
+        """Return the rows by which one side of a family leads the other in the order of both."""
+        if "order" not in family_clocks(family):
+            return None
+        ids = self.families[family].streams
+        seen = [self.sightings.get(ids[side], []) for side in (own, other)]
+        shared = min(map(len, seen))
+        lag = estimated_lag(*(sightings[len(sightings) - shared :] for sightings in seen)) if shared else None
+        return None if lag is None else Measure(lag, "measured", self.seen_us)
 
     def _batch(self) -> Measure:
         found = self.batch.measure()

@@ -23,7 +23,15 @@ from catalog.values.batch import (
     add_up,
 )
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
+from catalog.values.stream import FilesSource, Stream
 from planner.families.families import family_streams
+from service.inputs.sources.files import source_warnings
+from service.statistics.order_statistics import (
+    OrderStatistics,
+    RingStatistics,
+    order_statistics,
+    ring_statistics,
+)
 from service.statistics.profile import profile_from, recent_manifests
 
 #: Speed and the families' counts are taken over so many of the last batches.
@@ -42,6 +50,7 @@ class StreamStatistics:
         files_set_aside: Files that could not be read as the stream; named by ``set_aside``.
         set_aside: Path and reason of the newest of them.
         skipped_rows: Bad rows that are skipped in other files, with ``on_error: skip-rows``.
+        warnings: Why no file of it has been listed; empty if one has, or if its rows come from elsewhere.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
         rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
@@ -60,6 +69,7 @@ class StreamStatistics:
     files_set_aside: int
     set_aside: tuple[tuple[str, str], ...]
     skipped_rows: int
+    warnings: tuple[str, ...]
     watermark_us: int | None
     max_event_time_us: int | None
     rate_per_s: float | None
@@ -126,6 +136,8 @@ class FamilyStatistics:
             rows of a are no such pairs.
         exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
             batch that joins them; None without any.
+        rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
+        ordered: Order of the sides of a family without windows, and what it costs; empty for others.
     """
 
     family: str
@@ -148,6 +160,8 @@ class FamilyStatistics:
     closed_groups: int | None
     exchange_rows: int | None
     exchange_seconds: float | None
+    rings: tuple[RingStatistics, ...] = ()
+    ordered: tuple[OrderStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +295,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         streams=tuple(_streams(store, recent, {s.stream_id: s for s in profile.streams}, now_us)),
         slices=() if last is None else last.slices,
         filters=tuple(_filters(profile, names, now_us)),
-        families=tuple(_families(recent, {f.family: f for f in profile.families}, now_us)),
+        families=tuple(_families(recent, {f.family: f for f in profile.families}, names, now_us)),
         queries=tuple(
             QueryStatistics(name, query_id, results.get(query_id, 0))
             for query_id, name in store.queries.names().items()
@@ -335,6 +349,7 @@ def _streams(
             files_set_aside=len(aside),
             set_aside=tuple((file.path, file.reason or "") for file in aside[-10:]),
             skipped_rows=skipped.get(stream.id, 0),
+            warnings=_warnings(store, stream),
             watermark_us=None if found is None else found.watermark_us,
             max_event_time_us=None if found is None else found.max_event_time_us,
             rate_per_s=_value(rate),
@@ -345,6 +360,15 @@ def _streams(
         )
 
 
+def _warnings(store: Store, stream: Stream) -> tuple[str, ...]:
+    if not isinstance(stream.source, FilesSource) or store.source_files.count(stream.id):
+        return ()
+    try:
+        return source_warnings(stream, stream.source)
+    except OSError as error:
+        return (f'files of stream "{stream.name}" cannot be read: {error}',)
+
+
 def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterable[FilterStatistics]:
     for found in profile.filters:
         age_s = _age_s(now_us, found.selectivity)
@@ -353,7 +377,10 @@ def _filters(profile: Profile, names: Mapping[int, str], now_us: int) -> Iterabl
 
 
 def _families(
-    recent: Sequence[BatchManifest], profiles: Mapping[str, FamilyProfile], now_us: int
+    recent: Sequence[BatchManifest],
+    profiles: Mapping[str, FamilyProfile],
+    names: Mapping[int, str],
+    now_us: int,
 ) -> Iterable[FamilyStatistics]:
     slices = [s for m in recent for s in m.slices]
     undecided = {(c.family, c.side): c.undecided for m in recent[-1:] for c in m.absence}
@@ -394,6 +421,8 @@ def _families(
             closed_groups=closed_groups.get(family),
             exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,
             exchange_seconds=_exchange_seconds(recent, family),
+            rings=tuple(ring_statistics(recent, family)),
+            ordered=tuple(order_statistics(recent, family, found, names)),
         )
 
 

@@ -36,7 +36,7 @@ from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
 from service.errors import FileRefused, OtherWorkload, UnreadableInput
 from service.inputs.sample import WorkloadRows
-from service.inputs.sources.files import in_words, list_files, why_no_files
+from service.inputs.sources.files import in_words, list_files, source_warnings
 from service.inputs.validate import resolve_source
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
@@ -177,6 +177,7 @@ def run_workload(
         strategy=strategy or workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
+        probe=workload.probe,
     )
     samples = SampleCache()
     if not (out / "_sluice").exists():
@@ -254,6 +255,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 sorted(objective.family_strategies.items()),
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
+                *([] if objective.probe == "auto" else [objective.probe]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
                 *((s.name, s.order) for s in workload.streams if s.order is not None),
                 *((s.name, s.retain_us) for s in workload.streams if s.retain_us is not None),
@@ -317,7 +319,7 @@ class _Script:
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()
-        resolver = Resolver(store)
+        resolver = Resolver(store, self.versions.statistician)
         resolver.refresh()
         for change, path in changes:
             with self.workload.locating(path, text_at=(*path, "cql")):
@@ -396,14 +398,14 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
                     tell=tell_of,
                     dead_letters=directory.dead_letters,
                 )
-                absence = why_no_files(stream, stream.source)
+                warnings = source_warnings(stream, stream.source)
             except OSError as error:
                 raise UnreadableInput(
                     f'files of stream "{stream.name}" cannot be read: {error}',
                     hint="Give the command access to them, or name other files.",
                 ) from error
-            if absence is not None:
-                tell(absence)
+            for warning in warnings:
+                tell(warning)
 
 
 def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.clock import wall_clock_us
+from catalog.errors import StreamInUse
+from catalog.steps import steps
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from catalog.values.source_file import SourceFile
@@ -23,7 +25,7 @@ from operators.storage.folder import Folder
 from service.errors import NotAnHttpStream, SourceNotFound
 from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
-from service.inputs.sources.files import candidates, judged_files, log_left_out
+from service.inputs.sources.files import candidates, judged_files, log_left_out, source_warnings
 from service.inputs.sources.http_log import EventLog, Sending
 from service.inputs.sources.promises import posted_count, posted_promises
 from service.inputs.validate import check_servers, resolve_source, validate_source
@@ -95,6 +97,10 @@ class WorkspaceStreams:
         """
         return self._store.streams.get(name)
 
+    def warnings(self, stream: Stream) -> tuple[str, ...]:
+        """Return what a user should know of a stream's path: no files, or entries that are not read."""
+        return source_warnings(stream, stream.source) if isinstance(stream.source, FilesSource) else ()
+
     def register(self, draft: Stream) -> Stream:
         """Register a stream and return it with its id; arguments and errors of ``registering``."""
         with self.registering(draft) as stream:
@@ -155,6 +161,7 @@ class WorkspaceStreams:
 
         Raises:
             StreamNotFound: There is none of that name.
+            StreamInUse: Running or paused queries are joined by an order that would be another one.
         """
         self._versions.load()
         with self._store.transaction():
@@ -162,12 +169,34 @@ class WorkspaceStreams:
             stream = changed(former)
             if stream == former:
                 return former
+            self._check_order(former, stream)
             self._store.streams.replace(stream)
             previous = self._store.control_log.latest_plan()
             if previous is not None and any(s.id == stream.id for s in previous.streams):
                 flowing = tuple(stream if s.id == stream.id else s for s in previous.streams)
                 self._versions.replan(replace(previous, streams=flowing), f"change contract of {stream.name}")
         return stream
+
+    def _check_order(self, former: Stream, stream: Stream) -> None:
+        """Refuse another ordering column or direction while queries are joined by it."""
+        if _clock(former) in (None, _clock(stream)):
+            return
+        queries = [r.query for r in (*self._store.queries.running(), *self._store.queries.paused())]
+        using = sorted(
+            {
+                query.name
+                for query in queries
+                for step in steps(query)
+                if step.ordered and stream.id in (step.a.stream_id, step.b.stream_id)
+            }
+        )
+        if using:
+            raise StreamInUse(
+                f'the order of stream "{stream.name}" is in use',
+                detail=f"It is the key of queries without windows: {', '.join(using)}.",
+                hint="Change its scramble alone, or remove these queries first.",
+                path=("order",),
+            )
 
     def reset_watermark(self, name: str) -> Stream:
         """Let the next rows of a stream alone say where its watermark is; takes effect with the next batch.
@@ -273,3 +302,8 @@ def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[Sou
         if file.verdict != "ok" or file.skipped:
             log_left_out(draft, file)
     return found
+
+
+def _clock(stream: Stream) -> tuple[str, bool] | None:
+    """Return column and direction of the order of a stream."""
+    return None if stream.order is None else (stream.order.column, stream.order.descending)

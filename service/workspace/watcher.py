@@ -22,7 +22,7 @@ from service.config.log import fields
 from service.errors import KafkaDown
 from service.faults import Faults
 from service.inputs.inputs import Inputs
-from service.inputs.sources.files import list_files
+from service.inputs.sources.files import list_files, source_warnings
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class Watcher:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _warnings: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start looking."""
@@ -113,6 +114,15 @@ class Watcher:
             known=self.known[stream.id],
             dead_letters=self.dead_letters,
         )
+        if stream.id not in self._warnings or not self.known[stream.id]:
+            self._warn(stream, source_warnings(stream, stream.source))
+
+    def _warn(self, stream: Stream, warnings: tuple[str, ...]) -> None:
+        """Log what is new among the warnings of a stream."""
+        for warning in warnings:
+            if warning not in self._warnings.get(stream.id, ()):
+                log.warning(warning, extra=fields(stream=stream.name))
+        self._warnings[stream.id] = warnings
 
     def _beat(self, streams: Sequence[Stream]) -> None:
         """Advance the watermark of each idle stream among some to the highest of all other streams."""

@@ -281,6 +281,14 @@ def test_without_keys_a_change_is_in_the_audit_log_as_anonymous(open_service: Se
     assert (entry.actor, entry.address, entry.status) == ("anonymous", "127.0.0.1", 201)
 
 
+def test_a_body_that_is_announced_to_be_too_large_is_refused_before_it_is_sent(open_service: Service) -> None:
+    headers = {"Content-Length": str((64 << 20) + 1), "Content-Type": "application/json"}
+    response = sent(open_service, "POST", "/streams/A/events", headers=headers, content=b"[]")
+
+    assert code(response) == (413, "body-too-large")
+    assert response.headers["x-request-id"]
+
+
 @pytest.mark.parametrize("path", ["/streams", "/docs", "/no/such/path", "/streams?no_such=1"])
 def test_every_answer_has_a_request_id_and_headers_for_browsers(open_service: Service, path: str) -> None:
     answer = sent(open_service, "GET", path, headers={"X-Request-Id": "bad\tid"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, free_port
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -63,9 +63,11 @@ class Posts:
             self.service.ok("POST", f"/streams/{name}/events", 202, json=events)
             rows += events
         self.second += 1
-        wanted, deadline_s = len(self.rows["A"]), time.monotonic() + WAIT_S
-        while any(s["rows"] < wanted for s in self.service.ok("GET", "/statistics", 200)["streams"]):
-            assert time.monotonic() < deadline_s, "the job does not go on"
+        wanted = len(self.rows["A"])
+        until(
+            lambda: all(s["rows"] >= wanted for s in self.service.ok("GET", "/statistics", 200)["streams"]),
+            lambda: "the job does not go on",
+        )
 
     def until_plan(self, rate: int, slices: int) -> None:
         """Post at a rate until the chain has so many slices, and some seconds more under that plan."""

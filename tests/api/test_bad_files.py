@@ -51,6 +51,23 @@ def test_a_file_set_aside_is_told_until_it_is_corrected_and_retried(service: Ser
     assert service.send("POST", "/streams/none/files:retry").status_code == 404
 
 
+def test_a_directory_of_directories_is_told_when_its_stream_is_registered_and_in_its_statistics(
+    service: Service, tmp_path: Path
+) -> None:
+    (tmp_path / "in" / "day=1").mkdir(parents=True)
+    source = {"type": "files", "format": "csv", "path": str(tmp_path / "in")}
+    warnings = service.made("POST", "/streams", stream_document("A", **source))["warnings"]
+    assert warnings == [
+        f'stream "A" has no files: "{tmp_path}/in" holds none, but 1 directory; '
+        f'write path: "{tmp_path}/in/**/*" to read what is in it'
+    ]
+    assert service.made("GET", "/statistics")["streams"][0]["warnings"] == warnings
+    source["path"] += "/**/*"
+    (tmp_path / "in" / "day=1" / "1.csv").write_text("ts,k\n2024-05-01T08:00:00Z,1\n")
+    assert service.made("POST", "/streams", stream_document("B", **source))["warnings"] == []
+    assert service.made("GET", "/statistics")["streams"][1]["warnings"] == []
+
+
 def test_a_directory_that_cannot_be_listed_is_refused(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import logging
 import random
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,13 +23,16 @@ import uvicorn
 
 from api.queries import results as endpoints
 from service.cli.client import Client
-from service.cli.client_cli import RowsForm, followed
+from service.cli.results_cli import RowsForm, export, followed
+from service.errors import RequestRefused
 from service.results import results
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.service.compacting import compact, compactor_of
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
+from tests.sluice_run import Command
+from tests.waiting import until
 
 
 class Exported:
@@ -203,10 +205,8 @@ def test_a_client_that_goes_away_leaves_nothing_in_the_log(
         with socket.create_connection(("127.0.0.1", int(host.partition(":")[2]))) as client:
             client.sendall(f"GET /api/v1/queries/q/{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             assert b"200 OK" in client.recv(100)
-        deadline = time.monotonic() + 60
-        while server.server_state.connections or server.server_state.tasks:
-            assert time.monotonic() < deadline, "the server goes on with a client that has gone"
-            time.sleep(0.01)
+        state = server.server_state
+        until(lambda: not (state.connections or state.tasks), lambda: "the client that has gone is served")
     assert asked
     assert [record for record in caplog.records if record.levelno >= logging.WARNING or record.exc_info] == []
 
@@ -232,3 +232,41 @@ def test_the_shell_follows_until_the_query_is_removed(exported: Exported, form: 
     else:
         found = [json.loads(line)["k"] for line in lines]
     assert found == [k for k, _ in exported.rows] + [1_000, 1_001, 1_002]
+
+
+@pytest.mark.parametrize("form", list(RowsForm))
+def test_the_shell_writes_all_results_between_two_cursors_into_a_file(
+    exported: Exported, form: RowsForm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if form is RowsForm.JSON:
+        return
+    file, cursors = tmp_path / f"q.{form}", exported.cursors
+    with listening(exported.service) as (_, host), closing((client := Client(f"http://{host}"))._http):
+        export(client, "q", cursors[0], cursors[4], form, file)
+        assert (
+            capsys.readouterr().err
+            == f"sluice: 4 results in {file}; later ones follow --after {cursors[4]}\n"
+        )
+        answer = httpx.Response(200, content=file.read_bytes())
+        assert rows_of(form, answer) == exported.rows[1:5]
+        with pytest.raises(RequestRefused, match='"x" is not a cursor'):
+            export(client, "q", "x", None, form, file)
+    assert httpx.Response(200, content=file.read_bytes()).content == answer.content
+    assert [path.name for path in tmp_path.glob("*q.*")] == [file.name]
+
+
+def test_the_shell_says_that_a_page_is_not_all(exported: Exported, sluice: Command) -> None:
+    with listening(exported.service) as (_, host):
+        url = ("--url", f"http://{host}")
+        page = sluice("query", "results", "q", "--limit", "3", *url)
+        assert len(page.stdout.splitlines()) == 3
+        assert page.stderr == (
+            f"sluice: there are more results; go on with --after {exported.cursors[2]}, or print all with "
+            "--follow\n"
+        )
+        rest = sluice("query", "results", "q", "--after", exported.cursors[2], *url)
+        assert (len(rest.stdout.splitlines()), rest.stderr) == (len(exported.rows) - 3, "")
+        for wrong in (("--format", "parquet"), ("--until", "1.1"), ("--out", "x", "--follow")):
+            done = sluice("query", "results", "q", *wrong, *url)
+            assert done.returncode == 2
+            assert "--out" in done.stderr

@@ -62,5 +62,34 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
         "POST", "/queries:validate", json={"cql": CQL.replace("or_right", "or_none")}
     )
     assert "declare it as order (or_left: epoch, or_none: epoch)" in refused.text
+    families = service.ok("GET", "/statistics", 200)["families"]
+    (ordered,) = [
+        f["ordered"] for f in families if [o["stream"] for o in f["ordered"]] == ["or_left", "or_right"]
+    ]
+    assert [(side["scramble"], side["held_rows"] > 0) for side in ordered] == [(2, True), (64, True)]
+    assert ordered[0]["disordered_share"] > 0
+    plan = service.ok("GET", "/plan", 200)["families"]
+    (predicted,) = [
+        f["predicted_rows"] for f in plan if f["title"].startswith("or_left.epoch = or_right.epoch")
+    ]
+    assert predicted["a"]["scramble"] == 2
+
+    # Another factor is another plan version; another column would be another clock of the queries.
+    before = service.ok("GET", "/plan", 200)["version"]
+    order: dict[str, Any] = {"column": "epoch", "scramble": 5}
+    changed = service.ok("PATCH", "/streams/or_left", 200, json={"order": order})
+    assert changed["order"] == order | {"descending": False}
+    assert service.ok("GET", "/plan", 200)["version"] == before + 1
+    refused = service.ok("PATCH", "/streams/or_left", 409, json={"order": None})
+    assert (refused["code"], "or_3, or_q" in refused["explanation"]) == ("stream-in-use", True)
+    for bad, said in (
+        ({"column": "epoch", "scramble": -1}, "scramble"),
+        ({"column": "epok", "scramble": 1}, 'column "epok" does not exist in stream "or_left"'),
+        ({"column": "ts", "scramble": 1, "descending": 3}, "descending"),
+    ):
+        assert said in str(service.ok("PATCH", "/streams/or_left", 422, json={"order": bad}))
+    post_epochs(service, "or_left", (9, 20), (8, 21))
+    post_epochs(service, "or_right", (9, 22))
+    assert selected(service, "or_q", 6)[-1] == (9, 20, 22)
     service.ok("DELETE", "/queries/or_q", 202)
     service.ok("DELETE", "/queries/or_3", 202)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -21,8 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
 #: Three starts of Spark, on a busy machine.
 THREE_STARTS_S = 300
-#: What a stop may take, from the signal to the end of the process.
-STOP_S = 20
 
 
 def awaited(read: Callable[[], Any], done: Callable[[Any], bool], seconds: float) -> Any:
@@ -67,9 +66,7 @@ def test_a_poisoned_batch_is_skipped_and_other_queries_go_on(tmp_path: Path) -> 
         assert results("bad") == []
         service.ok("POST", "/streams/A/events", 202, json=[{"ts": 2_000_000, "k": 1}])
         assert [row["k"] for row in awaited(lambda: results("bad"), bool, WAIT_S)] == [1]
-        began = time.monotonic()
-        service.stop()
-        assert time.monotonic() - began < STOP_S
+        assert service.stop() != -signal.SIGKILL, "it did not end by itself"
 
 
 def test_a_query_that_takes_too_much_memory_is_paused_and_the_others_go_on(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, at, selected
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -141,10 +141,7 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
     for _ in range(2):
         taken = service.ok("POST", "/streams/punc_right/punctuations", 202, json=patterns, headers=headers)
         assert taken == {"accepted": 3, "first_offset": None, "last_offset": None}
-    deadline = time.monotonic() + WAIT_S
-    while counters(service, "punc_right")["closed"] < 3 and time.monotonic() < deadline:
-        pass
-    assert counters(service, "punc_right")["closed"] == 3
+    until(lambda: counters(service, "punc_right")["closed"] == 3, lambda: counters(service, "punc_right"))
     received = service.ok("GET", "/statistics", 200)["received_punctuations"]
     assert {"stream": "punc_right", "received": 3, "ignored": 0} in received
 

@@ -26,6 +26,7 @@ from tests.builders import stream_document
 from tests.catalog.examples import plan
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
+from tests.waiting import until
 
 SECOND_US = 1_000_000
 
@@ -167,10 +168,11 @@ def start(data_dir: Path, number: int) -> RunningService:
 
 
 def wait_for_batch(service: RunningService, batch: int) -> None:
-    deadline = time.monotonic() + 300
-    while (service.ok("GET", "/engine", 200)["batch"] or 0) < batch:
-        assert time.monotonic() < deadline, service.log.read_text()[-4000:]
-        time.sleep(0.2)
+    until(
+        lambda: (service.ok("GET", "/engine", 200)["batch"] or 0) >= batch,
+        lambda: service.log.read_text()[-4000:],
+        limit_s=300,
+    )
 
 
 def named_files(data_dir: Path) -> tuple[int, set[str]]:
@@ -208,12 +210,12 @@ def test_a_service_that_keeps_a_second_of_results_is_killed_and_goes_on(
         assert (first["dropped"], first["kept_since"]) == (0, None)
         batch = int(first["next_cursor"].partition(".")[0])
         wait_for_batch(service, batch + KEPT_BATCHES + 8)
-        refused = service.http.get("/queries/q/results", params={"after": first["next_cursor"]})
-        deadline = time.monotonic() + 30
-        while refused.status_code != 410:
-            assert time.monotonic() < deadline, refused.text
-            time.sleep(0.2)
-            refused = service.http.get("/queries/q/results", params={"after": first["next_cursor"]})
+
+        def read_on() -> httpx.Response:
+            return service.http.get("/queries/q/results", params={"after": first["next_cursor"]})
+
+        until(lambda: read_on().status_code == 410, lambda: read_on().text)
+        refused = read_on()
         assert refused.json()["code"] == "results-expired"
         path, headers = "/queries/q/results/stream", {"Last-Event-ID": first["next_cursor"]}
         assert service.http.get(path, headers=headers).status_code == 410

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from service.results.result_formats import rows_for_json
 from tests.api.running_service import WAIT_S, RunningService, at, free_port, post
 from tests.service.sinks.receiver import Receiver
 from tests.sluice_run import sluice
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -35,13 +35,8 @@ def cql(a: str, b: str, select: str = "a.k, b.v") -> str:
     return f"SELECT {select} FROM {windows} WHERE a.k = b.k AND a.v < 0.9"
 
 
-def eventually(
-    what: str, service: RunningService, holds: Callable[[], bool], timeout_s: float = WAIT_S
-) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}\n{service.log.read_text()[-4000:]}"
-        time.sleep(0.1)
+def eventually(what: str, service: RunningService, holds: Callable[[], bool]) -> None:
+    until(holds, lambda: f"{what}\n{service.log.read_text()[-4000:]}", 2 * WAIT_S)
 
 
 def query(service: RunningService, name: str) -> dict[str, Any]:
@@ -92,7 +87,7 @@ def test_sinks_follow_each_other_while_a_query_changes(service: RunningService, 
     added = service.ok("POST", "/queries", 202, json=body)
     assert (added["sink"], added["sink_observed"]["state"]) == (first, "pending")
     # The first batch of a service compiles what it runs.
-    eventually("its version", service, lambda: query(service, "sk_q")["observed"] == "running", 3 * WAIT_S)
+    eventually("its version", service, lambda: query(service, "sk_q")["observed"] == "running")
     assert query(service, "sk_q")["sink_observed"]["from_batch"] is not None
     post(service, "sk_a", (1, 1, 0.1), (1, 2, 0.1))
     post(service, "sk_b", (2, 1, 5.0), (3, 2, 6.0))

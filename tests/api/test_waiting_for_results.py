@@ -19,7 +19,7 @@ from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
 
 #: How long requests may wait here; none of them is to do so to the end.
-LONG_S = 60
+LONG_S = 120
 
 
 @dataclass

@@ -3,9 +3,8 @@
     python -m tests.bench.absence [--part 0.25] [--thousand-part 0.01] [--turns 5] [--out docs/bench]
 
 The streams and windows of many-keys, a part of its rows and as small a part of its keys, so that a row has as
-many partners. The workers' own code runs in this process (``service.calibrate``), without Spark: read, PACK,
-join, store, write. The loads take turns of a few batches each, in another order each time; figures are
-medians over turns.
+many partners. The workers' own code runs in this process (``tests.pipeline``), without Spark: read, PACK,
+join, store, write. The loads take turns of a few batches each; figures are medians over turns.
 
     load            queries                      is compared with
     12 inner        windows of 2.5, 5 ... 30 s
@@ -20,14 +19,9 @@ What every query has given in all batches must be what DuckDB finds in the same 
 
 from __future__ import annotations
 
-import json
-import random
-import statistics
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -38,9 +32,11 @@ from catalog.values.plan import Plan
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from service.calibrate.in_process_job import InProcessJob
-from service.calibrate.workload import Batch, SyntheticWorkload, WindowQuery
+from service.calibrate.workload import SyntheticWorkload, WindowQuery
+from tests.bench.measuring import Batches
 from tests.bench.peers.workloads import WORKLOADS
+from tests.bench.reports import table, write_page
+from tests.pipeline import race
 
 MANY_KEYS = WORKLOADS["many-keys"]
 BATCH_S = MANY_KEYS.streams.rows / MANY_KEYS.streams.files / MANY_KEYS.streams.rate_per_s
@@ -87,28 +83,6 @@ GROUPS = (
 )
 
 
-@dataclass(slots=True)
-class Measured:
-    """Figures of a load.
-
-    Attributes:
-        turns_s: CPU time of a batch, s, mean of each turn once the windows were full.
-        held: Rows held at the end.
-        stored: Result rows, all batches: each once for all its queries.
-        counts: Results by query, all batches.
-    """
-
-    turns_s: list[float] = field(default_factory=list)
-    held: int = 0
-    stored: int = 0
-    counts: Counter[int] = field(default_factory=Counter)
-
-    @property
-    def cpu_ms(self) -> float:
-        """CPU time of a batch, ms."""
-        return statistics.median(self.turns_s) * 1e3
-
-
 def rows_of(part: float, *, dense: bool) -> SyntheticWorkload:
     """Return the streams of many-keys, a part of them."""
     streams = MANY_KEYS.streams
@@ -126,46 +100,25 @@ def plan_of(load: Load, rows: SyntheticWorkload) -> Plan:
     )
 
 
-def measure(loads: Sequence[Load], part: float, turns: int) -> dict[Load, Measured]:
+def measure(loads: Sequence[Load], part: float, turns: int) -> dict[Load, Batches]:
     """Run loads over the same rows in turn.
 
     Raises:
         AssertionError: Some query has given another number of results than DuckDB finds.
     """
-    rows, order = rows_of(part, dense=loads[0].dense), random.Random(len(loads))
+    rows = rows_of(part, dense=loads[0].dense)
     fill = -(-rows.batches_to_fill // TURN)
-    measured = {load: Measured() for load in loads}
     with tempfile.TemporaryDirectory(prefix="sluice-absence-") as root:
         directory = Path(root)
-        jobs = {load: InProcessJob(plan_of(load, rows), rows.buckets, directory) for load in loads}
-        batches = next(rows.batches(directory, at_once=(fill + turns) * TURN))
-        for turn in range(fill + turns):
-            some = batches[turn * TURN : (turn + 1) * TURN]
-            for load in order.sample(list(loads), len(loads)):
-                took_s = sum(_process(jobs[load], batch, measured[load]) for batch in some)
-                if turn >= fill:
-                    measured[load].turns_s.append(took_s / TURN)
-        for job in jobs.values():
-            job.close()
+        made = next(rows.batches(directory, at_once=(fill + turns) * TURN))
+        plans = {load: plan_of(load, rows) for load in loads}
+        pieces = (batch.pieces for batch in made)
+        ran = race(plans, pieces, directory, buckets=rows.buckets, turn=TURN)
+        measured = {load: Batches.of(ran[load], fill * TURN, TURN) for load in loads}
         for load, found in measured.items():
             wanted = expected_counts(directory, load)
-            assert {n: found.counts[n] for n in wanted} == wanted, f"{load.name}: DuckDB finds other results"
+            assert {n: found.results[n] for n in wanted} == wanted, f"{load.name}: DuckDB finds other results"
     return measured
-
-
-def _process(job: InProcessJob, batch: Batch, into: Measured) -> float:
-    """Process one batch and return its CPU time, s."""
-    began_s = time.process_time()
-    packets = job.pack(batch.number, batch.pieces)
-    reports = [job.join(bucket, packets[bucket]) for bucket in packets]
-    took_s = time.process_time() - began_s
-    into.held = sum(counters.rows for report in reports for counters in report.slices)
-    for report in reports:
-        into.stored += sum(file.rows for file in report.files)
-        for query, count in report.query_rows:
-            into.counts[query] += count
-    job.discard_results(reports)
-    return took_s
 
 
 def expected_counts(directory: Path, load: Load) -> dict[int, int]:
@@ -212,20 +165,25 @@ def _below(connection: duckdb.DuckDBPyConnection, values: str, *, at_least: bool
     return dict(zip(steps["number"].tolist(), counts, strict=True))
 
 
-def table(groups: Sequence[Mapping[Load, Measured]]) -> str:
+def figures(groups: Sequence[Mapping[Load, Batches]]) -> str:
     """Return the figures as a Markdown table; ratios are to the first load of each group."""
-    lines = [
-        "| queries | CPU time of a batch, ms | ratio | rows held | ratio | result rows stored | ratio |",
-        "| --- |" + " ---: |" * 6,
-    ]
+    rows = []
     for group in groups:
         first = next(iter(group.values()))
-        lines += [
-            f"| {load.name} | {m.cpu_ms:,.1f} | {m.cpu_ms / first.cpu_ms:.2f} "
-            f"| {m.held:,} | {m.held / first.held:.2f} | {m.stored:,} | {m.stored / first.stored:.2f} |"
-            for load, m in group.items()
-        ]
-    return "\n".join(lines) + "\n"
+        for load, m in group.items():
+            cpu = f"{m.cpu_ms:,.1f}", f"{m.cpu_ms / first.cpu_ms:.2f}"
+            held = f"{m.held:,}", f"{m.held / first.held:.2f}"
+            rows.append((load.name, *cpu, *held, f"{m.stored:,}", f"{m.stored / first.stored:.2f}"))
+    header = (
+        "queries",
+        "CPU time of a batch, ms",
+        "ratio",
+        "rows held",
+        "ratio",
+        "result rows stored",
+        "ratio",
+    )
+    return table(header, rows)
 
 
 def main(
@@ -239,23 +197,24 @@ def main(
     """Measure all loads, print the table, and write it with its JSON."""
     parts = (part, part, thousand_part)
     measured = [measure(loads, of, turns) for loads, of in zip(GROUPS, parts, strict=True)]
-    text = table(measured)
+    text = figures(measured)
     typer.echo(text)
     if out is None:
         return
     facts = {
-        load.name: {"cpu_ms": m.cpu_ms, "held": m.held, "stored": m.stored, "results": m.counts.total()}
+        load.name: {"cpu_ms": m.cpu_ms, "held": m.held, "stored": m.stored, "results": m.results.total()}
         for group in measured
         for load, m in group.items()
     }
-    (out / "absence.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    (out / "absence.md").write_text(
+    write_page(
+        out,
+        "absence",
         "# Outer, semi and anti joins beside inner ones\n\nWritten by `python -m tests.bench.absence "
         f"--part {part} --thousand-part {thousand_part} --turns {turns}`; many-keys, {part:.0%} of its rows "
         f"for twelve queries and {thousand_part:.1%} where a thousand are compared with one; dense: a tenth "
         "of the keys, so 12 partners for 1.2. Ratios are to the first load of each group; all counts are "
         f"DuckDB's.\n\n{text}",
-        encoding="utf-8",
+        facts,
     )
 
 

@@ -16,7 +16,6 @@ after the windows have filled.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -25,13 +24,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
-from catalog.store.store import Store
+from tests.bench import reports
 from tests.bench.peers.inputs import write_streams
-from tests.bench.peers.job import Job
-from tests.bench.peers.sluice_join import workload_document
 from tests.bench.peers.workloads import WORKLOADS
+from tests.bench.runs import event_log, events_of, manifests_of, write_workload
 from tests.sluice_run import run
 
 MANY_KEYS = WORKLOADS["many-keys"]
@@ -61,15 +58,14 @@ class Batch:
 
 def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
     """Read what the batches of a finished run took."""
-    events = [json.loads(line) for file in log_files(log_directory) for line in file.open(encoding="utf-8")]
+    events = list(events_of(log_directory))
     stages: dict[str, list[tuple[int, int]]] = {}
     for event in events:
         if event["Event"] == "SparkListenerStageCompleted":
             info = event["Stage Info"]
             batch = _batch_of(events, info["Stage ID"])
             stages.setdefault(batch, []).append((info["Submission Time"], info["Completion Time"]))
-    with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
-        manifests = {m.batch: m for m in store.batches.manifests(0, 10**6)}
+    manifests = {m.batch: m for m in manifests_of(out)}
     for event in events:
         if not event["Event"].endswith("QueryProgressEvent"):
             continue
@@ -96,10 +92,6 @@ def batches(out: Path, log_directory: Path) -> Iterator[Batch]:
         )
 
 
-def log_files(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path.name.startswith("events"))
-
-
 def _batch_of(events: list[dict[str, Any]], stage: int) -> str:
     """Return the batch id that a stage's job belongs to."""
     for event in events:
@@ -113,22 +105,10 @@ def measure(name: str, directory: Path) -> dict[str, float]:
     data = directory / name.replace(" ", "-")
     data.mkdir()
     written = write_streams(data, LOADS[name])
-    job = Job(str(written), str(data), LOADS[name], MANY_KEYS.queries, cores=2, memory_gb=1)
-    workload = data / "workload.yaml"
-    workload.write_text(yaml.safe_dump(workload_document(job), sort_keys=False), encoding="utf-8")
+    queries = {query.name: query.cql() for query in MANY_KEYS.queries}
+    workload = write_workload(data / "workload.yaml", written, queries)
     log = data / "events"
-    log.mkdir()
-    configuration = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": log.as_uri(),
-        "spark.eventLog.compress": "false",
-    }
-    outcome = run(
-        workload,
-        data / "out",
-        mode="shared",
-        environment={"SLUICE_SPARK_CONF": json.dumps(configuration)},
-    )
+    outcome = run(workload, data / "out", mode="shared", environment=event_log(log))
     if outcome.returncode != 0:
         raise RuntimeError(f"sluice run failed with exit {outcome.returncode}:\n{outcome.stderr[-4000:]}")
     found = list(batches(data / "out", log))[FIRST[name] :]
@@ -150,26 +130,18 @@ def table(measured: dict[str, dict[str, float]]) -> str:
         ("CPU of the chain, all tasks", "chain_cpu"),
         ("state commit, all tasks", "state_commit"),
     ]
-    lines = ["| ms, medians | " + " | ".join(measured) + " |", "| --- |" + " ---: |" * len(measured)]
-    lines += [
-        f"| {text} | " + " | ".join(f"{m[key]:,.0f}" for m in measured.values()) + " |" for text, key in rows
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [(text, *(f"{m[key]:,.0f}" for m in measured.values())) for text, key in rows]
+    return reports.table(("ms, medians", *measured), lines)
 
 
 def main(out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench")) -> None:
     """Measure both loads and write the table and its JSON."""
     with tempfile.TemporaryDirectory(prefix="sluice-budget-") as directory:
         measured = {name: measure(name, Path(directory)) for name in LOADS}
-    out.mkdir(parents=True, exist_ok=True)
     text = table(measured)
-    (out / "batch_budget.json").write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
-    (out / "batch_budget.md").write_text(
-        "# Where the time of a micro-batch goes\n\nWritten by `python -m tests.bench.batch_budget`; twelve "
-        f"queries of many-keys, two cores.\n\n{text}",
-        encoding="utf-8",
-    )
-    typer.echo(text)
+    head = "Written by `python -m tests.bench.batch_budget`; twelve queries of many-keys, two cores."
+    page = f"# Where the time of a micro-batch goes\n\n{head}\n\n{text}"
+    typer.echo(reports.write_page(out, "batch_budget", page, measured))
 
 
 if __name__ == "__main__":

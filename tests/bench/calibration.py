@@ -10,10 +10,9 @@ streams' statistics alone, and measures it: the pipeline of ``service.calibrate.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,8 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from catalog.values.calibration import Calibration
 from catalog.values.plan import JoinPlan, Plan, Strategy
-from planner.build.build_plan import STRATEGIES
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.objective import Objective
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.family_cost import family_cost
 from planner.costs.paper_model import PaperModel
@@ -31,9 +32,11 @@ from planner.costs.rates import family_rates
 from service.calibrate.command import BATCHES, RANDOM_WORKLOADS, report
 from service.calibrate.fit import Fit, fit
 from service.calibrate.pipeline import measure
-from service.calibrate.runs import calibration_runs, plans, warm_up
+from service.calibrate.runs import calibration_runs, warm_up
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from tests.bench.paper.worker import leave_with_parent
+from tests.bench.plots import predicted_against_measured
+from tests.bench.reports import table, write_rows
 
 #: The strategy ranked first may be so much slower than the one measured fastest.
 RANK_TOLERANCE = 0.10
@@ -119,12 +122,23 @@ def _log(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def compare(workload: SyntheticWorkload, model: CalibratedModel) -> list[Row]:
+def compare(workload: SyntheticWorkload, calibration: Calibration) -> list[Row]:
     """Predict and measure a workload under every strategy.
 
     Strategies that come to the same joins are one plan that was measured several times: each gets the mean.
     """
-    planned = plans(workload, tuple(STRATEGIES), model)
+    streams = {stream.id: stream for stream in workload.streams.values()}
+    planned = {
+        strategy: build_plan(
+            workload.bound_queries,
+            streams,
+            objective=Objective(strategy),
+            calibration=calibration,
+            profile=workload.profile,
+        )
+        for strategy in STRATEGIES
+    }
+    model = CalibratedModel(calibration)
     measured = measure(workload, planned, batches=MEASURED_BATCHES)
     same: dict[tuple[JoinPlan, ...], list[float]] = {}
     for strategy, plan in planned.items():
@@ -191,26 +205,16 @@ def within(found: Sequence[Ranking]) -> int:
 def write_report(out: Path, rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
     """Write calibration.{csv,png,md} and return the text."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "calibration.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            (
-                *("workload", "queries", "strategy", "slices", "batch_s"),
-                *("predicted_cpu_s_per_s", "measured_cpu_s_per_s", "error", "paper_comparisons_per_s"),
-            )
-        )
-        for r in rows:
-            known = (r.workload, r.queries, r.strategy, r.slices, r.batch_s)
-            writer.writerow(
-                (
-                    *known,
-                    f"{r.predicted_s:.6f}",
-                    f"{r.measured_s:.6f}",
-                    f"{r.error:+.3f}",
-                    f"{r.comparisons:.0f}",
-                )
-            )
-    _plot(out / "calibration.png", rows)
+    write_rows(out / "calibration.csv", rows)
+    points = {
+        strategy: [
+            (1e3 * r.measured_s * r.batch_s, 1e3 * r.predicted_s * r.batch_s)
+            for r in rows
+            if r.strategy == strategy
+        ]
+        for strategy in STRATEGIES
+    }
+    predicted_against_measured(out / "calibration.png", points, "CPU per batch")
     text = _text(rows, fitted, calibration_s)
     (out / "calibration.md").write_text(text, encoding="utf-8")
     return text
@@ -241,60 +245,32 @@ def _text(rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
         "",
         "![predicted against measured](calibration.png)",
         "",
-        "| strategy | median error | bias | fastest in | ranked first in |",
-        "|---|---|---|---|---|",
-    ]
-    for strategy in STRATEGIES:
-        own = np.array([r.error for r in rows if r.strategy == strategy])
-        lines.append(
-            f"| {strategy} | {np.median(np.abs(own)):.1%} | {np.median(own):+.1%} "
-            f"| {sum(r.fastest == strategy for r in ranked)} | {sum(r.first == strategy for r in ranked)} |"
-        )
-    lines += [
+        table(
+            ("strategy", "median error", "bias", "fastest in", "ranked first in"),
+            [_accuracy(strategy, rows, ranked) for strategy in STRATEGIES],
+        ),
         "",
         "CPU per batch, predicted / measured, ms; the one ranked first in bold, the fastest marked *.",
         "",
-        "| workload | " + " | ".join(STRATEGIES) + " | first is slower by |",
-        "|---" * (len(STRATEGIES) + 2) + "|",
+        table(
+            ("workload", *STRATEGIES, "first is slower by"),
+            [(r.workload, *_cells(r, rows), f"{r.slower:.1%}") for r in ranked],
+        ),
     ]
-    for ranking in ranked:
-        cells = []
-        for row in (r for r in rows if r.workload == ranking.workload):
-            cell = f"{row.predicted_s * row.batch_s * 1e3:.1f} / {row.measured_s * row.batch_s * 1e3:.1f}"
-            cell = f"**{cell}**" if row.strategy == ranking.first else cell
-            cells.append(cell + (" *" if row.strategy == ranking.fastest else ""))
-        lines.append(f"| {ranking.workload} | {' | '.join(cells)} | {ranking.slower:.1%} |")
     return "\n".join(lines) + "\n"
 
 
-def _plot(path: Path, rows: Sequence[Row]) -> None:
-    import matplotlib
+def _accuracy(strategy: Strategy, rows: Sequence[Row], ranked: Sequence[Ranking]) -> tuple[object, ...]:
+    errors = np.array([r.error for r in rows if r.strategy == strategy])
+    fastest, first = (sum(getattr(r, of) == strategy for r in ranked) for of in ("fastest", "first"))
+    return (strategy, f"{np.median(np.abs(errors)):.1%}", f"{np.median(errors):+.1%}", fastest, first)
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6.5, 6.0))
-    for strategy, marker in zip(STRATEGIES, "os^Dv", strict=True):
-        own = [r for r in rows if r.strategy == strategy]
-        axes.scatter(
-            [r.measured_s * r.batch_s * 1e3 for r in own],
-            [r.predicted_s * r.batch_s * 1e3 for r in own],
-            s=22,
-            marker=marker,
-            alpha=0.75,
-            label=strategy,
-        )
-    ends = np.array(
-        [min(r.measured_s * r.batch_s for r in rows), max(r.measured_s * r.batch_s for r in rows)]
-    )
-    ends = ends * 1e3 * np.array([0.8, 1.25])
-    axes.plot(ends, ends, color="black", linewidth=1)
-    axes.fill_between(ends, ends * 0.8, ends * 1.2, color="black", alpha=0.08, label="within 20%")
-    axes.set(xscale="log", yscale="log", xlabel="measured CPU per batch, ms", ylabel="predicted, ms")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+def _cells(ranking: Ranking, rows: Sequence[Row]) -> Iterator[str]:
+    for row in (r for r in rows if r.workload == ranking.workload):
+        cell = f"{row.predicted_s * row.batch_s * 1e3:.1f} / {row.measured_s * row.batch_s * 1e3:.1f}"
+        cell = f"**{cell}**" if row.strategy == ranking.first else cell
+        yield cell + (" *" if row.strategy == ranking.fastest else "")
 
 
 def _begin(workload: SyntheticWorkload) -> None:
@@ -314,12 +290,11 @@ def main() -> None:
     fitted = fit(runs, now_us=0)
     print(*report(fitted, runs), sep="\n", flush=True)
     calibration_s = time.monotonic() - started
-    model = CalibratedModel(fitted.calibration)
     workloads = random_workloads(options.workloads, options.seed)
     rows: list[Row] = []
     spawn = get_context("spawn")
     with ProcessPoolExecutor(options.jobs, spawn, _begin, (workloads[0],)) as pool:
-        for own in pool.map(partial(compare, model=model), workloads):
+        for own in pool.map(partial(compare, calibration=fitted.calibration), workloads):
             rows += own
             print(own[0].workload, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
     print(write_report(options.out, rows, fitted, calibration_s))

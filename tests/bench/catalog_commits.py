@@ -8,10 +8,8 @@ job's reads before a batch are timed beside. Figures are medians.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Annotated
 import typer
 
 from catalog.store.store import Store
+from tests.bench.measuring import Stages
 from tests.catalog.examples import commit, manifest, plan
 from tests.postgres import PostgresServer
 
@@ -36,17 +35,15 @@ def main(batches: Annotated[int, typer.Option(help="Batches per catalog.")] = 30
                 "PostgreSQL": server.url(server.create()),
             }
             stores = {name: stack.enter_context(Store.open(url)) for name, url in urls.items()}
-            for name, times in _measured(stores, batches).items():
-                costs = ", ".join(
-                    f"{what} {statistics.median(of) * 1e3:.2f} ms" for what, of in times.items()
-                )
+            for name, stages in _measured(stores, batches).items():
+                costs = ", ".join(f"{what} {stages.median_ms(what):.2f} ms" for what in stages.taken_ms)
                 print(f"{name}: {costs}")
     finally:
         server.close()
 
 
-def _measured(stores: dict[str, Store], batches: int) -> dict[str, dict[str, list[float]]]:
-    times: dict[str, dict[str, list[float]]] = {name: {"commit": [], "read": []} for name in stores}
+def _measured(stores: dict[str, Store], batches: int) -> dict[str, Stages]:
+    found = {name: Stages(time.perf_counter) for name in stores}
     for store in stores.values():
         store.control_log.append(plan=plan(1, queries=QUERIES))
         store.epochs.begin("measured")
@@ -54,15 +51,11 @@ def _measured(stores: dict[str, Store], batches: int) -> dict[str, dict[str, lis
         made = manifest(batch, 1, dict.fromkeys(range(1, QUERIES + 1), 7))
         made = replace(made, slices=tuple(replace(made.slices[0], slice=n) for n in range(SLICES)))
         for name, store in stores.items():
-            _timed(times[name]["commit"], lambda store=store, made=made: commit(store, made, {}))
-            _timed(times[name]["read"], store.epochs.current)
-    return times
-
-
-def _timed(times: list[float], call: Callable[[], object]) -> None:
-    began_s = time.perf_counter()
-    call()
-    times.append(time.perf_counter() - began_s)
+            with found[name].timed("commit"):
+                commit(store, made, {})
+            with found[name].timed("read"):
+                store.epochs.current()
+    return found
 
 
 if __name__ == "__main__":

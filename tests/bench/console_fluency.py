@@ -65,9 +65,7 @@ _LIGHT = """async () => {
 
 def fill(service: RunningService) -> None:
     """Register streams, add the queries in one request, and give them a batch of rows."""
-    for name in ("A", "B"):
-        stream = {"name": name, "columns": _COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=stream)
+    service.register(_COLUMNS, "A", "B")
     changes = [{"add": {"name": f"q{n}", "cql": _cql(n)}} for n in range(QUERIES)]
     service.ok("POST", f"/changes?wait={4 * WAIT_S}", 200, json={"changes": changes}, timeout=5 * WAIT_S)
     for name in ("A", "B"):

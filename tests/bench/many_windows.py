@@ -15,10 +15,7 @@ import cProfile
 import pstats
 import statistics
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -39,6 +36,7 @@ from service.config.settings import load_settings
 from service.inputs.sources.http_log import Sending
 from service.job.source import Offset, SluiceReader
 from service.workspace.workspace import Workspace
+from tests.bench.measuring import Stages
 from tests.simulation.spark import SimulatedSpark
 
 SECOND_US = 1_000_000
@@ -58,6 +56,7 @@ OFFSET, PARTITIONS, REPORTS, COMMIT = (
     "driver: decode the reports",
     "driver: commit",
 )
+DRIVER = (OFFSET, PARTITIONS, REPORTS, COMMIT)
 PACK, CHAIN = "task: read and PACK, a partition", "task: CHAIN, a bucket"
 
 
@@ -69,35 +68,6 @@ def query_text(number: int, windows: int) -> str:
         f"SELECT A.ts AS ats, B.ts AS bts, A.k, A.v FROM A [RANGE {window_ms} MILLISECONDS], "
         f"B [RANGE {window_ms} MILLISECONDS] WHERE A.k = B.k{condition}"
     )
-
-
-@dataclass(slots=True)
-class Stages:
-    """CPU time of stages, a figure for every time that one was gone through.
-
-    Attributes:
-        taken_ms: Figures by stage.
-    """
-
-    taken_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Note what the block takes."""
-        began_s = time.process_time()
-        try:
-            yield
-        finally:
-            self.taken_ms[stage].append((time.process_time() - began_s) * 1e3)
-
-    def median_ms(self, stage: str) -> float:
-        """Return the median of a stage."""
-        return statistics.median(self.taken_ms[stage])
-
-    @property
-    def driver_ms(self) -> float:
-        """Time of the driver for one batch."""
-        return sum(self.median_ms(stage) for stage in (OFFSET, PARTITIONS, REPORTS, COMMIT))
 
 
 class TimedReader(SluiceReader):
@@ -156,7 +126,6 @@ class TimedSpark(SimulatedSpark):
             one.epoch,
             one.engine_lock,
             one.log,
-            one.tell,
             stages=self.stages,
         )
 
@@ -240,7 +209,7 @@ class Bench:
         with stages.timed("GET /statistics"):
             self.workspace.statistics()
         with stages.timed("GET /metrics"):
-            self.workspace.metrics()
+            self.workspace.metrics(None, ingest=True)
         return stages
 
 
@@ -263,8 +232,8 @@ def main(
             typer.echo(f"\n{title}")
             for stage, taken in stages.taken_ms.items():
                 typer.echo(f"  {stage:45} {statistics.median(taken):9.1f}")
-            if stages.taken_ms.keys() >= {OFFSET, PARTITIONS, REPORTS, COMMIT}:
-                typer.echo(f"  {'driver, all of it':45} {stages.driver_ms:9.1f}")
+            if stages.taken_ms.keys() >= set(DRIVER):
+                typer.echo(f"  {'driver, all of it':45} {sum(map(stages.median_ms, DRIVER)):9.1f}")
             if title == profile:
                 pstats.Stats(profiler).sort_stats("cumulative").print_stats(50)
 

@@ -16,11 +16,10 @@ take turns batch by batch; figures are medians over batches.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,45 +27,60 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from catalog.values.stream import Column, FilesSource, Order, Stream
+from catalog.values.plan import Plan
+from catalog.values.stream import FilesSource, Order, Stream
 from operators.kernels.keys import Int64s
 from operators.orders.order_progress import scrambling_factor
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
-from service.calibrate.in_process_job import InProcessJob, write_piece
+from service.calibrate.in_process_job import write_piece
+from service.inputs.partitions import FilesPartition
+from tests.bench.measuring import Batches
+from tests.bench.reports import table
+from tests.builders import a_stream
+from tests.pipeline import race
 
 BUCKETS = 2
 #: Batches before the first that counts.
 WARM = 3
 MICROSECONDS = 1_000
-COLUMNS = (Column("ts", "timestamp"), Column("e", "bigint"), Column("v", "double"))
+COLUMNS = (("e", "bigint"), ("v", "double"))
+_SOURCE = FilesSource("parquet", "")
 ORDERED = "SELECT A.v AS v, B.v AS w FROM A JOIN B ON A.e = B.e"
 NOW = "SELECT A.v AS v, B.v AS w FROM A [NOW] JOIN B [NOW] ON A.e = B.e"
+#: Loads, and what each is compared with.
+COMPARED = {"[NOW]": "", "ordered": "[NOW]", "12 ordered": "ordered", "monitored": "ordered"}
 TWELVE = tuple(f"{ORDERED} WHERE A.v < {n / 12!r}" for n in range(1, 13))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Load:
-    """Queries over streams of one contract, and what was measured of them.
-
-    Attributes:
-        texts: The queries.
-        order: Order of the streams; None: they have event times alone.
-        batches_s: CPU time of each batch, s.
-        held: Most rows held at the end of a batch.
-        results: Results of the first query.
-    """
+    """Queries over streams of one contract; without an order they have event times alone."""
 
     texts: tuple[str, ...]
     order: Order | None
-    batches_s: list[float] = field(default_factory=list)
-    held: int = 0
-    results: Counter[int] = field(default_factory=Counter)
 
-    @property
-    def cpu_ms(self) -> float:
-        """CPU time of a batch, ms."""
-        return statistics.median(self.batches_s[WARM:]) * 1e3
+    def plan(self, lateness_us: int) -> Plan:
+        """Return its plan."""
+        made = {n: a_stream(i, lateness_us, COLUMNS, source=_SOURCE) for i, n in enumerate("AB", 1)}
+        streams = {name: replace(stream, order=self.order) for name, stream in made.items()}
+        queries = [bind(text, streams, name=f"q{n}", query_id=n) for n, text in enumerate(self.texts, 1)]
+        return build_plan(queries, {s.id: s for s in streams.values()})
+
+
+def batches_of(
+    values: Mapping[str, Int64s], rows: int, streams: Sequence[Stream], directory: Path
+) -> Iterator[list[FilesPartition]]:
+    """Yield the pieces of each batch; event time goes with the order."""
+    rng = np.random.default_rng(2)
+    for batch in range(len(values["A"]) // rows):
+        pieces = []
+        for stream in streams:
+            taken = values[stream.name][batch * rows : (batch + 1) * rows]
+            times = pa.array(taken * MICROSECONDS, pa.timestamp("us"))
+            rows_of_batch = pa.table({"ts": times, "e": taken, "v": rng.uniform(0, 1, rows)})
+            pieces.append(write_piece(directory, stream, batch, rows_of_batch))
+        yield pieces
 
 
 def scrambled(rng: np.random.Generator, rows: int, scramble: int) -> Int64s:
@@ -93,54 +107,20 @@ def main(
     }
     counts = [Counter(of.tolist()) for of in values.values()]
     pairs = sum(n * counts[1][value] for value, n in counts[0].items())
+    plans = {name: load.plan(factor * MICROSECONDS) for name, load in loads.items()}
     with tempfile.TemporaryDirectory(prefix="sluice-ordered-") as root:
-        jobs = {}
-        for name, load in loads.items():
-            streams = {
-                n: Stream(
-                    i, n, COLUMNS, "ts", factor * MICROSECONDS, FilesSource("parquet", root), order=load.order
-                )
-                for i, n in enumerate("AB", 1)
-            }
-            queries = [bind(text, streams, name=f"q{n}", query_id=n) for n, text in enumerate(load.texts, 1)]
-            plan = build_plan(queries, {s.id: s for s in streams.values()})
-            jobs[name] = InProcessJob(plan, BUCKETS, Path(root)), streams
-        for batch in range(batches):
-            tables = {}
-            for name, of in values.items():
-                taken = of[batch * rows : (batch + 1) * rows]
-                times = pa.array(taken * MICROSECONDS, pa.timestamp("us"))
-                tables[name] = pa.table(
-                    {"ts": times, "e": taken, "v": rng.uniform(0, 1, rows)},
-                )
-            _, streams = jobs["[NOW]"]
-            pieces = [write_piece(Path(root), streams[n], batch, table) for n, table in tables.items()]
-            for name in sorted(loads, key=lambda n: (n, batch) if batch % 2 else (n[::-1], batch)):
-                job, load = jobs[name][0], loads[name]
-                began_s = time.process_time()
-                packets = job.pack(batch, pieces)
-                reports = [job.join(bucket, packets[bucket]) for bucket in packets]
-                load.batches_s.append(time.process_time() - began_s)
-                load.held = max(load.held, sum(s.rows for r in reports for s in r.slices))
-                for report in reports:
-                    load.results.update(dict(report.query_rows))
-                job.discard_results(reports)
-        for job, _ in jobs.values():
-            job.close()
+        pieces = batches_of(values, rows, plans["[NOW]"].streams, Path(root))
+        ran = race(plans, pieces, Path(root), buckets=BUCKETS)
+    measured = {name: Batches.of(batches, WARM) for name, batches in ran.items()}
     typer.echo(f"{rows:,} rows a batch and stream, scrambling factor {factor}, {pairs:,} pairs")
-    typer.echo(
-        "| load | CPU, ms a batch | to | ratio | most rows held | pairs made |\n|---|---|---|---|---|---|"
-    )
-    for name, to in (
-        ("[NOW]", ""),
-        ("ordered", "[NOW]"),
-        ("12 ordered", "ordered"),
-        ("monitored", "ordered"),
-    ):
-        load = loads[name]
-        ratio = f"{load.cpu_ms / loads[to].cpu_ms:.2f}" if to else ""
-        made = load.results[len(load.texts)] / pairs
-        typer.echo(f"| {name} | {load.cpu_ms:.1f} | {to} | {ratio} | {load.held:,} | {made:.2%} |")
+    header = ("load", "CPU, ms a batch", "to", "ratio", "most rows held", "pairs made")
+    lines = []
+    for name, to in COMPARED.items():
+        found = measured[name]
+        ratio = f"{found.cpu_ms / measured[to].cpu_ms:.2f}" if to else ""
+        made = found.results[len(loads[name].texts)] / pairs
+        lines.append((name, f"{found.cpu_ms:.1f}", to, ratio, f"{found.most_held:,}", f"{made:.2%}"))
+    typer.echo(table(header, lines))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from service.results.pages.page import ResultPage
 from service.results.result_files import ResultWriter
 from service.results.result_formats import arrow_stream, csv_text, events, ndjson, parquet
 from service.results.results import MAX_PAGE_ROWS, ResultReader
+from tests.bench.reports import table
 from tests.catalog.examples import manifest
 from tests.service.pairs import Batches, add_query, open_store
 
@@ -142,12 +143,10 @@ def measured(rows: int, batches: int, pages: int) -> Iterator[Figure]:
         store.close()
 
 
-def line(figure: Figure) -> str:
+def line(figure: Figure) -> tuple[str, ...]:
     """Return a figure as a line of a table."""
-    return (
-        f"| {figure.form} | {figure.page_rows:,} | {figure.first_ms:,.0f} | "
-        f"{figure.rows_per_s:,.0f} | {figure.all_rows_per_s:,.0f} |"
-    )
+    facts = (figure.first_ms, figure.rows_per_s, figure.all_rows_per_s)
+    return (figure.form, f"{figure.page_rows:,}", *(f"{fact:,.0f}" for fact in facts))
 
 
 def main(
@@ -158,10 +157,8 @@ def main(
     """Print a table for one large batch and one for many small ones."""
     for number in (1, batches):
         print(f"\n{rows:,} results in {number:,} batches, up to {pages} pages\n", flush=True)
-        print("| format | rows of a page | first page, ms | rows/s after it | rows/s of all |")
-        print("|---|---|---|---|---|")
-        for figure in measured(rows, number, pages):
-            print(line(figure), flush=True)
+        header = ("format", "rows of a page", "first page, ms", "rows/s after it", "rows/s of all")
+        print(table(header, map(line, measured(rows, number, pages))), flush=True)
 
 
 if __name__ == "__main__":

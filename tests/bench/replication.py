@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,10 +26,13 @@ from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from service.calibrate.in_process_job import InProcessJob, write_piece
+from service.calibrate.in_process_job import write_piece
+from service.inputs.partitions import FilesPartition
 from service.inputs.sample import RowSample
 from service.statistics.sampling import sample_profile
 from tests.bench.peers.workloads import WORKLOADS, Workload
+from tests.bench.reports import table
+from tests.pipeline import check_results, race
 
 #: Batches that compile, fill caches and windows before the others are measured.
 WARM_UP = 1
@@ -85,6 +87,14 @@ class Rows:
             }
         )
 
+    def pieces(self, batches: int, directory: Path) -> Iterator[list[FilesPartition]]:
+        """Yield the files of each batch, which are removed when it has been read."""
+        for number in range(batches):
+            pieces = [write_piece(directory, s, number, self.batch(number, s)) for s in self.streams]
+            yield pieces
+            for piece in pieces:
+                Path(piece.files[0].path).unlink()
+
     def amount(self, _: Stream) -> int:
         """See ``service.inputs.sample.SampleSource``."""
         return 1
@@ -93,38 +103,6 @@ class Rows:
         """See ``service.inputs.sample.SampleSource``."""
         table = self.batch(0, stream).slice(0, limit)
         return RowSample(table.select(sorted({*columns, "ts"})), self.workload.streams.rate_per_s)
-
-
-def measure(rows: Rows, plan: Plan, buckets: int, batches: int, directory: Path) -> Cost:
-    """Run a plan over some batches.
-
-    Args:
-        rows: The input.
-        plan: The plan.
-        buckets: Number of buckets.
-        batches: Batches to measure.
-        directory: Where result files go for a moment.
-    """
-    job = InProcessJob(plan, buckets, directory)
-    pack_s, bucket_s, results = 0.0, [0.0] * buckets, 0
-    for number in range(WARM_UP + batches):
-        if number == WARM_UP:
-            pack_s, bucket_s = 0.0, [0.0] * buckets
-        pieces = [write_piece(directory, s, number, rows.batch(number, s)) for s in plan.streams]
-        started_s = time.process_time()
-        packets = job.pack(number, pieces)
-        pack_s += time.process_time() - started_s
-        for bucket, given in packets.items():
-            started_s = time.process_time()
-            report = job.join(bucket, given)
-            bucket_s[bucket] += time.process_time() - started_s
-            results += sum(file.rows for file in report.files)
-            job.discard_results([report])
-        for piece in pieces:
-            Path(piece.files[0].path).unlink()
-    job.close()
-    heavy = sum(len(family.replication.heavy) for family in plan.families)
-    return Cost(pack_s, tuple(bucket_s), results, heavy)
 
 
 def streams_and_queries(workload: Workload) -> tuple[tuple[Stream, Stream], tuple[Query, ...]]:
@@ -138,26 +116,33 @@ def streams_and_queries(workload: Workload) -> tuple[tuple[Stream, Stream], tupl
 
 
 def costs(workload: Workload, buckets: int, batches: int) -> Iterator[tuple[Partitioning, Cost]]:
-    """Measure each way of partitioning.
+    """Measure each way of partitioning, in turn over the same rows.
 
     Raises:
         RuntimeError: Two ways gave different numbers of results.
     """
     streams, queries = streams_and_queries(workload)
     rows = Rows(workload, streams)
-    sampled = sample_profile(rows, streams, queries)
-    profile = replace(sampled, buckets=buckets)
-    found: set[int] = set()
-    with tempfile.TemporaryDirectory(prefix="sluice-replication-") as directory:
-        for way in get_args(Partitioning):
-            plan = build_plan(
-                queries, {s.id: s for s in streams}, profile=profile, objective=Objective(partitioning=way)
-            )
-            cost = measure(rows, plan, buckets, batches, Path(directory))
-            found.add(cost.results)
-            yield way, cost
-    if len(found) > 1:
-        raise RuntimeError(f"ways of partitioning do not agree on the results: {sorted(found)}")
+    profile = replace(sample_profile(rows, streams, queries), buckets=buckets)
+    by_id = {stream.id: stream for stream in streams}
+    plans: dict[Partitioning, Plan] = {
+        way: build_plan(queries, by_id, profile=profile, objective=Objective(partitioning=way))
+        for way in get_args(Partitioning)
+    }
+    with tempfile.TemporaryDirectory(prefix="sluice-replication-") as root:
+        ran = race(plans, rows.pieces(WARM_UP + batches, Path(root)), Path(root), buckets=buckets)
+    check_results(ran)
+    for way, plan in plans.items():
+        measured = ran[way][WARM_UP:]
+        yield (
+            way,
+            Cost(
+                pack_s=sum(batch.pack_s for batch in measured),
+                bucket_s=tuple(map(sum, zip(*(batch.bucket_s for batch in measured), strict=True))),
+                results=sum(batch.pairs for batch in ran[way]),
+                heavy=sum(len(family.replication.heavy) for family in plan.families),
+            ),
+        )
 
 
 def main() -> None:
@@ -168,17 +153,17 @@ def main() -> None:
     arguments.add_argument("--batches", type=int, default=4)
     arguments.add_argument("--buckets", type=int, nargs="+", default=[2, 8, 32])
     given = arguments.parse_args()
-    print("| workload | buckets | keys | heavy keys | hottest / mean | hottest s | all s | pack s | pairs |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for name in ("few-keys", "skew"):
-        for buckets in given.buckets:
-            for way, cost in costs(WORKLOADS[name], buckets, given.batches):
-                print(
-                    f"| {name} | {buckets} | {way} | {cost.heavy} | {cost.imbalance:.2f} "
-                    f"| {max(cost.bucket_s):.2f} | {sum(cost.bucket_s):.2f} | {cost.pack_s:.2f} "
-                    f"| {cost.results} |",
-                    flush=True,
-                )
+    header = ("workload", "buckets", "keys", "heavy keys", "hottest / mean", "hottest s", "all s", "pack s")
+    rows = [
+        (
+            *(name, buckets, way, cost.heavy, f"{cost.imbalance:.2f}", f"{max(cost.bucket_s):.2f}"),
+            *(f"{sum(cost.bucket_s):.2f}", f"{cost.pack_s:.2f}", cost.results),
+        )
+        for name in ("few-keys", "skew")
+        for buckets in given.buckets
+        for way, cost in costs(WORKLOADS[name], buckets, given.batches)
+    ]
+    print(table((*header, "pairs"), rows))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ segments that it stores. Figures are medians over the rounds.
 
 from __future__ import annotations
 
-import random
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
@@ -31,6 +29,7 @@ from service.calibrate.pipeline import measure
 from service.calibrate.runs import plans, warm_up
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from service.workers.worker_daemon import keep_freed_memory
+from tests.bench.measuring import Stages, in_turn
 
 ROWS = 500_000
 #: Batches measured once the windows are full.
@@ -165,23 +164,16 @@ def _segment(key: Int64s, words: Words) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(c) for c in columns.values()], names=list(columns))
 
 
-def _cpu_ms(function: Callable[[], Any]) -> float:
-    started_s = time.process_time()
-    function()
-    return (time.process_time() - started_s) * 1e3
-
-
 def by_themselves(rounds: int) -> Iterator[str]:
     """Yield a line per shape: median CPU time of each function, ms."""
     for shape, same in shapes():
         for function in same.values():
             function()
-        took: dict[str, list[float]] = {name: [] for name in same}
-        for _ in range(3 * rounds):
-            for name, function in same.items():
-                took[name].append(_cpu_ms(function))
-        figures = "; ".join(f"{name} {statistics.median(ms):.1f} ms" for name, ms in took.items())
-        yield f"{shape}: {figures}"
+        stages = Stages()
+        for name in in_turn(list(same), 3 * rounds):
+            with stages.timed(name):
+                same[name]()
+        yield f"{shape}: " + "; ".join(f"{name} {stages.median_ms(name):.1f} ms" for name in same)
 
 
 def in_the_pipeline(workload: SyntheticWorkload, rounds: int) -> Iterator[str]:
@@ -189,13 +181,11 @@ def in_the_pipeline(workload: SyntheticWorkload, rounds: int) -> Iterator[str]:
     planned = plans(workload, ["mem-opt"])
     warm_up(workload)
     found: dict[str, list[tuple[float, float, float]]] = {form: [] for form in FORMS}
-    order = random.Random(1)
-    for _ in range(rounds):
-        for form in order.sample(list(FORMS), len(FORMS)):
-            with replaced(form):
-                (ran,) = measure(workload, planned, batches=BATCHES).values()
-            pack_ms, chain_ms = (1e3 * s / ran.batches for s in (ran.pack_s, ran.chain_s))
-            found[form].append((pack_ms, chain_ms, ran.stored_bytes / ran.batches))
+    for form in in_turn(list(FORMS), rounds):
+        with replaced(form):
+            (ran,) = measure(workload, planned, batches=BATCHES).values()
+        pack_ms, chain_ms = (1e3 * s / ran.batches for s in (ran.pack_s, ran.chain_s))
+        found[form].append((pack_ms, chain_ms, ran.stored_bytes / ran.batches))
     own_ms = statistics.median(pack + chain for pack, chain, _ in found["as it is"])
     for form, runs in found.items():
         pack_ms, chain_ms, stored = (statistics.median(column) for column in zip(*runs, strict=True))

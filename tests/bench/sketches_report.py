@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 
-mpl.use("Agg")
-
-from matplotlib import pyplot as plt
+from tests.bench.plots import drawn, legend_below
+from tests.bench.reports import table
 
 #: Methods in the plot and the tables, with line styles.
 METHODS = {
@@ -93,10 +92,8 @@ def write_report(
 
 def _gains_table(gains: Mapping[float, Mapping[str, float]]) -> str:
     methods = list(next(iter(gains.values())))
-    lines = ["| |" + "|".join(METHODS[m][0] for m in methods) + "|", "|---|" + "--:|" * len(methods)]
-    for skew, gain in gains.items():
-        lines.append(f"| Zipf {skew} |" + "|".join(f"{gain[m]:.1f}" for m in methods) + "|")
-    return "\n".join(lines)
+    rows = [(f"Zipf {skew}", *(f"{gain[m]:.1f}" for m in methods)) for skew, gain in gains.items()]
+    return table(("", *(METHODS[m][0] for m in methods)), rows)
 
 
 def _verdict(summary: pd.DataFrame, gains: Mapping[float, Mapping[str, float]]) -> str:
@@ -118,47 +115,39 @@ def _verdict(summary: pd.DataFrame, gains: Mapping[float, Mapping[str, float]]) 
 
 
 def _error_table(summary: pd.DataFrame, skew: float) -> str:
-    lines = [
-        f"Median errors, Zipf {skew}:",
-        "",
-        "| shift | exact join | s1 | counters |" + "|".join(label for label, _, _ in METHODS.values()) + "|",
-        "|--:|--:|--:|--:|" + "--:|" * len(METHODS),
-    ]
+    rows = []
     for (shift, buckets), group in summary[summary["zipf"] == skew].groupby(["shift", "buckets"]):
-        errors = group.set_index("method")["median_error"]
-        first = group.iloc[0]
-        lines.append(
-            f"| {shift} | {first['join_size']:.3g} | {buckets} | {first['counters']:,} |"
-            + "|".join(f"{errors[m]:.3f}" for m in METHODS)
-            + "|"
-        )
-    return "\n".join(lines)
+        errors, first = group.set_index("method")["median_error"], group.iloc[0]
+        known = (shift, f"{first['join_size']:.3g}", buckets, f"{first['counters']:,}")
+        rows.append((*known, *(f"{errors[m]:.3f}" for m in METHODS)))
+    header = ("shift", "exact join", "s1", "counters", *(label for label, _, _ in METHODS.values()))
+    return f"Median errors, Zipf {skew}:\n\n{table(header, rows, texts=0)}"
 
 
 def _plot(summary: pd.DataFrame, path: Path) -> None:
     skews = sorted(summary["zipf"].unique())
-    figure, axes = plt.subplots(len(skews), 3, figsize=(12, 3.6 * len(skews)), sharex=True, sharey="row")
-    for row, skew in zip(axes, skews, strict=True):
-        of_skew = summary[summary["zipf"] == skew]
-        for axis, (shift, group) in zip(row, of_skew.groupby("shift"), strict=True):
-            for method, (label, style, colour) in METHODS.items():
-                line = group[group["method"] == method].sort_values("counters")
-                kib = line["counters"] * _BYTES / 1024
-                axis.plot(kib, line["median_error"], style, color=colour, label=label, markersize=4)
-                if method in ("basic", "skimmed"):
-                    axis.fill_between(
-                        kib, line["quartile_1"], line["quartile_3"], color=colour, alpha=0.12, linewidth=0
-                    )
-            axis.set_title(f"Zipf {skew}, shift {shift}", fontsize=10)
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log")
-            axis.xaxis.set_major_formatter("{x:g}")
-            axis.grid(True, which="major", alpha=0.3)
-        row[0].set_ylabel("error (median, quartiles)")
-    for axis in axes[-1]:
-        axis.set_xlabel("memory per stream, KiB")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), fontsize=9, frameon=False)
-    figure.tight_layout(rect=(0, 0.04, 1, 1))
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
+    shared = {"sharex": True, "sharey": "row"}
+    with drawn(path, len(skews), 3, size=(12, 3.6 * len(skews)), **shared) as axes:
+        for row, skew in zip(axes, skews, strict=True):
+            of_skew = summary[summary["zipf"] == skew]
+            for axis, (shift, group) in zip(row, of_skew.groupby("shift"), strict=True):
+                _draw(axis, group)
+                axis.set_title(f"Zipf {skew}, shift {shift}", fontsize=10)
+            row[0].set_ylabel("error (median, quartiles)")
+        for axis in axes[-1]:
+            axis.set_xlabel("memory per stream, KiB")
+        legend_below(axes)
+
+
+def _draw(axis: Any, group: pd.DataFrame) -> None:
+    for method, (label, style, colour) in METHODS.items():
+        line = group[group["method"] == method].sort_values("counters")
+        kib = line["counters"] * _BYTES / 1024
+        axis.plot(kib, line["median_error"], style, color=colour, label=label, markersize=4)
+        if method in ("basic", "skimmed"):
+            band = line["quartile_1"], line["quartile_3"]
+            axis.fill_between(kib, *band, color=colour, alpha=0.12, linewidth=0)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.grid(True, which="major", alpha=0.3)

@@ -18,15 +18,13 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import httpx
 import numpy as np
@@ -36,13 +34,14 @@ import pyarrow.parquet as pq
 import typer
 
 from service.jvm.jvm import DEFAULT_OPTIONS
-from tests.api.running_service import free_port, serve_command
-from tests.bench.peers.measure import machine
+from tests.api.running_service import RunningService, free_port
+from tests.bench.process_tree import cores_used, cpu_times, kind_of
+from tests.bench.reports import machine, table, write_page
+from tests.builders import stream_document
+from tests.waiting import until
 
 #: A start on a machine that is busy with others.
 TIMEOUT_S = 300
-#: How often the service is asked; each question costs it 5 ms.
-ASK_S = 0.1
 #: Time between the last input and the measurement of idling; Spark's first batch, if empty, is over by then.
 SETTLE_S = 10
 #: Queries of the service that idles.
@@ -88,46 +87,41 @@ class Idle:
         return sum(self.cores.values())
 
 
-@dataclass(slots=True)
-class Service:
-    """A service that was started just now.
+class Service(RunningService):
+    """A service that was started just now: ``with`` does not wait until it is ready."""
 
-    Attributes:
-        directory: Its data directory and input.
-        process: Its process.
-        http: Client of its API.
-        started_s: When it was started, as ``time.monotonic`` counts.
-        load: Load of the machine before.
-    """
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.load = os.getloadavg()[0]
+        self.started_s = time.monotonic()
+        settings = {"SLUICE_SOURCE_ROOTS": str(directory), **environment}
+        super().__init__(directory / "data", directory / "serve.log", free_port(), settings=settings)
 
-    directory: Path
-    process: subprocess.Popen[bytes]
-    http: httpx.Client
-    started_s: float = field(default_factory=time.monotonic)
-    load: float = field(default_factory=lambda: os.getloadavg()[0])
+    def __enter__(self) -> Self:
+        return self
 
     def until(self, what: str, found: Callable[[], Any]) -> float:
         """Ask until something is found; return the seconds since the start."""
-        while True:
+
+        def holds() -> bool:
+            assert self.process.poll() is None, self.log.read_text()[-4000:]
             try:
-                if found():
-                    return time.monotonic() - self.started_s
+                return bool(found())
             except httpx.TransportError:
-                pass
-            if self.process.poll() is not None or time.monotonic() - self.started_s > TIMEOUT_S:
-                raise RuntimeError(f"{what}: {(self.directory / 'serve.log').read_text()[-4000:]}")
-            time.sleep(ASK_S)
+                return False
+
+        until(holds, lambda: f"{what}: {self.log.read_text()[-4000:]}", TIMEOUT_S)
+        return time.monotonic() - self.started_s
 
     def answers(self) -> float:
         """Wait until it answers."""
         return self.until("it does not answer", lambda: self.http.get("/streams").is_success)
 
-    def register(self, queries: int) -> None:
+    def begin(self, queries: int) -> None:
         """Register both streams and queries; the last one is in force afterwards."""
         for name in ("A", "B"):
-            source = {"type": "files", "format": "parquet", "path": str(self.directory / name)}
-            body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": source}
-            self.http.post("/streams", json=body).raise_for_status()
+            path = str(self.directory / name)
+            self.ok("POST", "/streams", 201, json=stream_document(name, COLUMNS, type="files", path=path))
         for number in range(queries):
             self.add_query(number, wait=number > 0 and number == queries - 1)
 
@@ -155,37 +149,8 @@ class Service:
     def idle(self, queries: int, seconds: float, settle_s: float = SETTLE_S) -> Idle:
         """Return what the service uses with nothing to do."""
         time.sleep(settle_s)
-        load, before, from_s = os.getloadavg()[0], cpu_times(self.process.pid), time.monotonic()
-        time.sleep(seconds)
-        took_s, after = time.monotonic() - from_s, cpu_times(self.process.pid)
-        cores: dict[str, float] = {}
-        for process, cpu_s in after.items():
-            used = (cpu_s - before.get(process, 0.0)) / took_s
-            cores[process[1]] = cores.get(process[1], 0.0) + used
-        return Idle(queries, load, cores)
-
-
-@contextmanager
-def service(directory: Path, environment: dict[str, str]) -> Iterator[Service]:
-    """Start a service and stop it as Ctrl-C does."""
-    port = free_port()
-    command = serve_command(directory / "data", port)
-    environment = {**os.environ, "SLUICE_SOURCE_ROOTS": str(directory), **environment}
-    with (
-        (directory / "serve.log").open("ab") as log,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=TIMEOUT_S) as http,
-        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as process,
-    ):
-        try:
-            yield Service(directory, process, http)
-        finally:
-            process.send_signal(2)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-                process.kill()
+        load = os.getloadavg()[0]
+        return Idle(queries, load, cores_used(self.process.pid, seconds))
 
 
 def write_file(directory: Path, number: int) -> None:
@@ -204,47 +169,20 @@ def write_file(directory: Path, number: int) -> None:
         fresh.rename(directory / name / f"{number}.parquet")
 
 
-def cpu_times(pid: int) -> dict[tuple[int, str], float]:
-    """Return the CPU time of a process and all below it, by process id and kind, seconds."""
-    root = psutil.Process(pid)
-    found = {}
-    for process in (root, *root.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-            found[process.pid, kind_of(process)] = times.user + times.system
-        except psutil.Error:  # it has ended meanwhile
-            continue
-    return found
-
-
-def kind_of(process: psutil.Process) -> str:
-    """Return what a process is in this system."""
-    command = process.cmdline()
-    if "-m" in command:
-        module = command[command.index("-m") + 1]
-        if any(part.endswith("python_launcher.py") for part in command):
-            return "launcher"
-        if module == "api.main":
-            return "service"
-        # What was forked from it has its command line, and a name of its own.
-        return process.name() if module == "service.workers.fork_server" else module
-    return "JVM" if command and Path(command[0]).name == "java" else "service"
-
-
 def start_cold(directory: Path, environment: dict[str, str]) -> Start:
     """Start on a fresh data directory, once."""
     directory.mkdir()
     write_file(directory, 0)
-    with service(directory, environment) as running:
+    with Service(directory, environment) as running:
         answers_s = running.answers()
-        running.register(1)
+        running.begin(1)
         return running.measured(answers_s, 0)
 
 
 def start_again(directory: Path) -> Start:
     """Start on a data directory that was used, with files that were written meanwhile."""
     write_file(directory, 1)
-    with service(directory, {}) as running:
+    with Service(directory, {}) as running:
         answers_s = running.answers()
         # The first file's results; those of the second are more.
         return running.measured(answers_s, running.rows())
@@ -254,32 +192,32 @@ def idling(directory: Path, queries: int, seconds: float) -> dict[int, Idle]:
     """Measure a service with nothing to do, before and after queries were registered and their input read."""
     directory.mkdir()
     write_file(directory, 0)
-    with service(directory, {}) as running:
+    with Service(directory, {}) as running:
         running.answers()
         running.until("not ready", lambda: running.http.get("/health/ready").is_success)
         before = running.idle(0, seconds)
-        running.register(queries)
+        running.begin(queries)
         running.until("no result", lambda: running.rows() > 0)
         return {0: before, queries: running.idle(queries, seconds)}
 
 
-def table(starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
+def figures(starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
     """Return both tables as Markdown."""
-    lines = ["| start, medians | API answers, s | first result, s | CPU time, s | load before |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    rows: list[tuple[str, ...]] = []
     for name, runs in starts.items():
-        values = [statistics.median(getattr(run, key) for run in runs) for key in _START_COLUMNS]
-        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
+        medians = (statistics.median(getattr(run, key) for run in runs) for key in _START_COLUMNS)
+        rows.append((name, *(f"{value:.1f}" for value in medians)))
+    header = ("start, medians", "API answers, s", "first result, s", "CPU time, s", "load before")
+    text = table(header, rows)
     if not idles:
-        return "\n".join(lines) + "\n"
-    lines += ["", "| idle, % of a core | " + " | ".join(f"{n} queries" for n in idles) + " |"]
-    lines.append("| --- |" + " ---: |" * len(idles))
+        return text
+    rows = []
     for kind in sorted({kind for idle in idles.values() for kind in idle.cores}):
         shares = [idle.cores.get(kind, 0.0) for idle in idles.values()]
         if max(shares) >= _SHOWN_CORES:
-            lines.append(f"| {kind} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |")
-    lines.append("| **all** | " + " | ".join(f"{100 * idle.total:.1f}" for idle in idles.values()) + " |")
-    return "\n".join(lines) + "\n"
+            rows.append((kind, *(f"{100 * share:.1f}" for share in shares)))
+    rows.append(("**all**", *(f"{100 * idle.total:.1f}" for idle in idles.values())))
+    return f"{text}\n\n{table(('idle, % of a core', *(f'{n} queries' for n in idles)), rows)}"
 
 
 _START_COLUMNS = ("answers_s", "result_s", "cpu_s", "load")
@@ -287,22 +225,18 @@ _SHOWN_CORES = 0.0005
 
 
 def write_report(out: Path, starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
-    """Write start.md and start.json and return the tables."""
-    text, runs = table(starts, idles), max(map(len, starts.values()))
-    out.mkdir(parents=True, exist_ok=True)
+    """Write start.md and start.json and return the page."""
+    runs = max(map(len, starts.values()))
     document = {
         "machine": machine(),
         "starts": {name: [asdict(run) for run in done] for name, done in starts.items()},
         "idle": {str(queries): asdict(idle) for queries, idle in idles.items()},
     }
-    (out / "start.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    (out / "start.md").write_text(
-        f"# Starting and idling\n\nWritten by `python -m tests.bench.start`; {machine()}. Starts: medians of "
-        f"{runs} runs; idling: once. The load is that of the minute before, in which the start before it "
-        f"falls, too.\n\n{text}",
-        encoding="utf-8",
+    head = (
+        f"Written by `python -m tests.bench.start`; {machine()}. Starts: medians of {runs} runs; idling: "
+        "once. The load is that of the minute before, in which the start before it falls, too."
     )
-    return text
+    return write_page(out, "start", f"# Starting and idling\n\n{head}\n\n{figures(starts, idles)}", document)
 
 
 def main(

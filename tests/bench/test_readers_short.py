@@ -8,4 +8,4 @@ def test_readers_are_measured() -> None:
 
     assert [(f.form, f.page_rows) for f in figures] == [(f, size) for f in FORMATS for size in PAGE_SIZES]
     assert all(f.first_ms > 0 and f.all_rows_per_s > 0 for f in figures)
-    assert line(figures[0]).startswith("| Arrow | 100 | ")
+    assert line(figures[0])[:2] == ("Arrow", "100")

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.start import Idle, Start, service, table, write_file
+from tests.bench.start import Idle, Service, Start, figures, write_file
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_start_and_idling_are_measured(tmp_path: Path) -> None:
     write_file(tmp_path, 0)
-    with service(tmp_path, {}) as running:
+    with Service(tmp_path, {}) as running:
         answers_s = running.answers()
-        running.register(1)
+        running.begin(1)
         start = running.measured(answers_s, 0)
         idle = running.idle(1, seconds=2, settle_s=0)
 
@@ -30,7 +30,7 @@ def test_the_report_has_medians_of_all_runs() -> None:
     starts = [Start(answers_s, 9.0, 17.0, 0.1, ()) for answers_s in (1.0, 2.5, 2.0)]
     idles = {0: Idle(0, 0.0, {"JVM": 0.01, "service": 0.02, "quiet": 0.0})}
 
-    text = table({"cold": starts}, idles)
+    text = figures({"cold": starts}, idles)
 
     assert "| cold | 2.0 | 9.0 | 17.0 | 0.1 |" in text
     assert "| JVM | 1.0 |" in text

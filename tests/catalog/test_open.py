@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect
 
-from catalog.errors import CatalogDown, CatalogVersionMismatch, InvalidCatalogUrl
+from catalog.errors import CatalogDamaged, CatalogDown, CatalogVersionMismatch, InvalidCatalogUrl
 from catalog.migrations import configuration
 from catalog.store.store import Store
 from catalog.store.tables import SCHEMA_REVISION, metadata
@@ -136,7 +136,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(sqlite_url: str, tmp_pat
             (join,) = family.pop("joins")
             for name in ("strategy", "given", "replication", "result_columns_a", "result_columns_b", "band"):
                 del family[name]
-            del family["clock_a"], family["clock_b"]
+            del family["clock_a"], family["clock_b"], family["probe"]
             family |= {"chain_a": join["chain_a"], "chain_b": join["chain_b"]}
         connection.execute("UPDATE plans SET document = ? WHERE version = ?", (json.dumps(old), version))
     _undo_changes_and_history(connection)
@@ -154,6 +154,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(sqlite_url: str, tmp_pat
     # Fields that came later are not in them: they have their defaults.
     later = ',"given":false,"replication":{"every":1,"heavy":[]}'
     later += ',"result_columns_a":null,"result_columns_b":null,"band":null,"clock_a":"time","clock_b":"time"'
+    later += ',"probe":{"method":"merge","cells":1,"invalidation":"probe"}'
     made = {version: text.replace(later, "") for version, text in documents.items()}
     assert dict(connection.execute("SELECT version, document FROM plans")) == made
     connection.close()
@@ -370,7 +371,7 @@ def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_named(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_text("not a database " * 100)
-    with pytest.raises(CatalogDown, match="catalog cannot be used") as caught:
+    with pytest.raises(CatalogDamaged, match="catalog is damaged") as caught:
         Store.open(sqlite_url)
     assert caught.value.detail is not None
     assert "not a database" in caught.value.detail

@@ -27,6 +27,7 @@ from tests.catalog.examples import add_query, commit, listed, manifest, stream
 from tests.dropping_proxy import DroppingProxy, Loss
 from tests.postgres import PostgresServer, server
 from tests.service.inputs.sources.test_http_log import STREAM, numbered
+from tests.waiting import LIMIT_S, until
 
 
 @pytest.fixture
@@ -139,6 +140,7 @@ def test_writers_and_readers_survive_a_restart_under_load(own_server: PostgresSe
     writers = [threading.Thread(target=append, args=(n,)) for n in range(2)]
     for writer in writers:
         writer.start()
+    until(lambda: {writer for _, writer, _ in appended} == {0, 1})  # both have opened the catalog
     for _ in range(3):
         so_far = len(appended)
         while len(appended) < so_far + 20:
@@ -147,7 +149,7 @@ def test_writers_and_readers_survive_a_restart_under_load(own_server: PostgresSe
         own_server.start()
     ended.set()
     for writer in writers:
-        writer.join(30)
+        writer.join(LIMIT_S)
         assert not writer.is_alive()
     with Store.open(url, migrate=False) as store:
         log = store.control_log.records(0, limit=100_000)

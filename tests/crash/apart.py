@@ -14,6 +14,7 @@ import psutil
 
 from tests.api.running_service import RunningService, default_settings, free_port
 from tests.crash.posting import STOPPED_S
+from tests.waiting import until
 
 #: An engine that dies is replaced within so long where others keep the machine busy; it takes at most 15 s
 #: where they do not, of which the expiry of the lease is 8.
@@ -75,10 +76,7 @@ class Apart:
 
     def wait_until(self, wanted: str, engine: RunningService) -> None:
         """Wait until an engine says of itself that it is at work (``ok``), or stands by."""
-        until_s = time.monotonic() + STOPPED_S
-        while ready(engine) != wanted:
-            assert time.monotonic() < until_s, self.told()
-            time.sleep(_STEP_S)
+        until(lambda: ready(engine) == wanted, self.told, STOPPED_S)
 
     def told(self) -> str:
         """Return the ends of all logs."""

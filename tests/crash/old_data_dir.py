@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from catalog.values.stream import GeneratorSource
 from service.access.api_keys import create_key
 from service.inputs.sources.generator import chunks_available, generate
 from tests.api.running_service import WAIT_S, RunningService, free_port
+from tests.waiting import until
 
 #: Where archives are.
 KEPT = Path(__file__).parent / "old_data_dirs"
@@ -110,10 +110,7 @@ def give(service: RunningService, part: int) -> None:
 
 def eventually(what: str, holds: Callable[[], bool], service: RunningService) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + 2 * WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}\n{service.log.read_text()[-4000:]}"
-        time.sleep(0.1)
+    until(holds, lambda: f"{what}\n{service.log.read_text()[-4000:]}")
 
 
 def results(service: RunningService, query: str, after: str = "") -> tuple[list[tuple[int, int]], str]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from api.errors import RequestUnderWay
 from tests.api.running_service import WAIT_S, RunningService
+from tests.waiting import until
 
 SEED = 23
 ROWS, KEYS = 25, 40
@@ -118,10 +119,11 @@ class Client(threading.Thread):
 
 def wait_for_rows(service: RunningService, rows: int) -> None:
     """Wait until batches with so many rows are committed."""
-    deadline = time.monotonic() + STOPPED_S
-    while service.ok("GET", "/statistics", 200)["input_rows"] < rows:
-        assert time.monotonic() < deadline, service.log.read_text()[-4000:]
-        time.sleep(0.1)
+    until(
+        lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= rows,
+        lambda: service.log.read_text()[-4000:],
+        STOPPED_S,
+    )
 
 
 def expected(sent: Sent) -> list[tuple[int, int]]:

@@ -9,11 +9,9 @@ The workers' own code reads, joins and writes, the engine's own code commits. Sp
 
 from __future__ import annotations
 
-import pickle
 import random
 import shutil
 import sqlite3
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,19 +20,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.store.codec import encode
 from catalog.store.store import Store
-from catalog.values.plan import ControlRecord, Plan
-from operators.pack.pack_plan import pack_plan
-from operators.segments.segment_files import Fence
+from catalog.values.plan import Plan
+from operators.segments.segment_files import Fence, SegmentFiles
 from service.commit import commit
 from service.commit.commit import BatchCommitter
 from service.commit.spark_log import SparkLog
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir, open_data_dir
-from service.job import packing
 from service.job.chain_processor import ChainOptions, forget_checkpoint
-from service.job.reader_tasks import ControlPartition, PackPartition, compressed
+from service.job.packing import RowFiles
 from service.recovery import identity
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
 from service.recovery.opening import open_catalog
@@ -42,7 +37,7 @@ from service.results.result_check import check_files
 from service.results.result_files import ResultWriter
 from tests.bench.migration.carrying import scheduled
 from tests.bench.migration.load import Load
-from tests.bench.migration.pipeline import Pipeline
+from tests.pipeline import Pipeline, generated
 from tests.service.recovery.lives import CHECKPOINT
 from tests.service.spark_logs import write_begun, write_done
 
@@ -84,7 +79,7 @@ class Job(Pipeline):
         self.carries = {n: c.plan for n, c in zip(at, changes, strict=True) if c.plan is not None}
         if self.store.settings.get(CHECKPOINT_SETTING) is None:
             self.store.settings.set(CHECKPOINT_SETTING, {"id": CHECKPOINT, "sealed": True})
-            for stream in self.streams:
+            for stream in self.plan.streams:
                 self.store.streams.add(stream)
             for plan in self.carries.values():
                 self.store.control_log.append(plan=plan)
@@ -102,6 +97,7 @@ class Job(Pipeline):
             writer=ResultWriter(results, None, epoch),
             fence=fence,
         )
+        self._row_files = RowFiles(SegmentFiles(self.data_dir.segments, fence), 0)
         log = SparkLog(self.data_dir.checkpoint)
         self._committer = BatchCommitter(self.store, results, late, epoch, "", log)
         self._committer.sweep()
@@ -117,7 +113,8 @@ class Job(Pipeline):
             manifest = self._state(bucket, self.batch).read_bytes()
             handle.getValueState("manifest", "").update((manifest,))
         self.plan = next(plan for n, plan in sorted(self.carries.items(), reverse=True) if n < self.batch)
-        self._watermark_us = self._watermark(self.batch - 1)
+        self._coming = None
+        self.watermark_us = self._watermark(self.batch - 1)
 
     def _watermark(self, batch: int) -> int:
         before = self.store.batches.manifest(batch)
@@ -132,16 +129,15 @@ class Job(Pipeline):
         log = SparkLog(self.data_dir.checkpoint)
         while self.batch < batches:
             batch = self.batch
-            self.plan = self.carries.get(batch, self.plan)
-            assert self.plan is not None
+            self.change(self.carries.get(batch))
             # Spark repeats the entry that is there; else the source chooses, or has it from the catalog.
             if log.input_end(batch) is None:
                 write_begun(log, batch, {"1": batch + 1, "batch": batch + 1, "control": self.plan.version})
             self.reached(f"offset log of {batch}")
-            packets = self._packets(self.plan if batch in self.carries else None)
+            packets = self.packets([generated(stream, batch, LOAD.batch_s) for stream in self.plan.streams])
             reports = []
             for bucket in range(self.buckets):
-                reports.append(self._joined(bucket, packets[bucket]))
+                reports.append(self.join(bucket, packets[bucket]))
                 self.reached(f"bucket {bucket} of {batch}")
             self._committer(reports)
             self.reached(f"manifest of {batch}")
@@ -154,25 +150,7 @@ class Job(Pipeline):
             write_done(log, batch)
             self.reached(f"commit log of {batch}")
             self.batch += 1
-            self._watermark_us = self._watermark(batch)
-
-    def _packets(self, plan: Plan | None) -> dict[int, list[bytes]]:
-        assert self.plan is not None
-        records = () if plan is None else (encode(ControlRecord(seq=plan.version, plan=plan)).decode(),)
-        partitions: list[ControlPartition | PackPartition] = [
-            ControlPartition(self.batch, compressed(records))
-        ]
-        for order, stream in enumerate(self.streams, 1):
-            asked = pickle.dumps(pack_plan(self.plan, stream, self.buckets))
-            piece, version = self._piece(stream), self.plan.version
-            partitions.append(PackPartition(order, self.batch, version, asked, piece, self._watermark_us))
-        row_files = packing.RowFiles(packing.SegmentFiles(self.data_dir.segments, self._options.fence), 0)
-        packets: dict[int, list[bytes]] = defaultdict(list)
-        for partition in partitions:
-            for rows in packing.read(partition, range(self.buckets), row_files):
-                for bucket, packet in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-                    packets[bucket].append(packet)
-        return packets
+            self.watermark_us = self._watermark(batch)
 
     def results(self) -> list[Results]:
         """Return what is visible, batch by batch."""
@@ -191,8 +169,8 @@ class Job(Pipeline):
 
 def a_job(root: Path, reached: Callable[[str], None] = lambda _: None, catalog_url: str | None = None) -> Job:
     """Open a data directory, new or as a cut has left it."""
-    streams = tuple(LOAD.streams(None).values())
-    return Job(streams, LOAD.batch_s, root, BUCKETS, reached=reached, catalog_url=catalog_url)
+    (first, *_), _, _ = scheduled(LOAD, gap=1)
+    return Job(first.plan, BUCKETS, root, reached=reached, catalog_url=catalog_url)
 
 
 def files_of(root: Path) -> Files:

@@ -6,6 +6,7 @@ The expected results are DuckDB's over the events that the service has acknowled
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from service.config.failpoints import VARIABLE
 from tests.crash.killing import POINTS
 from tests.crash.victims import VICTIMS, Attacked, Victim
+from tests.waiting import until
 
 #: Steps that our code passes, in the order of a batch.
 STEPS = tuple(point for point in POINTS if point != "before-commit-log")
@@ -29,10 +31,8 @@ def killed_at_steps(directory: Path, victim: Victim, steps: dict[str, int]) -> N
     with Attacked(directory, f"{victim} at {steps}") as attacked:
         for step, batch in steps.items():
             mark = attacked.data_dir / f"failpoint-{step}-{batch}"
-            deadline = time.monotonic() + REACHED_S
-            while not mark.exists():
-                assert time.monotonic() < deadline, attacked.told(f"{step} of batch {batch} was not reached")
-                time.sleep(0.02)
+            told = f"{step} of batch {batch} was not reached"
+            until(mark.exists, partial(attacked.told, told), REACHED_S)
             attacked.strike(victim)
             mark.with_suffix(".passed").touch()
             attacked.recover(victim)

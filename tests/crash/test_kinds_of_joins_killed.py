@@ -146,10 +146,10 @@ QUERIES = {
     "leaving_two_keys": Written(
         "SELECT a.r AS x, b.r AS y, c.r AS z FROM A [RANGE 15 SECONDS] a, B [RANGE 15 SECONDS] b, "
         "C [RANGE 15 SECONDS] c WHERE a.k = b.k AND b.e = c.e",
-        # The pairs of A and B are joined with C one batch later, up to the last batch of the query.
+        # The pairs of B and C, which are fewer, are joined with A one batch later, up to its last batch.
         "SELECT a.r AS x, b.r AS y, c.r AS z FROM punctual_a a, punctual_b b, punctual_c c "
         f"WHERE a.k = b.k AND b.e = c.e AND {near('a', 'b', 15, 15)} AND {near('a', 'c', 15, 15)} "
-        f"AND {near('b', 'c', 15, 15)} AND greatest(a.file + 1, b.file + 1, c.file) < {LEAVES}",
+        f"AND {near('b', 'c', 15, 15)} AND greatest(a.file, b.file + 1, c.file + 1) < {LEAVES}",
         leaves=LEAVES,
     ),
     "rows": Written(

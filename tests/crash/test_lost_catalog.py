@@ -25,6 +25,7 @@ from tests.crash.posting import (
 from tests.oracle import Oracle
 from tests.postgres import PostgresServer, server
 from tests.sluice_run import assert_equals_oracle, finish, run, start
+from tests.waiting import until
 from tests.workloads import make_workload
 
 #: Longer than an engine goes on without its lease (10 s), which then ends its JVM.
@@ -105,10 +106,8 @@ def goes_on(
         wait_for_rows(service, ROWS)
         assert postgres.password not in " ".join(command_lines(service))
         fault(postgres, service)
-        deadline = time.monotonic() + STOPPED_S
-        while not service.http.get("/health/ready").is_success:
-            assert time.monotonic() < deadline, log.read_text()[-4000:]
-            time.sleep(0.2)
+        ready = service.http.get
+        until(lambda: ready("/health/ready").is_success, lambda: log.read_text()[-4000:], STOPPED_S)
         client.finish(MORE)
         wait_for_rows(service, sum(map(len, client.sent.values())))
         found = results(service)

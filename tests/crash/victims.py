@@ -10,7 +10,6 @@ the service is started anew. A client posts meanwhile, and sends again what was 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.crash.posting import (
     results,
     wait_for_rows,
 )
+from tests.waiting import until
 
 Victim = Literal["worker", "source", "jvm", "engine", "all"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
@@ -82,10 +82,8 @@ class Attacked:
 
     def wait_for_batches(self, batch: int) -> None:
         """Wait until the batch after ``batch`` is committed."""
-        deadline = time.monotonic() + _RECOVERED_S
-        while self.last_batch() <= batch:
-            assert time.monotonic() < deadline, self.told(f"no batch came after {batch}")
-            time.sleep(_STEP_S)
+        told = f"no batch came after {batch}"
+        until(lambda: self.last_batch() > batch, lambda: self.told(told), _RECOVERED_S)
 
     def last_batch(self) -> int:
         """Return the last committed batch; -1 where there is none."""

@@ -27,6 +27,7 @@ def test_every_error_of_the_binder_has_a_golden() -> None:
     # These are of what is planned or rewritten, not of what is bound.
     planned = (
         errors.UnknownStrategy,
+        errors.InvalidProbe,
         errors.InvalidChain,
         errors.UnknownBoundary,
         errors.NoSharedChain,

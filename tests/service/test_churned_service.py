@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
 from service.commit.pruning import GRACE_S
 from tests.api.running_service import WAIT_S, RunningService, free_port
+from tests.waiting import until
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
 JOIN = "FROM A [RANGE {window}] a, B [RANGE {window}] b WHERE a.k = b.k"
@@ -57,11 +57,12 @@ def churn(service: RunningService, changes: int) -> None:
 
 def wait_for(what: str, service: RunningService, holds: Any, timeout_s: float = 180) -> None:
     """Wait until something holds; the service says more if it does not."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: {service.ok('GET', '/engine', 200)}"
-        assert service.process.poll() is None, service.log.read_text()[-4000:]
-        time.sleep(0.2)
+    until(
+        lambda: service.process.poll() is not None or holds(),
+        lambda: f"{what}: {service.ok('GET', '/engine', 200)}",
+        timeout_s,
+    )
+    assert service.process.poll() is None, service.log.read_text()[-4000:]
 
 
 def batch_of(service: RunningService) -> int:

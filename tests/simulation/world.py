@@ -260,10 +260,16 @@ class World:
         self.job = SimulatedSpark(self.settings, data_dir, store, self.rng, self.ahead, unsynced)
 
     def _lose_log_ends(self) -> None:
-        """Lose the ends of Spark's logs, so that up to two batches of the catalog are missing there."""
+        """Lose the ends of Spark's logs, so that up to two batches of the catalog are missing there.
+
+        Once a further batch has begun only one can be: the commit of the last one has synced what Spark had
+        written of those before it.
+        """
         assert self.workspace is not None
         log, last = SparkLog(self.workspace.data_dir.checkpoint), self.workspace._store.batches.last()
-        first_lost = (-1 if last is None else last) + 1 - self.rng.choice((0, 1, 2))
+        following = (-1 if last is None else last) + 1
+        begun = (log.offsets / str(following + log.ahead())).exists()
+        first_lost = following - self.rng.choice((0, 1) if begun else (0, 1, 2))
         if first_lost < 1:
             return
         self.history.append(f"log lost from batch {first_lost}")

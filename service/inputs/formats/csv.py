@@ -17,8 +17,9 @@ from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.delimited.header import fields_of, named_fields
-from service.inputs.formats.facts import FileFacts, facts_of
+from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit
 from service.inputs.formats.options import option_that_reads
+from service.inputs.formats.times import are_plausible, numbers_in
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
 
 if TYPE_CHECKING:
@@ -37,12 +38,18 @@ def inspect_csv(stream: Stream, path: str, bad: list[BadRow] | None = None) -> F
         bad: List to which malformed rows are appended, to be left out; if None, the first refuses the file.
 
     Raises:
-        UnusableFile: It has no header, lacks a column, or a row is malformed (the first is named).
+        UnusableFile: It has no header, lacks a column, a row is malformed (the first is named), or its event
+            times are most likely of another unit.
     """
     file = _File(stream, path, [column.name for column in stream.columns], bad)
     times = [file.typed(found).column(stream.event_time).chunk(0) for found in file.batches()]
     times_of_all = pa.chunked_array(times, pa.timestamp("us"))
-    return facts_of(stream, len(times_of_all), times_of_all)
+    facts = facts_of(stream, len(times_of_all), times_of_all)
+    if stream.time_unit is not None and (bad or not are_plausible(facts.t_min_us, facts.t_max_us)):
+        # Numbers and text cannot be told apart any more, so this rare file is read again.
+        again = _File(stream, path, [stream.event_time], None if bad is None else [])
+        refuse_other_unit(stream, numbers_in(again.texts()))
+    return facts
 
 
 def read_csv(
@@ -115,6 +122,12 @@ class _File:
     def batches(self) -> Iterator[FoundRows]:
         """Yield the rows."""
         return self._rows.batches(self._slots, self._bad)
+
+    def texts(self) -> pa.ChunkedArray:
+        """Return the text of the first wanted column of all rows."""
+        nulls = self._dialect.null_values
+        texts = [found.text(0, nulls, keeps_quoted=False) for found in self.batches()]
+        return pa.chunked_array(texts, pa.string())
 
     def typed(self, found: FoundRows) -> pa.Table:
         """Return the wanted columns of the rows that were yielded last.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
-from service.inputs.formats.times import UNIT_NAMES, other_unit, year_of
+from service.inputs.formats.times import other_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +69,20 @@ def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
 
 
 def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
-    """Refuse event times of JSON whose unit nobody declared and that are most likely not in µs.
+    """Refuse event times that most likely count another unit than the stream's.
 
     Args:
         stream: The stream.
         times: Values of the event time in the whole file.
 
     Raises:
-        UnusableFile: They are; says what to declare.
+        UnusableFile: They do; says what to declare.
     """
-    values = [time for time in times if time is not None]
-    unit = None if stream.time_unit is not None else other_unit(values)
-    if unit is not None:
+    found = other_unit(times, stream.time_unit)
+    if found is not None:
         raise UnusableFile(
-            f'column "{stream.event_time}": {values[0]} µs since 1970 is in the year {year_of(values[0])}, '
-            f"and is most likely meant in {UNIT_NAMES[unit]}; declare time_unit: {unit} in the stream, "
-            "or us if it is meant so"
+            f'column "{stream.event_time}": {found}; declare time_unit: {found.unit} in the stream, '
+            "or write the times as text if they are meant so"
         )
 
 

@@ -129,6 +129,8 @@ def _parse(
     types = {column.name: column.type for column in stream.columns}
     declared = arrow_schema(stream)
     form = TextForm.of(stream)
+    if judge_unit:
+        refuse_other_unit(stream, (row.get(stream.event_time) for row in rows.objects))
     while True:
         arrays: list[pa.Array] = []
         misfits: dict[int, tuple[str, str, str]] = {}
@@ -143,8 +145,6 @@ def _parse(
                         wanted += option_that_reads(value, "timestamp", form)
                     problem = f"{json_text(value, _SHOWN)} is not {wanted}"
                     misfits.setdefault(index, (name, f', column "{name}": ', problem))
-        if judge_unit and (bad is None or not misfits):
-            refuse_other_unit(stream, (row.get(stream.event_time) for row in rows.objects))
         if not misfits:
             return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
         rows.refuse_some(misfits)

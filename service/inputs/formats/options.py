@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from service.inputs.formats.times import unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
 #: Pairs of decimal point and thousands separator.
@@ -30,13 +31,22 @@ _OFFSETS: Final = ("", "%z", " %z")
 def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
     """Return the options of a source that would read a value, as the end of a sentence; empty for none.
 
+    Of a time that its zone leaves out that is said.
+
     >>> option_that_reads("1.234,50", "decimal(10,2)", TextForm())
     '; it can be read with decimal_point: ",", thousands: "."'
     >>> option_that_reads("12 apples", "int", TextForm())
     ''
+    >>> option_that_reads("1714550400000", "timestamp", TextForm(time_unit="s"))
+    '; it can be read with time_unit: ms in the stream'
     """
+    unit = unit_of(value, form.time_unit) if column_type == "timestamp" else None
+    if unit is not None:
+        return f"; it can be read with time_unit: {unit} in the stream"
     if not isinstance(value, str):
         return ""
+    if column_type == "timestamp" and _is_left_out(value, form):
+        return f"; clocks in {form.timezone} are set forward past it"
     if column_type == "timestamp":
         formats = " or ".join(f'"{each}"' for each in _formats(value.strip(), form))
         found = f"timestamp_format: {formats}" if formats else ""
@@ -59,6 +69,13 @@ def _numbers(value: str, column_type: str, form: TextForm) -> str:
             options.append("thousands: null" if separator is None else f'thousands: "{separator}"')
         found[read] = ", ".join(options)
     return " or ".join(found.values())
+
+
+def _is_left_out(value: str, form: TextForm) -> bool:
+    """Tell whether a time is refused for its zone alone, whose clocks never show it."""
+    if form.timezone is None or _read(value, "timestamp", form) is not None:
+        return False
+    return _read(value, "timestamp", replace(form, timezone=None)) is not None
 
 
 def _formats(text: str, form: TextForm) -> Iterator[str]:

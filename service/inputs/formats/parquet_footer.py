@@ -13,12 +13,15 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as pat
 
-from catalog.values.stream import Stream
+from catalog.values.stream import Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow
-from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns
+from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns, refuse_other_unit
 from service.inputs.formats.parquet import conform, is_lossless, opened_parquet, sound_rows
+from service.inputs.formats.times import are_plausible, number_us
 from service.inputs.formats.values import UnfitValueError, from_text
 
 _STATISTICS: Final = """
@@ -41,7 +44,8 @@ def inspect_parquet(
         bad: List to which bad rows are appended; the whole file is read then. If None, values stay unread.
 
     Raises:
-        UnusableFile: It is no Parquet file, is truncated, or is of another schema.
+        UnusableFile: It is no Parquet file, is truncated, is of another schema, or its event times are most
+            likely of another unit.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
@@ -52,6 +56,8 @@ def inspect_parquet(
                 if column.type == "timestamp" and is_lossless(found, "timestamp", "us"):
                     problem += "; declare time_unit: s, ms, us or ns, for what it counts since 1970"
                 raise UnusableFile(f"it is of another schema: {problem}")
+        if stream.time_unit is not None:
+            _refuse_other_unit(stream, stream.time_unit, file, names[stream.event_time])
         if bad is not None:
             table = sound_rows(stream, file, names, bad)
             return facts_of(stream, table.num_rows, table.column(stream.event_time))
@@ -60,6 +66,20 @@ def inspect_parquet(
             return checked_facts(stream, file.metadata.num_rows, *known)
         times = file.read([names[stream.event_time]], use_threads=False).column(0)
         return facts_of(stream, file.metadata.num_rows, conform(times, "timestamp", stream.time_unit))
+
+
+def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, name: str) -> None:
+    """Refuse a file whose event times are integers that most likely count another unit."""
+    found = file.schema_arrow.field(name).type
+    if not pat.is_integer(found.value_type if pat.is_dictionary(found) else found):
+        return
+    times = file.read([name], use_threads=False).column(0)
+    if pat.is_dictionary(found):
+        times = times.cast(found.value_type)
+    extremes = pc.min_max(times)
+    least, most = extremes["min"].as_py(), extremes["max"].as_py()
+    if least is not None and not are_plausible(number_us(least, unit), number_us(most, unit)):
+        refuse_other_unit(stream, times.to_pylist())
 
 
 def _time_range(

@@ -8,7 +8,8 @@ is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import ROUND_FLOOR, Decimal
 from functools import partial
@@ -38,6 +39,7 @@ UNIT_NAMES: Final[dict[TimeUnit, str]] = {
 _PLAUSIBLE_S: Final = (631_152_000, 7_258_118_400)
 #: Digits before the point of a number that may be a time.
 _MAX_DIGITS: Final = 24
+_NUMBERS: Final = (int, float, Decimal)
 
 #: Arrow knows the clock changes that are listed, which end in 2037, and not the rule that follows.
 _ARROW_ZONES_END: Final = datetime(2037, 1, 1)
@@ -149,22 +151,83 @@ def number_us(number: int | Decimal, unit: TimeUnit) -> int:
 _YEAR_US = 31_556_952 * 1_000_000
 
 
-def other_unit(values: Sequence[Any]) -> TimeUnit | None:
-    """Return the unit that event times most likely count which are taken for µs; None where µs are plausible.
+@dataclass(frozen=True, slots=True)
+class OtherUnit:
+    """Numbers that are taken for times of one unit and most likely count another.
 
-    Numbers of times from 1990 to 2200 differ by their digits. Where another value is among them nothing is
-    said.
-
-    >>> other_unit([1714550400000, 1714550460000]), other_unit([1714550400000000]), other_unit([0, 17])
-    ('ms', None, None)
+    Attributes:
+        unit: What they most likely count.
+        taken_for: What they are taken for.
+        number: The first of them.
     """
-    if not values or not all(type(value) is int for value in values):
-        return None
-    first_s, last_s = _PLAUSIBLE_S
-    for unit, per_second in PER_SECOND.items():
-        if first_s * per_second <= min(values) and max(values) < last_s * per_second:
-            return None if unit == "us" else unit
+
+    unit: TimeUnit
+    taken_for: TimeUnit
+    number: int | float | Decimal
+
+    def __str__(self) -> str:
+        year = year_of(int(self.number) * 10**6 // PER_SECOND[self.taken_for])
+        return (
+            f"{self.number} {UNIT_NAMES[self.taken_for]} since 1970 is in the year {year}, and is most "
+            f"likely meant in {UNIT_NAMES[self.unit]}"
+        )
+
+
+def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | None:
+    """Return the unit that times most likely count if it is another than they are taken for.
+
+    Numbers of times from 1990 to 2200 differ by their digits. It is another unit if at least half of the
+    numbers are such times in it. 0 is not counted: it is the same time in each unit. Text has no unit.
+
+    Args:
+        times: Numbers, text and None.
+        unit: What numbers are taken for; None for µs.
+
+    >>> found = other_unit([0, 1714550400000, 17, None, "2024-05-01"], "us")
+    >>> found.unit, found.number
+    ('ms', 1714550400000)
+    >>> other_unit([1714550400000, 1714550460000], "ms"), other_unit([0, 17], "us")
+    (None, None)
+    """
+    taken_for: TimeUnit = unit or "us"
+    most = 10**_MAX_DIGITS
+    numbers = [t for t in times if isinstance(t, _NUMBERS) and t and -most < t < most]
+    counts = np.array(numbers, np.float64)
+    for other, per_second in PER_SECOND.items():
+        fits = (counts >= _PLAUSIBLE_S[0] * per_second) & (counts < _PLAUSIBLE_S[1] * per_second)
+        if other != taken_for and fits.any() and 2 * fits.sum() >= len(fits):
+            return OtherUnit(other, taken_for, numbers[int(fits.argmax())])
     return None
+
+
+def are_plausible(t_min_us: int | None, t_max_us: int | None) -> bool:
+    """Return whether times, µs UTC, are from 1990 to 2200, as those of real files are."""
+    first_s, last_s = _PLAUSIBLE_S
+    return (
+        t_min_us is None or t_max_us is None or (first_s <= t_min_us // 10**6 and t_max_us // 10**6 < last_s)
+    )
+
+
+def numbers_in(texts: pa.ChunkedArray) -> list[int | float]:
+    """Return the numbers among texts of times."""
+    found = texts.filter(pc.match_substring_regex(texts, _NUMBER))
+    found = pc.utf8_ltrim(pc.utf8_trim_whitespace(found), characters="+")
+    try:
+        return list(found.cast(pa.int64()).to_pylist())
+    except pa.ArrowInvalid:  # a fraction, or too many digits
+        return list(found.cast(pa.float64()).to_pylist())
+
+
+def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
+    """Return the unit in which a number that is not a time of the unit would be one.
+
+    >>> unit_of(1714550400000, "s"), unit_of("17", "s")
+    ('ms', None)
+    """
+    if isinstance(value, str):
+        value = next(iter(numbers_in(pa.chunked_array([[value]]))), None)
+    found = other_unit([value], unit)
+    return None if found is None else found.unit
 
 
 def year_of(time_us: Any) -> int:

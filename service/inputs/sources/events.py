@@ -12,7 +12,8 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
 from catalog.wording import did_you_mean
 from service.errors import EventRejected
-from service.inputs.formats.times import UNIT_NAMES, other_unit, year_of
+from service.inputs.formats.facts import folded_name
+from service.inputs.formats.times import are_plausible, other_unit, unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, expected, from_json, json_text
 
 #: Characters of a refused value that an error repeats.
@@ -21,6 +22,8 @@ _SHOWN_CHARACTERS = 60
 
 def events_to_table(stream: Stream, events: Sequence[object], *, without_time: bool = False) -> pa.Table:
     """Return the events as a table of the stream's columns; a missing field is NULL.
+
+    Fields are columns whatever their case.
 
     Args:
         stream: The stream.
@@ -44,7 +47,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
         )
     arrays: list[pa.Array] = []
     form = TextForm.of(stream)
-    misfits = _unknown_fields(stream, objects)
+    objects, misfits = _named(stream, objects)
     for column in stream.columns:
         values = [event.get(column.name) for event in objects]
         if column.name == stream.event_time and None in values and not without_time:
@@ -55,9 +58,10 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
             misfits.append(_unfit(column, error, form))
     if misfits:
         raise min(misfits, key=lambda misfit: misfit.index)
+    table = pa.table(arrays, schema=arrow_schema(stream))
     if not without_time:
-        _refuse_other_unit(stream, objects)
-    return pa.table(arrays, schema=arrow_schema(stream))
+        _refuse_other_unit(stream, objects, table.column(stream.event_time))
+    return table
 
 
 def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
@@ -72,28 +76,35 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
     return table.filter(fits), table.filter(pc.invert(fits))
 
 
-def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]]) -> None:
+def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], read: pa.Array) -> None:
     """Refuse events whose times are most likely not what they are read as, and would make all others late."""
+    extremes = pc.min_max(read.cast(pa.int64()))
+    if are_plausible(extremes["min"].as_py(), extremes["max"].as_py()):
+        return
     times = [event[stream.event_time] for event in objects]
-    problem = None if stream.time_unit is not None else other_unit(times)
-    if problem is not None:
+    found = other_unit(times, stream.time_unit)
+    if found is not None:
+        index = times.index(found.number)
         raise EventRejected(
-            f'event 0, field "{stream.event_time}": {times[0]} µs since 1970 is in the year '
-            f"{year_of(times[0])}, and is most likely meant in {UNIT_NAMES[problem]}",
-            index=0,
+            f'event {index}, field "{stream.event_time}": {found}',
+            index=index,
             field=stream.event_time,
-            expected=expected("timestamp"),
-            hint=f"Declare time_unit: {problem} in the stream, or time_unit: us if it is meant so.",
+            expected=expected("timestamp", TextForm.of(stream)),
+            hint=f"Declare time_unit: {found.unit} in the stream, or write the times as text if they are "
+            "meant so.",
         )
 
 
 def _unfit(column: Column, error: UnfitValueError, form: TextForm) -> EventRejected:
     shown = json_text(error.value, _SHOWN_CHARACTERS)
+    is_number = column.type == "timestamp" and not isinstance(error.value, str | bool)
+    unit = unit_of(error.value, form.time_unit) if is_number else None
     return EventRejected(
         f'event {error.index}, field "{column.name}": {shown} is no {column.type}',
         index=error.index,
         field=column.name,
         expected=expected(column.type, form),
+        hint=None if unit is None else f"Declare time_unit: {unit} in the stream.",
     )
 
 
@@ -106,19 +117,55 @@ def _without_event_time(column: Column, index: int) -> EventRejected:
     )
 
 
-def _unknown_fields(stream: Stream, objects: Sequence[dict[str, object]]) -> list[EventRejected]:
-    """The first field that is no column, or nothing: most likely a name was mistyped."""
+def _named(
+    stream: Stream, objects: list[dict[str, object]]
+) -> tuple[list[dict[str, object]], list[EventRejected]]:
+    """Return the events with the names of columns as fields, and what is wrong with their fields.
+
+    Names match whatever their case, as in files; most events have them as they are declared.
+    """
     names = [column.name for column in stream.columns]
     unknown = set(chain.from_iterable(objects)).difference(names)
     if not unknown:
-        return []
+        return objects, []
+    columns = {folded_name(name): name for name in names}
+    others = {name: columns[folded_name(name)] for name in unknown if folded_name(name) in columns}
+    wrong: list[EventRejected] = []
+    if unknown.difference(others):
+        wrong.append(_unknown_field(stream, objects, unknown.difference(others)))
+    if not others:
+        return objects, wrong
+    renamed = [{others.get(name, name): value for name, value in event.items()} for event in objects]
+    twice = (
+        i for i, (event, found) in enumerate(zip(objects, renamed, strict=True)) if len(found) < len(event)
+    )
+    index = next(twice, None)
+    if index is not None:
+        wrong.append(_field_twice(objects[index], others, index))
+    return renamed, wrong
+
+
+def _field_twice(event: dict[str, object], others: dict[str, str], index: int) -> EventRejected:
+    columns = [others.get(name, name) for name in event]
+    column = next(name for name in columns if columns.count(name) > 1)
+    return EventRejected(
+        f'event {index} has column "{column}" twice, in fields that differ by case',
+        index=index,
+        field=column,
+        expected="one field of each name",
+        hint="Keep one of them.",
+    )
+
+
+def _unknown_field(stream: Stream, objects: Sequence[dict[str, object]], unknown: set[str]) -> EventRejected:
+    """Return an error about the first field that is no column: most likely its name was mistyped."""
+    names = [column.name for column in stream.columns]
     index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
     shown = json_text(field, _SHOWN_CHARACTERS)
-    rejected = EventRejected(
+    return EventRejected(
         f'event {index} has a field {shown} that is not a column of stream "{stream.name}"',
         index=index,
         field=field,
         expected=f"only the fields {', '.join(names)}",
         hint=did_you_mean(str(field), names),
     )
-    return [rejected]

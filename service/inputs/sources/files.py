@@ -50,6 +50,9 @@ _FILES_PER_WRITE: Final = 256
 #: Errors that are not caused by the file and may be gone at the next listing.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
 
+#: Names that a warning shows.
+_SHOWN_ENTRIES: Final = 3
+
 _MADE_UP: Final = ("/proc", "/sys")
 
 _Inspect = Callable[[str, list[BadRow] | None], FileFacts]
@@ -231,28 +234,52 @@ def _directories(directory: str, above: frozenset[str]) -> Iterator[str]:
         yield from _directories(each, above | {real})
 
 
-def why_no_files(stream: Stream, source: FilesSource) -> str | None:
-    """Return why a stream has no files although its directory exists, with a hint; otherwise None."""
+def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
+    """Return what a user should know of a stream's path: that it has no files, or entries that are not read.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
     path = source.path
-    if next(candidates(path), None) is not None:
-        return None
+    has_files = next(candidates(path), None) is not None
     if not os.path.isdir(path):
         base = path
         while glob.has_magic(base):
             base = os.path.dirname(base)
-        return (
-            f'stream "{stream.name}" has no files: nothing matches "{path}"'
-            if base != path and os.path.isdir(base)
-            else None
+        if has_files or base == path or not os.path.isdir(base):
+            return ()
+        return (f'stream "{stream.name}" has no files: nothing matches "{path}"',)
+    found: list[str] = []
+    directories, special = _other_entries(path)
+    if not has_files:
+        told = f'stream "{stream.name}" has no files: "{path}" holds none'
+        if directories:
+            count = f"{directories} {'directory' if directories == 1 else 'directories'}"
+            told += f', but {count}; write path: "{path}/**/*" to read what is in '
+            told += "it" if directories == 1 else "them"
+        found.append(told)
+    if special:
+        shown = ", ".join(f'"{name}"' for name in special[:_SHOWN_ENTRIES])
+        more = f" and {len(special) - _SHOWN_ENTRIES} more" if len(special) > _SHOWN_ENTRIES else ""
+        found.append(
+            f'{shown}{more} in the directory of stream "{stream.name}" cannot be read: no regular file, but '
+            "a pipe, a socket, a device or a broken link"
         )
-    with os.scandir(path) as entries:
-        below = sum(_is_visible(entry.name) and entry.is_dir() for entry in entries)
-    told = f'stream "{stream.name}" has no files: "{path}" holds none'
-    return (
-        f'{told}, but {below} directories; write path: "{path}/**/*" to read what is in them'
-        if below
-        else told
-    )
+    return tuple(found)
+
+
+def _other_entries(directory: str) -> tuple[int, list[str]]:
+    """Return the number of visible directories in a directory, and the names of what is no file either."""
+    directories, special = 0, []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not _is_visible(entry.name) or entry.is_file():
+                continue
+            if entry.is_dir():
+                directories += 1
+            else:
+                special.append(entry.name)
+    return directories, sorted(special)
 
 
 def is_of_kernel(path: str) -> bool:

@@ -18,10 +18,11 @@ import typer
 from tests.bench.migration.activation import activations
 from tests.bench.migration.carrying import in_process, through_spark
 from tests.bench.migration.load import Load
-from tests.bench.migration.report import machine, read_report, write_report
+from tests.bench.migration.report import write_report
 from tests.bench.migration.service_under_load import loaded_service
 from tests.bench.migration.throughput import alternate, standing_queries
 from tests.bench.migration.versions_cost import version_cost
+from tests.bench.reports import machine, read_figures
 
 PARTS = ("versions", "process", "carrying", "activation", "throughput")
 
@@ -47,7 +48,7 @@ def main(
     if quick:
         runs, minutes = 1, min(minutes, 0.5)
     out.mkdir(parents=True, exist_ok=True)
-    measured = read_report(out)
+    measured = read_figures(out / "migration.json")
     for name in chosen:
         typer.echo(f"{name} ...")
         measured[name] = _measure(name, load, quick=quick, runs=runs, minutes=minutes, cores=cores)

@@ -1,7 +1,7 @@
 """What the batch that carries a migration takes, against the batches beside it.
 
 Two ways, the same plans and rows: through Spark, from commit to commit, where everything counts; and in this
-process, where the time can be split into phases and profiled.
+process, where the time can be split into phases.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalog.store.store import Store
+from catalog.values.plan import Plan
 from service.config.data_dir import open_data_dir
 from service.config.settings import load_settings
 from service.engine.engine import Engine
 from tests.bench.migration.changes import Step, steps
 from tests.bench.migration.load import Load
-from tests.bench.migration.pipeline import Phases, Pipeline
+from tests.pipeline import Pipeline, Ran, generated
 
 #: Batches between two changes: enough for a median, and for what a migration leaves behind to show.
 GAP = 6
@@ -54,6 +55,34 @@ class Carried:
     def ratio(self) -> float:
         """Against the dearer of the two plans it stands between: another strategy's batches are its own."""
         return self.batch_s / max(self.before_s, self.after_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """What a batch took without Spark, CPU seconds: see ``tests.pipeline.Ran``."""
+
+    driver_s: float
+    pack_s: float
+    chain_s: float
+    state_rows: int
+    segments: int
+    results: int
+
+    @classmethod
+    def of(cls, ran: Ran) -> Phases:
+        """Keep of a batch what is written down."""
+        return cls(ran.driver_s, ran.pack_s, ran.chain_s, ran.state_rows, ran.segments, ran.pairs)
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.driver_s + self.pack_s + self.chain_s
+
+
+def run_batch(pipeline: Pipeline, load: Load, plan: Plan | None = None) -> Ran:
+    """Run the next batch of a load, under another plan if it is given."""
+    pieces = [generated(stream, pipeline.batch, load.batch_s) for stream in pipeline.plan.streams]
+    return pipeline.step(pieces, plan)
 
 
 def carried(
@@ -130,18 +159,14 @@ def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
 def in_process(load: Load, buckets: int = 2, gap: int = GAP) -> tuple[list[Carried], list[Phases]]:
     """Run all changes without Spark; batches are counted in CPU seconds of one core."""
     changes, at, batches = scheduled(load, gap)
-    carries = dict(zip(at, changes, strict=True))
+    carries = {number: step.plan for number, step in zip(at, changes, strict=True)}
     with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
-        streams = tuple(load.streams(batches).values())
-        pipeline = Pipeline(streams, load.batch_s, Path(root), buckets)
+        pipeline = Pipeline(changes[0].plan, buckets, Path(root))
         # As workers do (``workers.worker_daemon``): else some batch meets a collection of all imports, 0.2 s.
         gc.collect()
         gc.freeze()
         try:
-            phases = [
-                pipeline.step(carries[number].plan if number in carries else None)
-                for number in range(batches)
-            ]
+            phases = [Phases.of(run_batch(pipeline, load, carries.get(n))) for n in range(batches)]
         finally:
             gc.unfreeze()
             pipeline.close()

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyspark
 
 from tests.bench.migration.activation import TARGET_BATCHES, Activated
 from tests.bench.migration.carrying import TARGET as CARRYING_TARGET
@@ -20,23 +14,9 @@ from tests.bench.migration.plots import plot_activation, plot_carrying
 from tests.bench.migration.throughput import CHANGES_PER_MIN, Stretch, loss
 from tests.bench.migration.throughput import TARGET as LOSS_TARGET
 from tests.bench.migration.versions_cost import VersionCost
-from tests.bench.raw_figures import write_figures
+from tests.bench.reports import percentile, table, write_page
 
 Measured = dict[str, Any]
-
-
-def machine() -> str:
-    """Return what the figures were measured with."""
-    return (
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, "
-        f"PySpark {pyspark.__version__}, Arrow {pa.__version__}"
-    )
-
-
-def read_report(out: Path) -> Measured:
-    """Return the figures of an earlier run, none where there is none."""
-    path = out / "migration.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def write_report(out: Path, measured: Measured) -> str:
@@ -46,7 +26,6 @@ def write_report(out: Path, measured: Measured) -> str:
         out: Directory.
         measured: Figures by part, as ``tests.bench.migration.__main__`` measures them.
     """
-    write_figures(out / "migration.json", measured)
     parts = [_head(measured)]
     if "activation" in measured:
         activated = [Activated(**facts) for facts in measured["activation"]]
@@ -62,9 +41,7 @@ def write_report(out: Path, measured: Measured) -> str:
         parts.append(_throughput([Stretch(**facts) for facts in measured["throughput"]]))
     if "versions" in measured:
         parts.append(_versions([VersionCost(**facts) for facts in measured["versions"]]))
-    text = "\n\n".join(parts) + "\n"
-    (out / "migration.md").write_text(text, encoding="utf-8")
-    return text
+    return write_page(out, "migration", "\n\n".join(parts), measured)
 
 
 def _head(measured: Mapping[str, Any]) -> str:
@@ -106,7 +83,7 @@ Changes over HTTP, one after another. Counted from the last batch committed when
 one may have been running already, so that 2 is the least one can promise. **{within} of {len(found)} were
 active within {TARGET_BATCHES} batches.**
 
-{_table(header, rows)}
+{table(header, rows)}
 
 ![Batches until active](migration-activation.png)"""
 
@@ -157,7 +134,7 @@ def _carried_table(found: Sequence[Carried], unit: str, factor: float) -> str:
         )
         for c in found
     ]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _throughput(found: list[Stretch]) -> str:
@@ -189,7 +166,7 @@ version of its own, and 20 of the queries come and go. Changes cost **{lost:.1%}
 (wanted: at most {LOSS_TARGET:.0%}): {verdict} the bound. Memory is what belongs to the processes alone at
 the end of a stretch: of the service, and of Spark's Python processes together.
 
-{_table(header, rows)}"""
+{table(header, rows)}"""
 
 
 def _versions(found: Sequence[VersionCost]) -> str:
@@ -220,7 +197,7 @@ def _versions(found: Sequence[VersionCost]) -> str:
 
 CPU time, medians. {sizes}.
 
-{_table(header, rows)}"""
+{table(header, rows)}"""
 
 
 def _medians(runs: Sequence[Sequence[Carried]]) -> list[Carried]:
@@ -230,10 +207,4 @@ def _medians(runs: Sequence[Sequence[Carried]]) -> list[Carried]:
 
 def _p50_p95(values: Iterable[float], form: str) -> tuple[str, str]:
     ordered = sorted(values)
-    p95 = ordered[min(int(0.95 * len(ordered)), len(ordered) - 1)]
-    return form.format(statistics.median(ordered)), form.format(p95)
-
-
-def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return form.format(statistics.median(ordered)), form.format(percentile(ordered, 0.95))

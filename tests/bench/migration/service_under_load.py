@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from catalog.store.store import Store
 from planner.build.build_plan import build_plan
 from service.config.data_dir import open_data_dir
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.bench.migration.load import Load
+from tests.bench.process_tree import of_each
 
 #: How often the catalog is looked at while waiting for a batch, which takes half a second and more.
 STEP_S = 0.02
@@ -41,14 +40,10 @@ class LoadedService:
 
     def private_bytes(self) -> tuple[int, int]:
         """Return the memory that is nobody else's: of the service, of the job's other Python processes."""
-        service = psutil.Process(self.service.process.pid)
-        others = 0
-        for process in service.children(recursive=True):
-            # A worker may end at any moment, which is no news.
-            with suppress(psutil.NoSuchProcess):
-                if "java" not in process.name():
-                    others += process.memory_full_info().uss
-        return service.memory_full_info().uss, others
+        pid = self.service.process.pid
+        found = dict(of_each(pid, lambda process: int(process.memory_full_info().uss)))
+        own = sum(used for (of, _), used in found.items() if of == pid)
+        return own, sum(used for (_, kind), used in found.items() if kind != "JVM") - own
 
     def add(self, name: str, cql: str, backfill: str = "none") -> int:
         """Add a query without waiting; return the plan version in which it is active."""

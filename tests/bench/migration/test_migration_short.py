@@ -12,11 +12,11 @@ from tests.bench.migration.activation import activations
 from tests.bench.migration.carrying import Carried, in_process, through_spark
 from tests.bench.migration.changes import TURNS, steps
 from tests.bench.migration.load import Load
-from tests.bench.migration.report import read_report, write_report
+from tests.bench.migration.report import write_report
 from tests.bench.migration.service_under_load import loaded_service
 from tests.bench.migration.throughput import ORDER, STANDING, alternate, standing_queries
 from tests.bench.migration.versions_cost import version_cost
-from tests.bench.raw_figures import rounded
+from tests.bench.reports import read_figures, rounded
 
 #: 60,000 rows of state, three batches of them.
 SMALL = Load().sized(longest_s=1.2, queries=8)
@@ -115,7 +115,7 @@ def test_the_report_is_written_of_all_parts(tmp_path: Path) -> None:
         "migration-activation.png",
         "migration-carrying.png",
     }
-    assert rounded(read_report(tmp_path)) == rounded(measured)
+    assert rounded(read_figures(tmp_path / "migration.json")) == rounded(measured)
 
 
 @pytest.mark.bench

@@ -10,10 +10,8 @@ bucket    control record decoded ── activate (compiled, rows migrated) ─�
 from __future__ import annotations
 
 import pickle
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from operators.bucket.dry_run import dry_run
 from operators.pack.pack_plan import pack_plan
 from planner.build.build_plan import build_plan
 from service.config.data_dir import open_data_dir
+from tests.bench.measuring import median_ms
 from tests.bench.migration.load import Load
 
 REPEATS = 5
@@ -94,16 +93,16 @@ def version_cost(queries: int, repeats: int = REPEATS) -> VersionCost:
         queries=queries,
         plan_bytes=len(document),
         packer_bytes=sum(map(len, packers)),
-        build_ms=_ms(lambda n: build_plan((*running, added[n]), streams, previous), repeats),
-        dry_run_ms=_ms(lambda n: dry_run(previous, plan), repeats),
+        build_ms=median_ms(lambda n: build_plan((*running, added[n]), streams, previous), repeats),
+        dry_run_ms=median_ms(lambda n: dry_run(previous, plan), repeats),
         insert_ms=_insert_ms(previous, plan, repeats),
-        decode_ms=_ms(lambda n: decode(Plan, document), repeats),
-        record_ms=_ms(lambda n: encode(ControlRecord(seq=2, plan=plan)), repeats),
-        packers_ms=_ms(lambda n: [pickle.dumps(pack_plan(plan, s, 2)) for s in plan.streams], repeats),
-        unpickle_ms=_ms(lambda n: [pickle.loads(data) for data in packers], repeats),
-        activate_ms=_ms(lambda n: buckets[n].activate(plan), repeats),
-        compile_ms=_ms(lambda n: [buckets[n].compile(f, plan) for f in plan.families], repeats),
-        state_ms=_ms(lambda n: encode_plan(plan), repeats),
+        decode_ms=median_ms(lambda n: decode(Plan, document), repeats),
+        record_ms=median_ms(lambda n: encode(ControlRecord(seq=2, plan=plan)), repeats),
+        packers_ms=median_ms(lambda n: [pickle.dumps(pack_plan(plan, s, 2)) for s in plan.streams], repeats),
+        unpickle_ms=median_ms(lambda n: [pickle.loads(data) for data in packers], repeats),
+        activate_ms=median_ms(lambda n: buckets[n].activate(plan), repeats),
+        compile_ms=median_ms(lambda n: [buckets[n].compile(f, plan) for f in plan.families], repeats),
+        state_ms=median_ms(lambda n: encode_plan(plan), repeats),
     )
 
 
@@ -115,25 +114,10 @@ def _bucket(plan: Plan) -> Bucket:
 
 def _insert_ms(previous: Plan, plan: Plan, repeats: int) -> float:
     """Insert into a fresh catalog each time: a version goes in once."""
-    times = []
-    for _ in range(repeats):
-        with tempfile.TemporaryDirectory(prefix="sluice-version-") as root:
-            store = Store.open(open_data_dir(Path(root)).catalog_url)
-            try:
-                store.control_log.append(plan=previous)
-                began_s = time.process_time()
-                store.control_log.append(plan=plan)
-                times.append(time.process_time() - began_s)
-            finally:
-                store.close()
-    return statistics.median(times) * 1e3
-
-
-def _ms(what: Callable[[int], object], repeats: int) -> float:
-    """Return the median time of a call, by its number."""
-    times = []
-    for number in range(repeats):
-        began_s = time.process_time()
-        what(number)
-        times.append(time.process_time() - began_s)
-    return statistics.median(times) * 1e3
+    with ExitStack() as stack:
+        stores = []
+        for _ in range(repeats):
+            root = stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-version-"))
+            stores.append(stack.enter_context(Store.open(open_data_dir(Path(root)).catalog_url)))
+            stores[-1].control_log.append(plan=previous)
+        return median_ms(lambda n: stores[n].control_log.append(plan=plan), repeats)

@@ -20,15 +20,15 @@ import typer
 
 from tests.bench.paper.figure_11 import figure_11_savings
 from tests.bench.paper.load import load_settings
-from tests.bench.paper.many_queries import calibrated_model, many_query_settings, measure_many_queries
+from tests.bench.paper.many_queries import many_query_settings, measure_many_queries
 from tests.bench.paper.measure import Shape
 from tests.bench.paper.report import C_SYS, FIGURE_11, FIGURE_17_18, FIGURE_19, LOAD, SPARK, write_report
 from tests.bench.paper.run import run_settings
 from tests.bench.paper.setting import MANY_QUERIES_JOIN_SELECTIVITY, RATE_FACTOR
 from tests.bench.paper.spark_runs import run_subset
 from tests.bench.paper.system_overhead import measure_system_overhead, system_overhead_settings
-from tests.bench.paper.table_files import write_rows
 from tests.bench.paper.three_queries import measure_three_queries, three_query_settings
+from tests.bench.reports import write_rows
 
 FIGURES = ("11", "17", "18", "load", "19", "c-sys", "spark")
 #: Event time and rates of the quick form: a tenth of the rates, large batches.
@@ -63,7 +63,7 @@ def main(
         write_rows(out / LOAD, measured)
     if "19" in chosen:
         settings = list(many_query_settings(part * RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVITY]))
-        many = partial(measure_many_queries, shape=shape, calibrated=calibrated_model())
+        many = partial(measure_many_queries, shape=shape)
         write_rows(out / FIGURE_19, run_settings("figure 19", settings, many, jobs))
     if "c-sys" in chosen:
         overhead = partial(measure_system_overhead, shape=shape)

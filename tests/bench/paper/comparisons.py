@@ -73,9 +73,3 @@ def _whole(fraction: float) -> int:
 def mean(values: Sequence[float]) -> float:
     """Return the arithmetic mean."""
     return sum(values) / len(values)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; all columns but the first are aligned to the right."""
-    rule = ["---", *(["---:"] * (len(header) - 1))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *rows))

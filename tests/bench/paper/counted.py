@@ -21,9 +21,9 @@ from planner.costs.loads import join_input, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, side_chain
-from tests.bench.paper.pipeline import Batch
 from tests.bench.paper.plans import profile_of
 from tests.bench.paper.setting import Setting
+from tests.pipeline import Ran
 
 _PAPER = PaperModel()
 #: Join, side, number of the slice.
@@ -53,7 +53,7 @@ def expected_cost(setting: Setting, plan: Plan, batch_s: float) -> Expected:
     return Expected(sum(load.held_rows for load in loads), terms.total)
 
 
-def counted_terms(setting: Setting, plan: Plan, batches: Sequence[Batch], batch_s: float) -> Terms:
+def counted_terms(setting: Setting, plan: Plan, batches: Sequence[Ran], batch_s: float) -> Terms:
     """Return the paper's terms as counted in some batches, per second of event time."""
     (family,) = plan.families
     rates = _rates(setting, family, batch_s)
@@ -70,7 +70,7 @@ def counted_terms(setting: Setting, plan: Plan, batches: Sequence[Batch], batch_
     return terms + _PAPER.input_terms(_input_as_counted(load, family, rates, several, batches, seconds))
 
 
-def operator_males_per_s(batches: Sequence[Batch], batch_s: float) -> float:
+def operator_males_per_s(batches: Sequence[Ran], batch_s: float) -> float:
     """Return males times slices of their join, per second: what the system overhead C_sys multiplies."""
     counted = _by_place(batches)
     males = sum(counted[join, side, 1].males for join, side, _ in counted)
@@ -82,7 +82,7 @@ def _rates(setting: Setting, family: FamilyPlan, batch_s: float) -> FamilyRates:
     return family_rates(family, family.stream_a, family.stream_b, profile)
 
 
-def _by_place(batches: Sequence[Batch]) -> dict[_Place, SliceCounters]:
+def _by_place(batches: Sequence[Ran]) -> dict[_Place, SliceCounters]:
     """Sum the counters of each slice over batches."""
     total: dict[_Place, SliceCounters] = {}
     for batch in batches:
@@ -128,7 +128,7 @@ def _input_as_counted(
     family: FamilyPlan,
     rates: FamilyRates,
     several: set[int],
-    batches: Sequence[Batch],
+    batches: Sequence[Ran],
     seconds: float,
 ) -> JoinInput:
     """Put counted rows and results in the place of expected ones; one side alone has selections here."""

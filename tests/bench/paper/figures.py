@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.bench.paper.measure import Measurement
-from tests.bench.paper.plots import Line, grid_of_lines
+from tests.bench.paper.plots import grid_of_lines
+from tests.bench.plots import Points
 
 RATE = "rate of each stream (the paper's, rows/s)"
 MIDDLE_JOIN, MIDDLE_FILTER = 0.1, 0.5
@@ -53,7 +54,7 @@ def draw_figure_18(rows: Sequence[Measurement], by_filter: Path, by_join: Path) 
 
 def draw_load(rows: Sequence[Measurement], path: Path) -> None:
     """Draw service rates over the load."""
-    panels: dict[tuple[str, str], dict[str, Line]] = {}
+    panels: dict[tuple[str, str], dict[str, Points]] = {}
     for m in rows:
         lines = panels.setdefault(("S_σ = 0.5, S₁ = 0.1", m.distribution), {})
         lines[m.strategy] = [*lines.get(m.strategy, ()), (m.rate_per_s * m.factor, m.service_rate / 1e3)]
@@ -80,8 +81,8 @@ def draw_figure_19(rows: Sequence[Measurement], path: Path, *, filtered: bool) -
 
 def _panels(
     rows: Sequence[Measurement], column: Callable[[Measurement], str], y: Callable[[Measurement], float]
-) -> dict[tuple[str, str], dict[str, Line]]:
-    panels: dict[tuple[str, str], dict[str, Line]] = {}
+) -> dict[tuple[str, str], dict[str, Points]]:
+    panels: dict[tuple[str, str], dict[str, Points]] = {}
     for m in rows:
         lines = panels.setdefault((m.distribution, column(m)), {})
         lines[m.strategy] = [*lines.get(m.strategy, ()), (m.rate_per_s, y(m))]

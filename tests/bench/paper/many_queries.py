@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.costs.calibrated import CalibratedModel
-from planner.costs.shipped import SHIPPED
 from tests.bench.paper.measure import Measurement, Shape, measure
 from tests.bench.paper.plans import plan_of
 from tests.bench.paper.setting import (
@@ -29,11 +27,6 @@ C_SYS = RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVITY] * (1 + C_SYS_AT_PAPER_RATES) 
 MEM_OPT, CPU_OPT_PAPER, CPU_OPT_CALIBRATED = "mem-opt", "cpu-opt (paper)", "cpu-opt (calibrated)"
 
 
-def calibrated_model() -> CalibratedModel:
-    """Return the calibrated model with the constants that Sluice comes with."""
-    return CalibratedModel(SHIPPED)
-
-
 def many_query_settings(factor: float = RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVITY]) -> Iterator[Setting]:
     """Yield every setting at the lowest and the highest rate, without selection and with one (not on Q1)."""
     for filter_selectivity in (None, MANY_QUERIES_FILTER_SELECTIVITY):
@@ -50,7 +43,7 @@ def many_query_settings(factor: float = RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVIT
                     )
 
 
-def measure_many_queries(setting: Setting, shape: Shape, calibrated: CalibratedModel) -> list[Measurement]:
+def measure_many_queries(setting: Setting, shape: Shape) -> list[Measurement]:
     """Measure Mem-Opt, and CPU-Opt by the paper's model and by the calibrated one."""
     plans = {
         MEM_OPT: plan_of(setting, "mem-opt", shape.batch_s),

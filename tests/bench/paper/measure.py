@@ -18,9 +18,9 @@ from catalog.values.plan import Plan
 from planner.families.families import SIDES, side_chain
 from tests.bench.paper.arrivals import STREAMS, arrivals
 from tests.bench.paper.counted import Expected, counted_terms, expected_cost, operator_males_per_s
-from tests.bench.paper.pipeline import Batch, Tables, race
 from tests.bench.paper.plans import BY_NAME
 from tests.bench.paper.setting import Setting
+from tests.pipeline import Ran, Rows, check_results, race
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +115,18 @@ class Measurement:
         return self.comparisons + c_sys * self.operator_males
 
 
-def batches_of(setting: Setting, shape: Shape) -> list[Tables]:
-    """Return the input of a setting cut into micro-batches, rows per stream id."""
+def batches_of(setting: Setting, shape: Shape) -> list[list[Rows]]:
+    """Return the input of a setting cut into micro-batches."""
     drawn = {
         name: arrivals(name, setting.arrivals_per_s, setting.join_selectivity, shape.seconds, shape.seed)
         for name in STREAMS
     }
     count = round(shape.seconds / shape.batch_s)
     return [
-        {
-            BY_NAME[name].id: rows.table(number * shape.batch_s, (number + 1) * shape.batch_s)
+        [
+            Rows(BY_NAME[name].id, rows.table(number * shape.batch_s, (number + 1) * shape.batch_s))
             for name, rows in drawn.items()
-        }
+        ]
         for number in range(count)
     ]
 
@@ -135,12 +135,13 @@ def measure(setting: Setting, plans: Mapping[str, Plan], shape: Shape) -> list[M
     """Run all plans over a setting's input and return what each did, in the order of the plans."""
     with tempfile.TemporaryDirectory(prefix="sluice-paper-") as directory:
         ran = race(plans, batches_of(setting, shape), Path(directory))
+    check_results(ran)
     first = round(max(setting.windows_s) / shape.batch_s)
     return [_measurement(setting, shape, name, plan, ran[name][first:]) for name, plan in plans.items()]
 
 
 def _measurement(
-    setting: Setting, shape: Shape, name: str, plan: Plan, batches: Sequence[Batch]
+    setting: Setting, shape: Shape, name: str, plan: Plan, batches: Sequence[Ran]
 ) -> Measurement:
     seconds = len(batches) * shape.batch_s
     (family,) = plan.families

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt  # the backend is chosen before
 import numpy as np
+from matplotlib import pyplot as plt
+
+from tests.bench.plots import BLUE, RED, Points, drawn, legend_below, save
 
 #: Colour and marker per line, told apart without colour, too; the same everywhere in the report.
 STYLES = {
-    "pullup": ("#b5473c", "s"),
+    "pullup": (RED, "s"),
     "pushdown": ("#c99700", "^"),
-    "state-slice": ("#1f6f8b", "o"),
-    "mem-opt": ("#1f6f8b", "o"),
+    "state-slice": (BLUE, "o"),
+    "mem-opt": (BLUE, "o"),
     "cpu-opt (paper)": ("#7a4f9a", "D"),
     "cpu-opt (calibrated)": ("#3f8f4f", "v"),
 }
 
-#: Points of one line: x, y.
-Line = Sequence[tuple[float, float]]
-
 
 def grid_of_lines(
     path: Path,
-    panels: Mapping[tuple[str, str], Mapping[str, Line]],
+    panels: Mapping[tuple[str, str], Mapping[str, Points]],
     *,
     title: str,
     x_label: str,
     y_label: str,
-    log: bool = False,
 ) -> None:
     """Draw one panel per (row, column) and save the picture.
 
@@ -43,38 +37,26 @@ def grid_of_lines(
         title: Title of the picture.
         x_label: Label of every x-axis.
         y_label: Label of every y-axis.
-        log: Logarithmic y-axis.
     """
     rows = list(dict.fromkeys(row for row, _ in panels))
     columns = list(dict.fromkeys(column for _, column in panels))
-    figure, axes = plt.subplots(
-        len(rows),
-        len(columns),
-        figsize=(3.4 * len(columns) + 0.6, 2.5 * len(rows) + 1.0),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
-    )
-    for (row, column), lines in panels.items():
-        axis = axes[rows.index(row)][columns.index(column)]
-        for name, line in lines.items():
-            colour, marker = STYLES[name]
-            axis.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, label=name)
-        axis.set_title(f"{row}, {column}", fontsize=9)
-        axis.grid(alpha=0.3)
-        axis.tick_params(labelsize=8)
-        if log:
-            axis.set_yscale("log")
-        else:
+    size = (3.4 * len(columns) + 0.6, 2.5 * len(rows) + 1.0)
+    with drawn(path, len(rows), len(columns), size=size, sharex=True, squeeze=False) as axes:
+        for (row, column), lines in panels.items():
+            axis = axes[rows.index(row)][columns.index(column)]
+            for name, line in lines.items():
+                colour, marker = STYLES[name]
+                axis.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, label=name)
+            axis.set_title(f"{row}, {column}", fontsize=9)
+            axis.grid(alpha=0.3)
+            axis.tick_params(labelsize=8)
             axis.set_ylim(bottom=0)
-    for axis in axes[-1]:
-        axis.set_xlabel(x_label, fontsize=9)
-    for line_of_axes in axes:
-        line_of_axes[0].set_ylabel(y_label, fontsize=9)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
-    figure.suptitle(title, fontsize=11)
-    _save(figure, path)
+        for axis in axes[-1]:
+            axis.set_xlabel(x_label, fontsize=9)
+        for line_of_axes in axes:
+            line_of_axes[0].set_ylabel(y_label, fontsize=9)
+        legend_below(axes)
+        axes[0][0].figure.suptitle(title, fontsize=11)
 
 
 def surfaces(path: Path, panels: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]], title: str) -> None:
@@ -98,10 +80,4 @@ def surfaces(path: Path, panels: Mapping[str, tuple[np.ndarray, np.ndarray, np.n
         falls = percent[-1].mean() < percent[0].mean() and percent[:, -1].mean() < percent[:, 0].mean()
         axis.view_init(elev=24, azim=40 if falls else -130)
     figure.suptitle(title, fontsize=11)
-    _save(figure, path)
-
-
-def _save(figure: plt.Figure, path: Path) -> None:
-    # Without the date and version of the library, equal data gives an equal file.
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
+    save(figure, path)

@@ -26,7 +26,7 @@ from tests.bench.paper.report_three import (
 from tests.bench.paper.setting import key_shares
 from tests.bench.paper.spark_runs import SparkRun
 from tests.bench.paper.system_overhead import system_overhead_section, system_overhead_verdict
-from tests.bench.paper.table_files import read_rows
+from tests.bench.reports import read_rows
 
 FIGURE_11, FIGURE_17_18, LOAD = "figure11.csv", "figure17_18.csv", "figure18_load.csv"
 FIGURE_19, C_SYS, SPARK = "figure19.csv", "figure19_c_sys.csv", "figure18_spark.csv"
@@ -95,9 +95,9 @@ def _setting(rows: Sequence[Measurement]) -> str:
   of 30 s makes {busiest:.2g} million pairs per second of event time, hundreds for each row. The engine never
   waits for input: it takes the next batch as soon as it is done, and the service rate is what it gets
   through.
-- **Pipeline.** PACK, payload bytes, bucket (chains), segments and manifest encoded, result files written:
-  the job's own code in one process, one bucket, micro-batches of {batch_s:g} s of event time. Reading
-  input and Spark itself are left out; they are the same for every strategy. A subset runs through
+- **Pipeline.** PACK, packets, bucket (chains), segments, manifest and result files written: the workers'
+  own code in one process (`tests/pipeline.py`), one bucket, micro-batches of {batch_s:g} s of event time.
+  Reading input and Spark itself are left out; they are the same for every strategy. A subset runs through
   `sluice run` below.
 - **Turns.** The strategies of a setting take turns batch by batch over the same rows, and must agree on the
   number of results of every query. Nothing is measured before the largest window is full; the paper runs 90 s

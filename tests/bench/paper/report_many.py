@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.paper.comparisons import Point, mean, percent, percents, points, table
+from tests.bench.paper.comparisons import Point, mean, percent, percents, points
 from tests.bench.paper.figures import draw_figure_19
 from tests.bench.paper.many_queries import (
     C_SYS,
@@ -16,6 +16,7 @@ from tests.bench.paper.many_queries import (
 )
 from tests.bench.paper.measure import Measurement
 from tests.bench.paper.report_three import rows_held, speed
+from tests.bench.reports import table
 
 #: Service rates closer than this are equal, as the issue has it.
 SLOWER = 0.03

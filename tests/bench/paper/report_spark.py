@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.bench.paper.comparisons import table
 from tests.bench.paper.spark_runs import SHAPE, SparkRun
+from tests.bench.reports import table
 
 
 def spark_section(runs: Sequence[SparkRun]) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.costs.paper_savings import Savings, savings
-from tests.bench.paper.comparisons import Point, Value, mean, percent, percents, points, table
+from tests.bench.paper.comparisons import Point, Value, mean, percent, percents, points
 from tests.bench.paper.figures import draw_comparisons, draw_figure_17, draw_figure_18, draw_load
 from tests.bench.paper.measure import Measurement
 from tests.bench.paper.prices import fitted_prices
 from tests.bench.paper.setting import JOIN_SELECTIVITIES, RATES_PER_S, THREE_WINDOWS_S
+from tests.bench.reports import table
 
 SLICE, PULLUP, PUSHDOWN = "state-slice", "pullup", "pushdown"
 #: Service rates closer than this are equal: repeated measurements differ as much.

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import yaml
 
-from catalog.store.store import Store
 from catalog.values.plan import Strategy
 from tests.bench.paper.arrivals import STREAMS, arrivals
 from tests.bench.paper.measure import Shape
 from tests.bench.paper.setting import RATE_FACTOR, THREE_WINDOWS_S, Setting, many_windows_s
+from tests.bench.runs import manifests_of, write_workload
 from tests.sluice_run import run
 
 #: Larger micro-batches than elsewhere: one costs Spark about 0.5 s here, whatever is in it.
@@ -107,16 +106,12 @@ def _write_input(directory: Path, setting: Setting, shape: Shape) -> None:
 
 def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: Shape) -> SparkRun:
     out = inputs / f"out-{strategy}"
-    path = inputs / f"{strategy}.yaml"
-    path.write_text(yaml.safe_dump(_workload(inputs, setting, strategy), sort_keys=False), encoding="utf-8")
+    queries = {f"q{number}": setting.cql(number) for number in range(1, len(setting.windows_s) + 1)}
+    path = write_workload(inputs / f"{strategy}.yaml", inputs, queries, strategy=strategy)
     outcome = run(path, out, mode="shared", buckets=2)
     if outcome.returncode != 0:
         raise RuntimeError(f"sluice run failed with exit {outcome.returncode}:\n{outcome.stderr[-4000:]}")
-    store = Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}")
-    try:
-        manifests = [m for m in store.batches.manifests(0, 10**6) if any(s.rows for s in m.streams)]
-    finally:
-        store.close()
+    manifests = manifests_of(out)
     first = round(max(setting.windows_s) / shape.batch_s)
     steady = manifests[first:]
     seconds = len(steady) * shape.batch_s
@@ -136,25 +131,3 @@ def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: S
         wall_s=(manifests[-1].committed_at_us - manifests[first - 1].committed_at_us) / 1e6,
         cpu_s=sum(m.cpu.pack_us + m.cpu.chain_us for m in steady) / 1e6,
     )
-
-
-def _workload(inputs: Path, setting: Setting, strategy: Strategy) -> dict[str, object]:
-    streams = [
-        {
-            "name": name,
-            "columns": {"ts": "timestamp", "k": "bigint", "v": "double"},
-            "event_time": "ts",
-            "lateness": "0s",
-            "source": {
-                "type": "files",
-                "format": "parquet",
-                "path": str((inputs / name).resolve()),
-                "max_files_per_batch": 1,
-            },
-        }
-        for name in STREAMS
-    ]
-    queries = [
-        {"name": f"q{number}", "cql": setting.cql(number)} for number in range(1, len(setting.windows_s) + 1)
-    ]
-    return {"streams": streams, "queries": queries, "strategy": strategy}

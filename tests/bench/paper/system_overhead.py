@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tests.bench.paper.comparisons import Point, percents, points, table
+from tests.bench.paper.comparisons import Point, percents, points
 from tests.bench.paper.many_queries import MEM_OPT, many_query_settings
 from tests.bench.paper.measure import Measurement, Shape, measure
 from tests.bench.paper.plans import plan_of
 from tests.bench.paper.setting import Setting
+from tests.bench.reports import table
 
 #: Comparisons per row and operator.
 C_SYS = (0.5, 2.0, 5.0, 20.0)

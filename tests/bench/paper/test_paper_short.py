@@ -21,11 +21,9 @@ from tests.bench.paper.many_queries import (
     CPU_OPT_CALIBRATED,
     CPU_OPT_PAPER,
     MEM_OPT,
-    calibrated_model,
     measure_many_queries,
 )
 from tests.bench.paper.measure import Measurement, Shape, batches_of, measure
-from tests.bench.paper.pipeline import race
 from tests.bench.paper.plans import BY_NAME, plan_of
 from tests.bench.paper.report import FIGURE_11, FIGURE_17_18, FIGURE_19, write_report
 from tests.bench.paper.setting import (
@@ -39,8 +37,9 @@ from tests.bench.paper.setting import (
     key_shares,
     many_windows_s,
 )
-from tests.bench.paper.table_files import read_rows, write_rows
 from tests.bench.paper.three_queries import measure_three_queries, three_query_settings
+from tests.bench.reports import read_rows, write_rows
+from tests.pipeline import race
 
 #: Large batches and the paper's own rates, or less: a cell takes a tenth of a second.
 SHAPE = Shape(seconds=36.0, batch_s=3.0)
@@ -193,7 +192,7 @@ def test_results_are_those_of_duckdb(strategy: Strategy, tmp_path: Path) -> None
     ran = race({strategy: plan_of(setting, strategy, SHAPE.batch_s)}, rows, tmp_path)[strategy]
     with duckdb.connect() as connection:
         for name in STREAMS:
-            tables = [batch[BY_NAME[name].id] for batch in rows]
+            tables = [r.table for batch in rows for r in batch if r.stream_id == BY_NAME[name].id]
             connection.register(name, pa.concat_tables(tables))
         for number, window_s in enumerate(setting.windows_s, 1):
             passes = "true" if number == 1 else "A.v < 0.5"
@@ -226,7 +225,7 @@ def test_the_report_is_written_from_its_csv_files(three: list[Point], tmp_path: 
     rows = [m for p in three for m in p.by_strategy.values()]
     write_rows(tmp_path / FIGURE_17_18, rows)
     setting = Setting("mostly-small", many_windows_s("mostly-small", 12), 20, 1.0, 0.025, None)
-    write_rows(tmp_path / FIGURE_19, measure_many_queries(setting, SHAPE, calibrated_model()))
+    write_rows(tmp_path / FIGURE_19, measure_many_queries(setting, SHAPE))
     write_rows(tmp_path / FIGURE_11, figure_11_savings())
     text = write_report(tmp_path).read_text(encoding="utf-8")
     assert "state-slice in 27 of 27 settings" in text

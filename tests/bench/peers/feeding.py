@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,8 +21,6 @@ import pyarrow.parquet as pq
 from api.queries.negotiation import ARROW, NDJSON
 from tests.bench.peers.workloads import STREAMS
 
-#: Between two looks for what is waited for.
-POLL_S = 0.02
 #: How long a request for results waits for one.
 _WAIT_S = 1
 _TIMEOUT_S = 60.0
@@ -164,16 +162,3 @@ def write_files(directory: Path, written: Mapping[str, list[tuple[int, np.ndarra
             "v": np.concatenate([values for _, _, values in requests]),
         }
         pq.write_table(pa.table(columns), directory / name / "part-00000.parquet")
-
-
-def wait_until(true: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Wait for something, looking often.
-
-    Raises:
-        TimeoutError: It did not come true.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
-        time.sleep(POLL_S)

@@ -18,22 +18,24 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
-import psutil
 
 from catalog.store.store import Store
 from tests.api.running_service import RunningService, free_port
 from tests.bench.peers.batch_join import count_results
 from tests.bench.peers.expected import differences
-from tests.bench.peers.feeding import Feeder, Reader, wait_until, write_files
-from tests.bench.peers.measure import Setting, machine
+from tests.bench.peers.feeding import Feeder, Reader, write_files
+from tests.bench.peers.measure import Setting
 from tests.bench.peers.workloads import START_US, STREAMS, WORKLOADS, Query
+from tests.bench.process_tree import cores_used
+from tests.bench.reports import machine
+from tests.waiting import until
 
 RATE_PER_S = 10_000
 _KEYS = 250_000
@@ -132,7 +134,7 @@ def _observe(begun: Live, scratch: Path, stretches: Stretches) -> Live:
     service.http.timeout = httpx.Timeout(2 * _WAIT_S)
     with ExitStack() as stack:
         stack.callback(service.stop)
-        wait_until(lambda: _answers(service), _WAIT_S, "an answer of the service")
+        until(lambda: _answers(service), lambda: "no answer of the service", _WAIT_S)
         found = replace(begun, answers_s=time.monotonic() - started_s)
         _create_streams(service)
         _first_result(service)
@@ -149,7 +151,7 @@ def _observe(begun: Live, scratch: Path, stretches: Stretches) -> Live:
             rounds.append(_Round(loaded, _floor(service, stretches, feeders)))
         found = _measured(found, rounds, store)
         time.sleep(stretches.settle)
-        found = replace(found, idle_cores=_idle_cores(service.process.pid, stretches.idle))
+        found = replace(found, idle_cores=sum(cores_used(service.process.pid, stretches.idle).values()))
         return _checked(found, service, scratch / "posted", feeders)
 
 
@@ -161,10 +163,7 @@ def _answers(service: RunningService) -> bool:
 
 
 def _create_streams(service: RunningService) -> None:
-    columns = {"ts": "timestamp", "k": "bigint", "v": "double"}
-    for name in STREAMS:
-        stream = {"name": name, "columns": columns, "event_time": "ts", "lateness": "0s"}
-        service.ok("POST", "/streams", 201, json=stream | {"source": {"type": "http"}})
+    service.register({"ts": "timestamp", "k": "bigint", "v": "double"}, *STREAMS, lateness="0s")
 
 
 def _first_result(service: RunningService) -> None:
@@ -174,8 +173,8 @@ def _first_result(service: RunningService) -> None:
     answer.raise_for_status()
     for name in STREAMS:
         service.ok("POST", f"/streams/{name}/events", 202, json=[{"ts": START_US, "k": -1, "v": 0.5}])
-    wait_until(
-        lambda: bool(service.ok("GET", "/queries/first/results", 200)["rows"]), _WAIT_S, "the first result"
+    until(
+        lambda: service.ok("GET", "/queries/first/results", 200)["rows"], lambda: "no first result", _WAIT_S
     )
     service.http.delete(f"/queries/first?wait={_WAIT_S:.0f}").raise_for_status()
 
@@ -251,8 +250,10 @@ def _floor(service: RunningService, stretches: Stretches, feeders: list[Feeder])
 
 def _wait_for_all(service: RunningService, feeders: list[Feeder]) -> None:
     sent = sum(feeder.sent for feeder in feeders) + len(STREAMS)
-    wait_until(
-        lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= sent, _WAIT_S, f"{sent:,} events"
+    until(
+        lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= sent,
+        lambda: f"{sent:,} events were not read",
+        _WAIT_S,
     )
 
 
@@ -265,26 +266,6 @@ def _median_batch_s(store: Store, stretches: list[tuple[float, float]]) -> float
         if any(from_s <= a and b < to_s for from_s, to_s in stretches)
     ]
     return float(np.median(gaps)) if gaps else None
-
-
-def _idle_cores(pid: int, stretch_s: float) -> float:
-    """Return the CPU time of a process and its children per second of a stretch of time."""
-    before, began_s = _cpu_s(pid), time.monotonic()
-    time.sleep(stretch_s)
-    # What was let go in between, an idle worker, used nothing worth counting.
-    used_s = sum(cpu_s - before.get(of, 0.0) for of, cpu_s in _cpu_s(pid).items())
-    return used_s / (time.monotonic() - began_s)
-
-
-def _cpu_s(pid: int) -> dict[int, float]:
-    """Return the CPU times of a process and its children so far."""
-    found = {}
-    root = psutil.Process(pid)
-    for process in (root, *root.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # it ended by itself
-            times = process.cpu_times()
-            found[process.pid] = times.user + times.system
-    return found
 
 
 def _checked(found: Live, service: RunningService, directory: Path, feeders: list[Feeder]) -> Live:

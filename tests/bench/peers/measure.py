@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import socket
 import sys
@@ -12,18 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-
 from tests.bench.peers.environments import NotInstalled, interpreter
 from tests.bench.peers.expected import differences, expected_counts
 from tests.bench.peers.inputs import write_csv, write_streams
 from tests.bench.peers.job import Job, Ran, read_answer, write_job
-from tests.bench.peers.measurement import Measurement, batch_times_s, percentile, rates_of
+from tests.bench.peers.measurement import Measurement, batch_times_s, rates_of
 from tests.bench.peers.peers import Peer
 from tests.bench.peers.processes import Finished, ProgramFailed, run_program
 from tests.bench.peers.sluice_join import run_sluice
 from tests.bench.peers.state import state_ratios
 from tests.bench.peers.workloads import WORKLOADS, Query, Streams, Workload
+from tests.bench.reports import machine, percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +44,6 @@ class Setting:
     scale: float
     quick: bool
     bench: str
-
-
-def machine() -> str:
-    """Return what is measured on."""
-    memory_gb = psutil.virtual_memory().total / 2**30
-    return f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.machine()}"
 
 
 def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run: int) -> Measurement:

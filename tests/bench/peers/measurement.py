@@ -135,10 +135,3 @@ def batch_times_s(ran: Ran) -> list[float]:
     return sorted(
         batch.ended_s - batch.began_s for batches in ran.batches for batch in batches[WARM_UP_BATCHES:]
     )
-
-
-def percentile(ordered: Sequence[float], part: float) -> float | None:
-    """Return a value that so much of the ascending values do not exceed."""
-    if not ordered:
-        return None
-    return ordered[min(int(part * len(ordered)), len(ordered) - 1)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -15,7 +14,7 @@ from tests.bench.peers.peers import PEERS
 from tests.bench.peers.plots import plot_long_windows, plot_rates
 from tests.bench.peers.targets import target_rows
 from tests.bench.peers.workloads import WORKLOADS
-from tests.bench.raw_figures import write_figures
+from tests.bench.reports import read_figures, table, write_page
 
 _LONG = "long-window-"
 
@@ -58,13 +57,10 @@ class Report:
 
 def read_report(out: Path) -> Report:
     """Return what earlier runs measured, nothing where there are none."""
-    path = out / "peers.json"
-    if not path.exists():
-        return Report()
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = read_figures(out / "peers.json")
     return Report(
-        tuple(_measurement(m) for m in document["measurements"]),
-        tuple(Live(**run) for run in document["live"]),
+        tuple(_measurement(m) for m in document.get("measurements", ())),
+        tuple(Live(**run) for run in document.get("live", ())),
     )
 
 
@@ -74,20 +70,17 @@ def write_report(out: Path, report: Report) -> str:
         "measurements": [asdict(m) for m in report.measured],
         "live": [asdict(run) for run in report.live],
     }
-    write_figures(out / "peers.json", document)
     found = sections(report.measured, list(WORKLOADS))
     header = ("", "where", "what", "wanted", "whole job", "steady state")
-    parts = [_head(report), f"## Targets\n\n{_TARGETS}\n\n{_table(header, target_rows(found, report.live))}"]
-    parts.append(_METHOD)
+    targets = table(header, target_rows(found, report.live), texts=3)
+    parts = [_head(report), f"## Targets\n\n{_TARGETS}\n\n{targets}", _METHOD]
     parts += [_section(out, section) for section in found]
     if report.live:
         parts.append(_live(report.live))
     if long := _long_windows(out, found):
         parts.append(long)
     parts.append(_peers(found))
-    text = "\n\n".join(parts) + "\n"
-    (out / "peers.md").write_text(text, encoding="utf-8")
-    return text
+    return write_page(out, "peers", "\n\n".join(parts), document)
 
 
 def _measurement(document: dict[str, object]) -> Measurement:
@@ -168,7 +161,7 @@ def _section(out: Path, section: Section) -> str:
 
 {workload.says[0].upper()}{workload.says[1:]}.
 
-{_table(header, [_line(row) for row in section.rows])}
+{table(header, [_line(row) for row in section.rows])}
 
 ![Rates]({picture})"""
 
@@ -227,7 +220,7 @@ query's results read over HTTP, by requests that wait for some. Latency is from 
 before its request, to the result being read. The floor is the median batch of the same process with an event
 every 25 ms. Both are measured in turn, in whole runs three times, each time with windows full.{small}
 
-{_table(("", "median", "runs"), rows)}{failed}"""
+{table(("", "median", "runs"), rows)}{failed}"""
 
 
 def _ms(value_s: float | None) -> float | None:
@@ -255,7 +248,7 @@ def _long_windows(out: Path, found: Sequence[Section]) -> str:
     header = ("", "windows, times as long", "throughput falls by a factor of")
     return f"""## Throughput over the length of the windows
 
-{_table(header, rows)}
+{table(header, rows)}
 
 ![Rates over the length of the windows](peers-long-windows.png)"""
 
@@ -263,7 +256,7 @@ def _long_windows(out: Path, found: Sequence[Section]) -> str:
 def _peers(found: Sequence[Section]) -> str:
     names = dict.fromkeys(r.first.peer for s in found for r in s.rows)
     rows = [(name, PEERS[name].says) for name in names]
-    return f"## What the names mean\n\n{_table(('', ''), rows)}"
+    return f"## What the names mean\n\n{table(('', ''), rows, texts=2)}"
 
 
 def _number(value: float | None, form: str) -> str:
@@ -272,8 +265,3 @@ def _number(value: float | None, form: str) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "/").replace("\n", " ")
-
-
-def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

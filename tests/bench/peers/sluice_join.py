@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
-import yaml
 
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from tests.bench.peers.job import Batch, Held, Job, Ran
 from tests.bench.peers.processes import Finished, run_program
 from tests.bench.peers.workloads import STREAMS
+from tests.bench.runs import manifests_of, run_command, write_workload
 
 
 def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished]:
@@ -29,12 +28,14 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished]:
         ProgramFailed: It did not end well, or not in time.
     """
     out = Path(job.scratch) / "out"
-    path = Path(job.scratch) / "workload.yaml"
-    path.write_text(yaml.safe_dump(workload_document(job), sort_keys=False), encoding="utf-8")
-    sluice = str(Path(sys.executable).parent / "sluice")
-    command = [sluice, "run", str(path), "--out", str(out), "--results", "shared"]
+    workload = write_workload(
+        Path(job.scratch) / "workload.yaml",
+        Path(job.directory),
+        {query.name: query.cql() for query in job.queries},
+        files_per_batch=job.options.get("files_per_batch", 1),
+    )
     finished = run_program(
-        [*command, "--buckets", str(job.cores)],
+        run_command(workload, out, job.cores),
         timeout_s,
         {
             **os.environ,
@@ -46,7 +47,7 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished]:
     summary = json.loads(finished.stdout.strip().splitlines()[-1])
     # Spark writes this file when the job starts, and every batch ends with a commit.
     began_s = (out / "_sluice" / "checkpoint" / "metadata").stat().st_mtime
-    manifests, streams = _manifests(out)
+    manifests, streams = manifests_of(out), _stream_ids(out)
     batches = _batches(manifests, began_s)
     ran = Ran(
         results=summary["results"],
@@ -60,11 +61,9 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished]:
     return ran, finished
 
 
-def _manifests(out: Path) -> tuple[list[BatchManifest], list[int]]:
-    """Return what the batches with rows committed, and the ids of both streams."""
+def _stream_ids(out: Path) -> list[int]:
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
-        manifests = [m for m in store.batches.manifests(0, 10**6) if any(s.rows for s in m.streams)]
-        return manifests, [store.streams.get(name).id for name in STREAMS]
+        return [store.streams.get(name).id for name in STREAMS]
 
 
 def _batches(manifests: Sequence[BatchManifest], began_s: float) -> list[Batch]:
@@ -82,30 +81,3 @@ def _held(manifest: BatchManifest, streams: Sequence[int]) -> Held:
     assert a_us is not None, "both streams have as many files"
     assert b_us is not None, "both streams have as many files"
     return Held(manifest.state_rows, manifest.state_bytes, a_us, b_us)
-
-
-def workload_document(job: Job) -> dict[str, object]:
-    """Return the job as a workload file of Sluice."""
-    streams = [
-        {
-            "name": name,
-            "columns": {"ts": "timestamp", "k": "bigint", "v": "double"},
-            "event_time": "ts",
-            "lateness": "0s",
-            "source": {
-                "type": "files",
-                "format": "parquet",
-                "path": str((Path(job.directory) / name).resolve()),
-                **_files_per_batch(job),
-            },
-        }
-        for name in STREAMS
-    ]
-    queries = [{"name": query.name, "cql": query.cql()} for query in job.queries]
-    return {"streams": streams, "queries": queries, "strategy": "mem-opt"}
-
-
-def _files_per_batch(job: Job) -> dict[str, int]:
-    """Return one file a batch unless the job says otherwise; nothing where Sluice is to choose."""
-    files = job.options.get("files_per_batch", 1)
-    return {} if files is None else {"max_files_per_batch": files}

@@ -31,7 +31,7 @@ from tests.bench.peers.report import Report, read_report, write_report
 from tests.bench.peers.state import ARROW_FILTERED_BYTES, ARROW_ROW_BYTES, state_ratios, usable_rows
 from tests.bench.peers.targets import TARGETS
 from tests.bench.peers.workloads import START_US, WORKLOADS, Query, Streams
-from tests.bench.raw_figures import rounded
+from tests.bench.reports import rounded
 
 #: Three keys, so that windows far smaller than the input have partners.
 FEW = Streams(rows=1200, files=4, rate_per_s=100, keys=3)

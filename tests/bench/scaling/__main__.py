@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from tests.bench.peers.measure import machine
+from tests.bench.reports import machine
 from tests.bench.scaling.driver import BUCKETS, PARTITIONS, measure_partitions, measure_reports
 from tests.bench.scaling.in_process import BATCHES, PLAN_BUCKETS, measure_plans, measure_points
 from tests.bench.scaling.in_spark import (
@@ -31,7 +31,7 @@ from tests.bench.scaling.in_spark import (
     write_inputs,
 )
 from tests.bench.scaling.load import GRID, QUERIES, QUICK_GRID
-from tests.bench.scaling.measured import Measured, read, write
+from tests.bench.scaling.measured import Measured, read
 from tests.bench.scaling.report import write_report
 
 #: Batches of each phase.
@@ -48,7 +48,6 @@ def main(
 ) -> None:
     """Measure everything and write the report."""
     measured = read(out) if report_only else measure(quick=quick, conditions=conditions)
-    write(out, measured)
     typer.echo(write_report(out, measured))
 
 

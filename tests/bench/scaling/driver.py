@@ -14,21 +14,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.store.store import Store
 from catalog.values.batch import ResultFile
+from catalog.values.plan import Plan
 from catalog.values.stream import FilesSource, Stream
-from service.calibrate.in_process_job import InProcessJob
 from service.calibrate.runs import plans
 from service.commit.bucket_report import BucketReport, decode_report, encode_report
 from service.commit.commit import BatchCommitter
 from service.inputs.sources.files import list_files
 from service.job.source import SluiceReader
 from tests.bench.scaling.load import Point, workload
+from tests.pipeline import Pipeline
 from tests.service.spark_logs import log_of
 
 #: Buckets and partitions that are tried: those of 1,000 cores are 4,000 and 1,000.
@@ -85,15 +85,14 @@ def _text(report: BucketReport, batch: int, bucket: int) -> bytes:
     return encode_report(replace(report, batch=batch, files=(file,)))
 
 
-def _reports() -> tuple[list[BucketReport], Any]:
+def _reports() -> tuple[Sequence[BucketReport], Plan]:
     """Return what the buckets of the load's first batch report, and its plan."""
     load = workload(Point(_ROWS, _REPORTING, matches=1.0))
     (plan,) = plans(load, ["mem-opt"]).values()
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
-        job = InProcessJob(plan, _REPORTING, Path(root))
+        job = Pipeline(plan, _REPORTING, Path(root))
         ((batch,),) = itertools.islice(load.batches(Path(root), at_once=1), 1)
-        packets = job.pack(0, batch.pieces)
-        reports = [job.join(bucket, packets[bucket]) for bucket in range(_REPORTING)]
+        reports = job.step(batch.pieces).reports
         job.close()
     return reports, plan
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from service.calibrate.pipeline import measure
 from service.calibrate.runs import plans, warm_up
+from tests.bench.migration.carrying import run_batch
 from tests.bench.migration.changes import Step, steps
 from tests.bench.migration.load import Load
-from tests.bench.migration.pipeline import Pipeline
 from tests.bench.scaling.load import NO_FILES, Point, workload
+from tests.pipeline import Pipeline
 
 #: Batches measured of a point: three turns of ``service.calibrate.pipeline``.
 BATCHES = 12
@@ -88,19 +89,17 @@ def measure_plans(queries: int, buckets: Sequence[int] = PLAN_BUCKETS, versions:
 
 def _plan_cost(load: Load, buckets: int, versions: int) -> PlanCost:
     changes: list[Step] = list(steps(load))[: versions + 1]
-    streams = tuple(load.streams(None).values())
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-") as root:
-        pipeline = Pipeline(streams, load.batch_s, Path(root), buckets)
+        pipeline = Pipeline(changes[0].plan, buckets, Path(root))
         try:
-            pipeline.step(changes[0].plan)
-            for _ in range(load.batches_to_fill):
-                pipeline.step()
+            for _ in range(1 + load.batches_to_fill):
+                run_batch(pipeline, load)
             read, chain = [], []
             for change in changes[1:]:
-                before = pipeline.step()
-                with_plan = pipeline.step(change.plan)
-                pipeline.step()
-                after = pipeline.step()
+                before = run_batch(pipeline, load)
+                with_plan = run_batch(pipeline, load, change.plan)
+                run_batch(pipeline, load)
+                after = run_batch(pipeline, load)
                 read.append(with_plan.pack_s - (before.pack_s + after.pack_s) / 2)
                 chain.append(with_plan.chain_s - (before.chain_s + after.chain_s) / 2)
         finally:

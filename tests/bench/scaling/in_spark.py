@@ -14,28 +14,23 @@ last batch; what tasks take in the JVM, and what is shuffled, is in Spark's even
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
-from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
-from tests.bench.batch_budget import log_files
+from tests.bench.process_tree import cpu_times
+from tests.bench.runs import event_log, events_of, manifests_of, run_command, write_workload
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
-from tests.bench.start import cpu_times
 from tests.sluice_run import link_home
 
 FILES = 8
@@ -187,13 +182,17 @@ def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: in
     """
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-", ignore_cleanup_errors=True) as root:
         out, log = Path(root) / "out", Path(root) / "events"
-        log.mkdir()
-        document = Path(root) / "workload.yaml"
-        document.write_text(yaml.safe_dump(_document(run, inputs), sort_keys=False), encoding="utf-8")
+        load = workload(Point(PHASES[1].rows, columns=run.columns))
+        document = write_workload(
+            Path(root) / "workload.yaml",
+            inputs,
+            {f"q{n}": query.cql() for n, query in enumerate(load.queries, 1)},
+            columns={c.name: c.type for c in load.streams["A"].columns},
+            files_per_batch=FILES,
+        )
         samples = _sampled(run, document, out, log, Path(root))
         tasks = _tasks(log)
-        with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
-            manifests = store.batches.manifests(0, 10**6)
+        manifests = manifests_of(out)
     assert len(manifests) == batches * len(phases), "a batch of files is a batch of the job"
     seen = []
     for number, phase in enumerate(phases):
@@ -201,27 +200,6 @@ def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: in
         own = manifests[first : (number + 1) * batches]
         seen.append(_seen(run, phase, own, samples, tasks))
     return seen
-
-
-def _document(run: SparkRun, inputs: Path) -> dict[str, object]:
-    load = workload(Point(PHASES[1].rows, columns=run.columns))
-    streams = [
-        {
-            "name": stream.name,
-            "columns": {c.name: c.type for c in stream.columns},
-            "event_time": stream.event_time,
-            "lateness": "0s",
-            "source": {
-                "type": "files",
-                "format": "parquet",
-                "path": str(inputs / stream.name),
-                "max_files_per_batch": FILES,
-            },
-        }
-        for stream in load.streams.values()
-    ]
-    queries = [{"name": f"q{n}", "cql": query.cql()} for n, query in enumerate(load.queries, 1)]
-    return {"streams": streams, "queries": queries, "strategy": "mem-opt"}
 
 
 def write_inputs(directory: Path, columns: int, phases: Sequence[Phase], batches: int) -> Path:
@@ -279,19 +257,12 @@ class _Samples:
 
 def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) -> _Samples:
     """Run the job and look at its processes."""
-    sluice = str(Path(sys.executable).parent / "sluice")
-    command = [sluice, "run", str(document), "--out", str(out), "--results", "shared"]
-    conf = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": log.as_uri(),
-        "spark.eventLog.compress": "false",
-    }
     environment = {
         **os.environ,
         "SLUICE_SPARK_MASTER": run.master,
         "SLUICE_CORES": str(run.tasks),
         "SLUICE_ROWS_PER_PARTITION": str(SHARED_ROWS),
-        "SLUICE_SPARK_CONF": json.dumps(conf),
+        **event_log(log),
         "SLUICE_PARTITIONING": "hash",
         "SLUICE_ROWS_FILE_KB": str(NO_FILES >> 10),
         "SLUICE_LOG_LEVEL": "WARNING",
@@ -300,9 +271,8 @@ def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) ->
         environment["SPARK_HOME"] = str(link_home(root / "spark"))
     samples = _Samples()
     with (root / "run.log").open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--buckets", str(run.buckets)], stdout=output, stderr=output, env=environment
-        )
+        command = run_command(document, out, run.buckets)
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
             until_s = time.monotonic() + TIMEOUT_S
             while process.poll() is None and time.monotonic() < until_s:
@@ -335,7 +305,7 @@ def _tasks(log: Path) -> dict[int, _Tasks]:
     """Return what tasks took, by batch."""
     batch_of: dict[int, int] = {}
     tasks: dict[int, _Tasks] = {}
-    for event in _events(log):
+    for event in events_of(log):
         if event["Event"] == "SparkListenerJobStart":
             batch = (event.get("Properties") or {}).get("streaming.sql.batchId")
             if batch is not None:
@@ -347,12 +317,6 @@ def _tasks(log: Path) -> dict[int, _Tasks]:
                 known.cpu_s += metrics["Executor CPU Time"] / 1e9
                 known.shuffled_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
     return tasks
-
-
-def _events(log: Path) -> Iterator[dict[str, Any]]:
-    for file in log_files(log):
-        with file.open(encoding="utf-8") as lines:
-            yield from map(json.loads, lines)
 
 
 def _seen(

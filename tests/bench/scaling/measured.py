@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
-from tests.bench.raw_figures import write_figures
+from tests.bench.reports import read_figures
 from tests.bench.scaling.driver import Serial
 from tests.bench.scaling.in_process import Own, PlanCost
 from tests.bench.scaling.in_spark import Phase, Seen, SparkRun
@@ -47,15 +46,9 @@ class Measured:
     checked: tuple[Seen, ...]
 
 
-def write(out: Path, measured: Measured) -> None:
-    """Write the JSON file."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_figures(out / FILE, asdict(measured))
-
-
 def read(out: Path) -> Measured:
-    """Read what ``write`` wrote."""
-    facts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
+    """Read what the report was written from."""
+    facts = read_figures(out / FILE)
     return Measured(
         machine=facts["machine"],
         conditions=facts["conditions"],

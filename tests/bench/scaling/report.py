@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
+from tests.bench.reports import table, write_page
 from tests.bench.scaling.measured import (
     MATCHES,
     WINDOW,
@@ -53,17 +54,13 @@ _WHATS = {
 
 def write_report(out: Path, measured: Measured) -> str:
     """Write scaling.md and its plots, and return the text."""
-    out.mkdir(parents=True, exist_ok=True)
     checked = left_out(measured.own, measured.seen, measured.checked)
     model = driver_model(measured)
-    lines = [
+    parts = [
         "# The scaling model: what was measured, and what it predicts",
-        "",
         "Written by `python -m tests.bench.scaling` (`make bench-scaling`); all measurements are in "
         f"`scaling.json`. {measured.machine}. {measured.conditions}",
-        "",
         f"The load: {_load_text()} What it means, and what it assumes, is in [scaling.md](../scaling.md).",
-        "",
         *_constants(model),
         *_errors(checked),
         *_driver(measured),
@@ -71,9 +68,7 @@ def write_report(out: Path, measured: Measured) -> str:
         *_predictions(out, model, measured),
     ]
     plot_checked(out / "scaling-checked.png", checked)
-    text = "\n".join(lines) + "\n"
-    (out / "scaling.md").write_text(text, encoding="utf-8")
-    return text
+    return write_page(out, "scaling", "\n\n".join(parts), asdict(measured))
 
 
 def driver_model(measured: Measured) -> Model:
@@ -91,24 +86,22 @@ def _load_text() -> str:
 
 
 def _constants(model: Model) -> list[str]:
-    lines = [
-        "## Constants",
-        "",
-        "Microseconds for each; 0 means that the fit found nothing to explain by it.",
-        "",
-        "| | for each | µs |",
-        "| --- | --- | ---: |",
+    groups: dict[str, Terms] = {
+        "reading and packing, CPU": model.pack,
+        "the chain, CPU": model.chain,
+        "tasks in Spark besides, CPU": model.spark,
+        "the driver, clock": model.serial,
+    }
+    rows = [
+        (group, _EACH.get(name, name), _microseconds(seconds))
+        for group, constants in groups.items()
+        for name, seconds in constants.items()
     ]
-    groups: tuple[tuple[str, Terms], ...] = (
-        ("reading and packing, CPU", model.pack),
-        ("the chain, CPU", model.chain),
-        ("tasks in Spark besides, CPU", model.spark),
-        ("the driver, clock", model.serial),
-    )
-    for group, constants in groups:
-        for name, seconds in constants.items():
-            lines.append(f"| {group} | {_EACH.get(name, name)} | {_microseconds(seconds)} |")
-    return [*lines, ""]
+    return [
+        "## Constants",
+        "Microseconds for each; 0 means that the fit found nothing to explain by it.",
+        table(("", "for each", "µs"), rows, texts=2),
+    ]
 
 
 _EACH = {
@@ -136,90 +129,70 @@ def _microseconds(seconds: float) -> str:
 
 
 def _errors(checked: Sequence[Checked]) -> list[str]:
-    lines = [
-        "## Predicted against measured",
-        "",
-        "A prediction is made by constants that were fitted without what it predicts.",
-        "",
-        "| | predictions | median error | 9 of 10 within | bias |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for what, text in _WHATS.items():
         errors = np.array([c.error for c in checked if c.what == what])
-        lines.append(
-            f"| {text} | {len(errors)} | {np.median(np.abs(errors)):.1%} "
-            f"| {np.quantile(np.abs(errors), 0.9):.1%} | {np.median(errors):+.1%} |"
-        )
-    return [*lines, "", "![Predicted against measured](scaling-checked.png)", ""]
+        sizes = np.abs(errors)
+        shown = (f"{np.median(sizes):.1%}", f"{np.quantile(sizes, 0.9):.1%}", f"{np.median(errors):+.1%}")
+        rows.append((text, len(errors), *shown))
+    return [
+        "## Predicted against measured",
+        "A prediction is made by constants that were fitted without what it predicts.",
+        table(("", "predictions", "median error", "9 of 10 within", "bias"), rows),
+        "![Predicted against measured](scaling-checked.png)",
+    ]
 
 
 def _driver(measured: Measured) -> list[str]:
-    lines = [
+    serial = [
+        (name, f"{s.count:,}", f"{1e3 * s.cpu_s:.1f}", f"{s.bytes / 1e3:,.0f}")
+        for name, rows in (("buckets reported", measured.reports), ("pieces planned", measured.partitions))
+        for s in rows
+    ]
+    plans = [
+        (p.queries, p.buckets, f"{1e3 * p.read_s:.1f}", f"{1e3 * p.chain_s:.1f}") for p in measured.plans
+    ]
+    return [
         "## What one core does for all",
-        "",
         "CPU of the driver's Python for a batch: committing what V buckets report, and admitting and handing "
         "out P pieces.",
-        "",
-        "| | number | ms | KB |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    for name, rows in (("buckets reported", measured.reports), ("pieces planned", measured.partitions)):
-        lines += [f"| {name} | {s.count:,} | {1e3 * s.cpu_s:.1f} | {s.bytes / 1e3:,.0f} |" for s in rows]
-    lines += [
-        "",
+        table(("", "number", "ms", "KB"), serial),
         "A batch that brings a new plan carries it to every bucket. CPU more than the batches beside it, all "
         "buckets together:",
-        "",
-        "| queries | buckets | reading, ms | chain, ms |",
-        "| ---: | ---: | ---: | ---: |",
+        table(("queries", "buckets", "reading, ms", "chain, ms"), plans),
     ]
-    lines += [
-        f"| {p.queries} | {p.buckets} | {1e3 * p.read_s:.1f} | {1e3 * p.chain_s:.1f} |"
-        for p in measured.plans
-    ]
-    return [*lines, ""]
 
 
 def _phases(measured: Measured, checked: Sequence[Checked]) -> list[str]:
     by_name = {(c.name, c.what): c for c in checked}
-    lines = [
-        "## The job, phase by phase",
-        "",
-        "Means of the batches of a phase, ms. Predicted by the other runs; those of other masters by all.",
-        "",
-        "| run | R | P | clock | predicted | tasks, CPU | predicted | of it our own | driver's JVM, CPU "
-        "| shuffled, KB | hottest bucket / mean |",
-        "| --- " + "| ---: " * 10 + "|",
-    ]
+    rows = []
     for s in (*measured.seen, *measured.checked):
         name = f"{s.run.name}: R={s.phase.batch_rows:,} P={s.phase.partitions}"
         batch, cpu = by_name[name, "batch"], by_name[name, "cpu"]
-        lines.append(
-            f"| {s.run.name} | {s.phase.batch_rows:,} | {s.phase.partitions} | {1e3 * batch.measured_s:.0f} "
-            f"| {1e3 * batch.predicted_s:.0f} | {1e3 * cpu.measured_s:.0f} | {1e3 * cpu.predicted_s:.0f} "
-            f"| {1e3 * (s.pack_s + s.chain_s):.0f} | {1e3 * (s.jvm_s - s.tasks_s):.0f} "
-            f"| {s.shuffled_bytes / 1e3:,.0f} | {s.hottest:.2f} |"
+        times_s = (batch.measured_s, batch.predicted_s, cpu.measured_s, cpu.predicted_s)
+        own_s, jvm_s = s.pack_s + s.chain_s, s.jvm_s - s.tasks_s
+        rows.append(
+            (
+                *(s.run.name, f"{s.phase.batch_rows:,}", s.phase.partitions),
+                *(f"{1e3 * seconds:.0f}" for seconds in (*times_s, own_s, jvm_s)),
+                *(f"{s.shuffled_bytes / 1e3:,.0f}", f"{s.hottest:.2f}"),
+            )
         )
-    return [*lines, ""]
+    header = (
+        *("run", "R", "P", "clock", "predicted", "tasks, CPU", "predicted", "of it our own"),
+        *("driver's JVM, CPU", "shuffled, KB", "hottest bucket / mean"),
+    )
+    return [
+        "## The job, phase by phase",
+        "Means of the batches of a phase, ms. Predicted by the other runs; those of other masters by all.",
+        table(header, rows),
+    ]
 
 
 def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
     shape, deviation = shape_of(measured), bucket_deviation(measured)
     cluster = Cluster(1, bucket_deviation=deviation, buckets_per_core=BUCKETS_PER_CORE)
-    lines = [
-        "## More cores",
-        "",
-        f"**Predicted, not measured.** {shape.bytes_per_row:.0f} bytes shuffled for a row and "
-        f"{shape.bytes_per_payload:.0f} for a payload, {shape.segments_per_bucket:.0f} segments in a bucket; "
-        f"{cluster.cores_per_node} cores to a machine, {cluster.network_bytes_per_s * 8e-9:.0f} Gbit/s; "
-        f"buckets of a batch differ by {deviation:.1%} (standard deviation, from the hottest bucket). "
-        "Efficiency is throughput per core, over that of the most efficient line of the table.",
-        "",
-        "| settings | cores | interval, s | rows of a batch | million rows/s | per core, thousand rows/s "
-        "| efficiency | driver | network |",
-        "| --- " + "| ---: " * 8 + "|",
-    ]
-    tables = {
+    settings = {
         "four buckets and a piece of input for each core": (cluster, shape),
         "one bucket and a piece of input for each core": (replace(cluster, buckets_per_core=1), shape),
         "four buckets, pieces of 500,000 rows": (cluster, replace(shape, rows_per_piece=DEFAULT_PIECE)),
@@ -228,45 +201,47 @@ def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
         (name, interval): [
             p for cores in CORES if (p := at_interval(model, replace(base, cores=cores), own, interval))
         ]
-        for name, (base, own) in tables.items()
+        for name, (base, own) in settings.items()
         for interval in INTERVALS_S
     }
     best = max(p.rows_per_s / p.cluster.cores for line in found.values() for p in line)
+    rows = []
     for (name, interval), line in found.items():
         for p in line:
             per_core = p.rows_per_s / p.cluster.cores
-            lines.append(
-                f"| {name} | {p.cluster.cores:,} | {interval:g} | {p.load.rows:,.3g} "
-                f"| {p.rows_per_s / 1e6:.1f} | {per_core / 1e3:.0f} | {per_core / best:.0%} "
-                f"| {p.serial_s / p.batch_s:.0%} | {p.network_s / p.batch_s:.0%} |"
+            rates = f"{p.rows_per_s / 1e6:.1f}", f"{per_core / 1e3:.0f}", f"{per_core / best:.0%}"
+            parts = (f"{part_s / p.batch_s:.0%}" for part_s in (p.serial_s, p.network_s))
+            rows.append(
+                (name, f"{p.cluster.cores:,}", f"{interval:g}", f"{p.load.rows:,.3g}", *rates, *parts)
             )
-    first = next(iter(tables))
+    first = next(iter(settings))
     by_interval = {f"a batch every {s:g} s": found[first, s] for s in INTERVALS_S if found[first, s]}
     by_interval["pieces of 500,000 rows, every 5 s"] = found["four buckets, pieces of 500,000 rows", SHOWN_S]
     plot_throughput(out / "scaling-throughput.png", {k: v for k, v in by_interval.items() if v})
     plot_budget(out / "scaling-budget.png", found[first, SHOWN_S])
+    header = (
+        *("settings", "cores", "interval, s", "rows of a batch", "million rows/s"),
+        *("per core, thousand rows/s", "efficiency", "driver", "network"),
+    )
     return [
-        *lines,
-        "",
+        "## More cores",
+        f"**Predicted, not measured.** {shape.bytes_per_row:.0f} bytes shuffled for a row and "
+        f"{shape.bytes_per_payload:.0f} for a payload, {shape.segments_per_bucket:.0f} segments in a bucket; "
+        f"{cluster.cores_per_node} cores to a machine, {cluster.network_bytes_per_s * 8e-9:.0f} Gbit/s; "
+        f"buckets of a batch differ by {deviation:.1%} (standard deviation, from the hottest bucket). "
+        "Efficiency is throughput per core, over that of the most efficient line of the table.",
+        table(header, rows),
         *_limits(model, cluster, shape, best),
         *_default_batches(model, cluster, shape),
         "![Throughput](scaling-throughput.png)",
-        "",
         f"What a batch's time goes to, four buckets and a piece for each core, a batch every {SHOWN_S:g} s:",
-        "",
         "![Budget](scaling-budget.png)",
     ]
 
 
 def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> list[str]:
     """Say how many cores each interval keeps at least half as busy as the best, and what takes the rest."""
-    lines = [
-        "How far that goes, with four buckets and a piece for each core: the most cores of which each still "
-        f"does {LEAST_EFFICIENCY:.0%} of the best, and what takes most of a batch besides our own code.",
-        "",
-        "| a batch every | cores | takes most | of the batch |",
-        "| --- | ---: | --- | ---: |",
-    ]
+    rows = []
     for interval in INTERVALS_S:
         enough = [
             p
@@ -275,30 +250,31 @@ def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> list[s
             and p.rows_per_s / cores >= LEAST_EFFICIENCY * best
         ]
         if not enough:
-            lines.append(f"| {interval:g} s | fewer than {MANY_CORES[0]} | | |")
+            rows.append((f"{interval:g} s", f"fewer than {MANY_CORES[0]}", "", ""))
             continue
         last = enough[-1]
         parts = {"the driver": last.serial_s, "Spark's part of the tasks": last.spark_s}
         parts |= {"waiting for the last task": last.waiting_s, "the network": last.network_s}
         most = max(parts, key=lambda name: parts[name])
         shown = f"{last.cluster.cores:,}" + (" or more" if last.cluster.cores == MANY_CORES[-1] else "")
-        lines.append(f"| {interval:g} s | {shown} | {most} | {parts[most] / last.batch_s:.0%} |")
-    return [*lines, ""]
+        rows.append((f"{interval:g} s", shown, most, f"{parts[most] / last.batch_s:.0%}"))
+    return [
+        "How far that goes, with four buckets and a piece for each core: the most cores of which each still "
+        f"does {LEAST_EFFICIENCY:.0%} of the best, and what takes most of a batch besides our own code.",
+        table(("a batch every", "cores", "takes most", "of the batch"), rows),
+    ]
 
 
 def _default_batches(model: Model, cluster: Cluster, shape: Shape) -> list[str]:
     """Say what happens with batches as they are by default."""
     pieces = replace(shape, rows_per_piece=DEFAULT_PIECE)
-    rows: list[Prediction] = [
+    found: list[Prediction] = [
         predicted(model, replace(cluster, cores=cores, buckets_per_core=1), pieces, DEFAULT_BATCH)
         for cores in (2, *CORES)
     ]
-    lines = [
+    rows = [(f"{p.cluster.cores:,}", f"{p.batch_s:.2f}", f"{p.rows_per_s / 1e6:.2f}") for p in found]
+    return [
         f"With the settings left as they are (a bucket for each core, batches of {DEFAULT_BATCH:,} rows in "
         f"pieces of {DEFAULT_PIECE:,}):",
-        "",
-        "| cores | batch, s | million rows/s |",
-        "| ---: | ---: | ---: |",
+        table(("cores", "batch, s", "million rows/s"), rows),
     ]
-    lines += [f"| {p.cluster.cores:,} | {p.batch_s:.2f} | {p.rows_per_s / 1e6:.2f} |" for p in rows]
-    return [*lines, ""]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.raw_figures import rounded
+from tests.bench.reports import rounded
 from tests.bench.scaling.__main__ import QUICK_PHASES, in_spark, main
 from tests.bench.scaling.driver import Serial, measure_partitions, measure_reports
 from tests.bench.scaling.in_process import Own, PlanCost, measure_plans, measure_points
 from tests.bench.scaling.in_spark import CHECKED, PHASES, RUNS, Phase, Seen, SparkRun
 from tests.bench.scaling.load import GRID, Point, workload
-from tests.bench.scaling.measured import Measured, bucket_deviation, read, shape_of, slope, write
+from tests.bench.scaling.measured import Measured, bucket_deviation, read, shape_of, slope
 from tests.bench.scaling.model import (
     Cluster,
     Model,
@@ -164,11 +164,9 @@ def test_the_batch_of_an_interval_takes_that_long_and_an_interval_may_be_too_sho
 
 
 def test_the_report_is_written_of_what_the_file_holds(measured: Measured, tmp_path: Path) -> None:
-    write(tmp_path, measured)
-    assert rounded(asdict(read(tmp_path))) == rounded(asdict(measured))
-
     text = write_report(tmp_path, measured)
 
+    assert rounded(asdict(read(tmp_path))) == rounded(asdict(measured))
     assert "| the driver, clock | batch | 100,000 |" in text
     assert "| buckets reported | 1,004 | 202.0 | 1,004 |" in text
     assert {p.name for p in tmp_path.iterdir()} == {

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from catalog.durations import parse_duration_us
-from tests.bench.peers.measure import machine
+from tests.bench.reports import machine
 from tests.bench.soak.expected import batches_of, compare
 from tests.bench.soak.load import read_posted
 from tests.bench.soak.report import SoakReport, write_report

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.bench.reports import table, write_page
 from tests.bench.soak.expected import Compared
 from tests.bench.soak.soak import Soaked
 from tests.bench.soak.verdict import SHARE, Change, Minute
@@ -64,61 +64,58 @@ class SoakReport:
 
 def write_report(out: Path, report: SoakReport) -> str:
     """Write soak.md and soak.json and return the text."""
-    out.mkdir(parents=True, exist_ok=True)
     document = asdict(report)
     # Of a visitor what is right says nothing.
     document["compared"] = [
         asdict(query) for query in report.compared if query.name.startswith("standing") or not query.equal
     ]
-    (out / "soak.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    text = _page(report)
-    (out / "soak.md").write_text(text, encoding="utf-8")
-    return text
+    return write_page(out, "soak", _page(report), document)
 
 
 def _page(report: SoakReport) -> str:
     setting = report.soaked.setting
-    read = sum(query.expected for query in report.compared)
-    lines = [
+    facts = [
+        ("rows posted", f"{report.rows:,}"),
+        ("late rows", f"{report.late_rows:,}"),
+        ("batches", f"{report.batches:,}"),
+        ("plan versions in force", f"{report.plan_versions:,}"),
+        ("queries that came", f"{report.visitors:,}"),
+        ("results expected by DuckDB", f"{sum(query.expected for query in report.compared):,}"),
+        ("queries with other results", f"{len(report.wrong)} of {len(report.compared)}"),
+    ]
+    wrong = [
+        f"- {query.name}: of {query.expected:,} results {query.missing:,} missing, {query.extra:,} not "
+        f"expected, {query.doubled:,} doubled"
+        for query in report.wrong
+    ]
+    minutes = [
+        (
+            *(minute.number, f"{minute.rows_per_s:,.0f}", minute.batches, f"{minute.results:,}"),
+            *(f"{seconds * 1e3:,.0f}" for seconds in (minute.p50_s, minute.p99_s, minute.post_p99_s)),
+            *(f"{minute.private_bytes / 1e6:,.0f}", f"{minute.load:.1f}"),
+        )
+        for minute in report.minutes
+    ]
+    header = (
+        *("minute", "rows/s", "batches", "results", "p50, ms", "p99, ms", "request p99, ms"),
+        *("private, MB", "load"),
+    )
+    parts = [
         "# Soak",
-        "",
         f"Written by `python -m tests.bench.soak`; {report.machine}; "
         f"{report.soaked.began} UTC. {report.conditions}",
-        "",
         f"{setting.duration_s / 60:.0f} minutes, {2 * setting.rate_per_s:,} rows/s posted over two streams, "
         f"20 standing queries, and every {setting.change_every_s:.0f} s a query that comes, changes or goes; "
         f"results kept for {setting.retention}.",
-        "",
-        "| | |",
-        "| --- | ---: |",
-        f"| rows posted | {report.rows:,} |",
-        f"| late rows | {report.late_rows:,} |",
-        f"| batches | {report.batches:,} |",
-        f"| plan versions in force | {report.plan_versions:,} |",
-        f"| queries that came | {report.visitors:,} |",
-        f"| results expected by DuckDB | {read:,} |",
-        f"| queries with other results | {len(report.wrong)} of {len(report.compared)} |",
-        "",
-    ]
-    for query in report.wrong:
-        lines.append(
-            f"- {query.name}: of {query.expected:,} results {query.missing:,} missing, {query.extra:,} not "
-            f"expected, {query.doubled:,} doubled"
-        )
-    lines += ["", "## What grew", "", *_verdict(report), "", "## Minute by minute", ""]
-    lines += [
+        table(("", ""), facts),
+        *(["\n".join(wrong)] if wrong else []),
+        "## What grew",
+        *_verdict(report),
+        "## Minute by minute",
         "Latency is from the request with the later row of a result until the result was read.",
-        "",
-        "| minute | rows/s | batches | results | p50, ms | p99, ms | request p99, ms | private, MB | load |",
-        "| ---: |" + " ---: |" * 8,
+        table(header, minutes),
     ]
-    for minute in report.minutes:
-        lines.append(
-            f"| {minute.number} | {minute.rows_per_s:,.0f} | {minute.batches} | {minute.results:,} | "
-            f"{minute.p50_s * 1e3:,.0f} | {minute.p99_s * 1e3:,.0f} | {minute.post_p99_s * 1e3:,.0f} | "
-            f"{minute.private_bytes / 1e6:,.0f} | {minute.load:.1f} |"
-        )
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(parts)
 
 
 def _verdict(report: SoakReport) -> list[str]:
@@ -127,20 +124,18 @@ def _verdict(report: SoakReport) -> list[str]:
     minutes = report.stretch_s // 60
     names = ", ".join(change.name for change in report.grown) or "nothing"
     stretches = range(len(report.changes[0].medians))
-    lines = [
-        f"Medians of stretches of {minutes} minutes; the last one is compared with the one from minute "
-        f"{report.warm_up * minutes} on. More than {SHARE:.0%} larger: **{names}**.",
-        "",
-        "| figure | " + " | ".join(f"from {n * minutes} min" for n in stretches) + " | change |",
-        "| --- |" + " ---: |" * (len(stretches) + 1),
-    ]
+    rows = []
     for change in report.changes:
         shown = change.name.endswith("_s") or change.name.startswith("of each")
         if shown or max(change.medians) >= _grain(change.name):
             name, medians = _shown(change)
             mark = " (grew)" if change.grew else "" if change.judged else " (not judged)"
-            lines.append(f"| {name} | {' | '.join(medians)} | {change.share:+.1%}{mark} |")
-    return lines
+            rows.append((name, *medians, f"{change.share:+.1%}{mark}"))
+    return [
+        f"Medians of stretches of {minutes} minutes; the last one is compared with the one from minute "
+        f"{report.warm_up * minutes} on. More than {SHARE:.0%} larger: **{names}**.",
+        table(("figure", *(f"from {n * minutes} min" for n in stretches), "change"), rows),
+    ]
 
 
 def _grain(name: str) -> int:

@@ -16,8 +16,8 @@ import psutil
 
 from catalog.store.store import Store
 from tests.bench.peers.feeding import Worker
+from tests.bench.process_tree import of_each
 from tests.bench.soak.rows import STREAMS
-from tests.bench.start import kind_of
 
 EVERY_S = 10.0
 #: Names of processes here, by those of ``kind_of``; all others start workers, or wait for the end of one.
@@ -106,24 +106,24 @@ def _write(out: TextIO, document: dict[str, object]) -> None:
 def _processes(pid: int) -> Iterator[tuple[str, float]]:
     """Yield figures of the service's processes, added up by kind, and of all of them."""
     added: defaultdict[str, float] = defaultdict(float)
-    root = psutil.Process(pid)
-    for process in (root, *root.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # a worker that idles ends by itself
-            kind = _KINDS.get(kind_of(process), "helpers")
-            memory, times = process.memory_full_info(), process.cpu_times()
-            figures = {
-                "processes": 1,
-                "private_bytes": memory.uss,
-                "pss_bytes": memory.pss,
-                "rss_bytes": memory.rss,
-                "handles": process.num_fds(),
-                "threads": process.num_threads(),
-                "cpu_s": times.user + times.system,
-            }
-            for name, value in figures.items():
-                added[f"{kind} {name}"] += value
-                added[f"all {name}"] += value
+    for (_, kind), figures in of_each(pid, _figures):
+        for name, value in figures.items():
+            added[f"{_KINDS.get(kind, 'helpers')} {name}"] += value
+            added[f"all {name}"] += value
     yield from added.items()
+
+
+def _figures(process: psutil.Process) -> dict[str, float]:
+    memory, times = process.memory_full_info(), process.cpu_times()
+    return {
+        "processes": 1,
+        "private_bytes": memory.uss,
+        "pss_bytes": memory.pss,
+        "rss_bytes": memory.rss,
+        "handles": process.num_fds(),
+        "threads": process.num_threads(),
+        "cpu_s": times.user + times.system,
+    }
 
 
 def _files(data_dir: Path) -> Iterator[tuple[str, float]]:

@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.api.running_service import RunningService, default_settings, free_port
-from tests.bench.peers.feeding import Worker, wait_until
+from tests.bench.peers.feeding import Worker
 from tests.bench.soak.queries import STANDING
 from tests.bench.soak.readers import EventFollower, PageFollower, Sweeper
 from tests.bench.soak.rows import COLUMNS, LATENESS, STREAMS, SoakRows
 from tests.bench.soak.sampler import Sampler
 from tests.bench.soak.visitors import Visitors
+from tests.waiting import until
 
 #: Queries whose latency is measured: a small window, a large one, and one by server-sent events.
 PAGED, EVENTS = ("standing2", "standing20"), "standing12"
@@ -77,15 +78,13 @@ def soak(setting: SoakSetting, directory: Path) -> Soaked:
 
     Raises:
         RuntimeError: Somebody who posts, reads or changes queries was refused.
-        TimeoutError: The service did not get done with what was posted.
+        AssertionError: The service did not get done with what was posted.
     """
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "serve.log"
     settings = default_settings(log) | {"SLUICE_RESULT_RETENTION": setting.retention}
     with RunningService(directory / "data", log, free_port(), settings=settings) as service:
-        for name in STREAMS:
-            stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "lateness": LATENESS}
-            service.ok("POST", "/streams", 201, json=stream | {"source": {"type": "http"}})
+        service.register(COLUMNS, *STREAMS, lateness=LATENESS)
         added = [{"add": {"name": name, "cql": query.cql()}} for name, query in STANDING.items()]
         service.ok("POST", f"/changes?wait={_STARTED_S:.0f}", 200, json={"changes": added})
         start_us = round((time.time() + _HEAD_START_S) * 1e6)
@@ -125,8 +124,10 @@ def _under_load(setting: SoakSetting, directory: Path, service: RunningService, 
             _load(setting, directory, root, start_us, [sampler, visitors, *workers])
         visitors.save(visits_file(directory))
         total = len(STREAMS) * setting.rate_per_s * setting.duration_s
-        wait_until(
-            lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= total, _REST_S, f"{total:,} rows"
+        until(
+            lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= total,
+            lambda: f"{total:,} rows were not read",
+            _REST_S,
         )
 
 

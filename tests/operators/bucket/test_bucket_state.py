@@ -11,6 +11,7 @@ from operators.bucket.bucket_state import (
     dropped_ids,
     encode_manifest,
     encode_plan,
+    exchange_ids,
     load_bucket,
     segment_ids,
     store_segments,
@@ -82,6 +83,16 @@ def test_a_manifest_says_what_its_batch_dropped() -> None:
     assert dropped_ids(manifest) == ("c.0.1.0", "c.0.plan.7")
     assert segment_ids(manifest) == set()
     assert dropped_ids(encode_manifest(Bucket())) == ()
+
+
+def test_pairs_on_their_way_are_part_of_the_state() -> None:
+    bucket = Bucket(arrived={-(1 << 50): (5, None)}, exchange_files=("c.0.7.exchange",))
+    manifest = encode_manifest(bucket)
+    assert segment_ids(manifest) == {*exchange_ids(manifest)} == {"c.0.7.exchange"}
+    loaded = load_bucket(manifest, None, lambda i: Segment.decode(b""), {})
+    assert (loaded.arrived, loaded.exchange_files) == (bucket.arrived, bucket.exchange_files)
+    # Versions without exchanges would lose these pairs, so they must not read the state.
+    assert json.loads(manifest)["format"] > json.loads(encode_manifest(Bucket()))["format"]
 
 
 @pytest.mark.parametrize("other", [4, 99])

@@ -18,6 +18,7 @@ from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidWindow
 from tests.examples import examples
+from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash
 from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, expected, rows, stream
@@ -82,6 +83,7 @@ def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
         if crash == "never"
         else DurableRecorder(streams, buckets, slack_us=slack_us, crash=crash)
     )
+    move = moving(data.draw(NUMBERS, "buckets after each batch") if crash == "never" else [0])
     plan: Plan | None = None
     for batch in range(batches):
         running = [
@@ -95,6 +97,7 @@ def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
             plans.append(plan)
         flowing = {s.id for s in plan.streams}
         runner.step({n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}, plans)
+        move(runner, None)
     for query, each in zip(queries, bound, strict=True):
         found = {} if each is None else runner.rows_of(each)
         assert found == expected(query, tables, placed, runner.late), query.cql
@@ -106,3 +109,29 @@ def _bound(query: Written, streams: Mapping[str, Stream], number: int) -> Query 
         return bind(query.cql, streams, name=f"q{number}", query_id=number)
     except InvalidWindow:
         return None
+
+
+def test_rows_of_spread_keys_are_joined_once_after_moves() -> None:
+    streams = {n: stream(n) for n in (1, 2, 3)}
+    rng = np.random.default_rng(5)
+    tables = {n: rows(rng, streams[n], 60, 20, 0, 2) for n in streams}
+    placed = {n: np.arange(60) // 10 for n in streams}
+    by_name = {s.name: s for s in streams.values()}
+    two = Written((1, 2), (8, 8), ("s0.k = s1.k",))
+    three = Written((1, 2, 3), (8, 8, 8), ("s0.k = s1.k", "s1.k = s2.k"), since=1)
+    bound = [bind(q.cql, by_name, name=f"q{n}", query_id=n) for n, q in enumerate((two, three), 1)]
+    objective = Objective(partitioning="replicate")
+    first = build_plan(bound[:1], streams, objective=objective)
+    both = build_plan(bound, streams, first, objective=objective)
+    assert all(family.replication.replicates for family in both.families)
+    runner = Recorder(streams, 3, slack_us=None, stored=True)
+    move = moving([0, 2, 4, 1, 3])
+    for batch in range(6):
+        flowing = {s.id for s in (both if batch else first).streams}
+        given = {n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}
+        runner.step(given, [first, both][batch : batch + 1])
+        move(runner, None)
+    for query, each in zip((two, three), bound, strict=True):
+        wanted = expected(query, tables, placed, runner.late)
+        assert len(wanted) > 100
+        assert runner.rows_of(each) == wanted

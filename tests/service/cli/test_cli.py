@@ -185,8 +185,8 @@ def test_a_plan_says_once_which_files_it_could_not_use(
         f'warning: file "{tmp_path}/a/1.parquet" of stream "A" is set aside: it is no sound'
     )
     assert absent == (
-        f'warning: stream "B" has no files: "{tmp_path}/b" holds none, but 1 directories; '
-        f'write path: "{tmp_path}/b/**/*" to read what is in them'
+        f'warning: stream "B" has no files: "{tmp_path}/b" holds none, but 1 directory; '
+        f'write path: "{tmp_path}/b/**/*" to read what is in it'
     )
 
 

@@ -17,7 +17,7 @@ from service.config.log import setup_logging
 from service.workspace.bounded_run import RunProgress
 
 #: A test fails if it waits longer than this for the bar, s.
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Terminal(io.StringIO):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,19 +25,33 @@ from service.engine.catalog_lease import CatalogLease, this_process
 from service.engine.engine import Engine
 from service.errors import CatalogInUse
 from tests.catalog.examples import manifest
+from tests.waiting import until
 
-#: Long enough for a machine that others keep busy.
 EXPIRY_S, RENEW_S, GIVE_UP_S = 1.5, 0.1, 0.5
+#: Of a lease that does not end while its engine lives, on a busy machine, too.
+LASTING_S, LASTING_GIVE_UP_S = 30.0, 20.0
 
 
 @contextmanager
-def an_engine(url: str, directory: Path, name: str) -> Iterator[tuple[Store, CatalogLease, list[str]]]:
+def an_engine(
+    url: str,
+    directory: Path,
+    name: str,
+    *,
+    expiry_s: float = LASTING_S,
+    give_up_s: float = LASTING_GIVE_UP_S,
+) -> Iterator[tuple[Store, CatalogLease, list[str]]]:
     """Open the catalog as one more engine does, which says why it gave up."""
     reasons: list[str] = []
     with Store.open(url) as store:
-        lease = CatalogLease(store, directory / name, reasons.append, EXPIRY_S, RENEW_S, GIVE_UP_S)
+        lease = CatalogLease(store, directory / name, reasons.append, expiry_s, RENEW_S, give_up_s)
         yield store, lease, reasons
         lease.release()
+
+
+def a_hasty_engine(url: str, directory: Path, name: str) -> Any:
+    """Return an engine whose lease ends soon after it is not renewed."""
+    return an_engine(url, directory, name, expiry_s=EXPIRY_S, give_up_s=GIVE_UP_S)
 
 
 @pytest.fixture
@@ -77,7 +92,7 @@ def test_a_second_engine_on_another_machine_is_refused_as_long_as_the_first_rene
 @pytest.mark.usefixtures("elsewhere")
 def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(either_url: str, tmp_path: Path) -> None:
     with (
-        an_engine(either_url, tmp_path, "one") as (first_store, first, reasons),
+        a_hasty_engine(either_url, tmp_path, "one") as (first_store, first, reasons),
         an_engine(either_url, tmp_path, "other") as (second_store, second, _),
     ):
         first.acquire()
@@ -102,7 +117,7 @@ def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(either_url: s
 
 @pytest.mark.usefixtures("elsewhere")
 def test_of_two_that_wait_one_gets_it(either_url: str, tmp_path: Path) -> None:
-    with an_engine(either_url, tmp_path, "dead") as (_, dead, _):
+    with a_hasty_engine(either_url, tmp_path, "dead") as (_, dead, _):
         dead.acquire()
         stopped(dead)
         got: list[str] = []
@@ -114,7 +129,7 @@ def test_of_two_that_wait_one_gets_it(either_url: str, tmp_path: Path) -> None:
                 except CatalogInUse:
                     return
                 got.append(name)
-                done.wait(5)
+                done.wait(120)
 
         done = threading.Event()
         threads = [threading.Thread(target=wait, args=(name,)) for name in ("one", "other")]
@@ -154,22 +169,20 @@ def test_a_holder_that_this_machine_knows_to_be_dead_is_not_waited_for(
 def test_an_engine_that_cannot_renew_gives_up_before_others_begin(
     either_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with an_engine(either_url, tmp_path, "one") as (_, lease, reasons):
+    with a_hasty_engine(either_url, tmp_path, "one") as (_, lease, reasons):
         lease.acquire()
         with Store.open(either_url) as other, other.transaction():
             # Another writer keeps the database for itself.
             lease.store._database._busy_timeout_s = 0.05
             monkeypatch.setattr(lease.store.lease, "renew", _down)
-            deadline_s = time.monotonic() + 5
-            while not reasons and time.monotonic() < deadline_s:
-                time.sleep(0.01)
+            until(lambda: reasons)
         assert reasons == ["the lease of the catalog was not renewed for 0.5 s"]
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_an_engine_whose_own_transaction_hangs_keeps_its_lease(sqlite_url: str, tmp_path: Path) -> None:
     with (
-        an_engine(sqlite_url, tmp_path, "one") as (store, lease, reasons),
+        a_hasty_engine(sqlite_url, tmp_path, "one") as (store, lease, reasons),
         an_engine(sqlite_url, tmp_path, "two") as (_, other, _),
     ):
         lease.acquire()
@@ -227,7 +240,7 @@ def test_a_stand_by_waits_and_is_next(url: str, tmp_path: Path) -> None:
         assert taken == [], "the first one renews"
         first.release()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
         found = store.lease.current()
     assert sorted(taken) == ["one", "other"]
     assert found is not None
@@ -279,7 +292,7 @@ def test_a_holder_that_hangs_on_this_machine_is_killed_and_replaced(either_url: 
         assert time.monotonic() - began_s >= EXPIRY_S
         assert lease.former is not None
         assert lease.former.pid == hung.pid
-        assert hung.wait(60) == -signal.SIGKILL
+        assert hung.wait(120) == -signal.SIGKILL
 
 
 def test_a_renewal_that_hangs_does_not_keep_an_engine_from_giving_up(
@@ -287,11 +300,9 @@ def test_a_renewal_that_hangs_does_not_keep_an_engine_from_giving_up(
 ) -> None:
     """As where the network to the server was cut, which tells so after ten seconds."""
     cut = threading.Event()
-    with an_engine(either_url, tmp_path, "one") as (_, lease, reasons):
+    with a_hasty_engine(either_url, tmp_path, "one") as (_, lease, reasons):
         lease.acquire()
         monkeypatch.setattr(lease.store.lease, "renew", lambda _: cut.wait())
-        deadline_s = time.monotonic() + 10
-        while not reasons and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        until(lambda: reasons)
         assert reasons == ["the lease of the catalog was not renewed for 0.5 s"]
         cut.set()

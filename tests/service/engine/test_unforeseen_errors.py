@@ -26,7 +26,7 @@ from service.workspace import engine_part
 from service.workspace.engine_part import EnginePart, EngineParts
 
 #: Limit of a wait that takes milliseconds.
-LONG_S = 30.0
+LONG_S = 120.0
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ one pipeline in files and to the other in packets, and the buckets say the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -23,9 +24,9 @@ from operators.bucket.bucket_state import (
 )
 from service.commit.bucket_report import BucketReport
 from service.job.chain_processor import forget_checkpoint
-from tests.bench.migration.carrying import scheduled
+from tests.bench.migration.carrying import run_batch, scheduled
 from tests.bench.migration.load import Load
-from tests.bench.migration.pipeline import Pipeline
+from tests.pipeline import Pipeline
 
 LOAD = Load().sized(longest_s=1.2, queries=8)
 BUCKETS = 2
@@ -45,10 +46,10 @@ class Replayed(Pipeline):
 
     dropped: dict[int, set[str]] = field(default_factory=dict)
 
-    def _joined(self, bucket: int, packets: list[bytes]) -> dict[str, Any]:
+    def join(self, bucket: int, packets: Sequence[bytes]) -> BucketReport:
         handle = self._handles[bucket]
         before = handle.getValueState("manifest", "").get()
-        first = Pipeline._joined(self, bucket, packets)
+        first = Pipeline.join(self, bucket, packets)
         state = handle.getValueState("manifest", "")
         after, files = state.get(), self.files(bucket)
         if before is not None:
@@ -56,7 +57,7 @@ class Replayed(Pipeline):
         else:
             handle.value_states.clear()
         forget_checkpoint(self._options.checkpoint_id)
-        second = Pipeline._joined(self, bucket, packets)
+        second = Pipeline.join(self, bucket, packets)
         assert _said(second) == _said(first)
         assert handle.getValueState("manifest", "").get() == after
         assert self.files(bucket) == files
@@ -95,19 +96,17 @@ def test_a_batch_that_runs_again_finds_all_it_needs_and_leaves_the_same(
     in_files: tuple[int, int], tmp_path: Path
 ) -> None:
     changes, at, batches = scheduled(LOAD, gap=2)
-    carries = dict(zip(at, changes, strict=True))
-    streams = tuple(LOAD.streams(batches).values())
+    carries = {number: step.plan for number, step in zip(at, changes, strict=True)}
     directories = [tmp_path / name for name in ("twice", "once")]
     for directory in directories:
         directory.mkdir()
-    twice = Replayed(streams, LOAD.batch_s, directories[0], BUCKETS, rows_file_bytes=in_files[0])
-    once = Pipeline(streams, LOAD.batch_s, directories[1], BUCKETS, rows_file_bytes=in_files[1])
+    twice = Replayed(carries[0], BUCKETS, directories[0], in_files[0])
+    once = Pipeline(carries[0], BUCKETS, directories[1], in_files[1])
     results, dropped, sent = 0, 0, 0
     for number in range(batches):
-        plan = carries[number].plan if number in carries else None
-        phases = [pipeline.step(plan) for pipeline in (twice, once)]
-        assert len({(p.state_rows, p.segments, p.results) for p in phases}) == 1
-        results += phases[0].results
+        ran = [run_batch(pipeline, LOAD, carries.get(number)) for pipeline in (twice, once)]
+        assert len({(batch.state_rows, batch.segments, batch.pairs) for batch in ran}) == 1
+        results += ran[0].pairs
         dropped += sum(map(len, twice.dropped.values()))
         sent += sum(name.startswith("rows.") for names in twice.dropped.values() for name in names)
     for pipeline in (twice, once):

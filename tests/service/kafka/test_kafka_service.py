@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,16 +17,14 @@ from tests.api.running_service import RunningService, free_port
 from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.test_topic_sink import messages_in
 from tests.service.kafka.test_topics import event
+from tests.waiting import until
 
 WAIT_S = 120
 SECOND_US = 1_000_000
 
 
 def wait_for(what: str, done: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < until_s, what
-        time.sleep(0.5)
+    until(done, lambda: what)
 
 
 def pairs_in(kafka: Brokers) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from service.inputs.sources.topics import Topics, _Topic
 from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.test_topics import event, micros, rows_of, topic_stream
 
-WAIT_S = 60
+WAIT_S = 120
 
 
 class Disturbed(Inputs):

@@ -25,7 +25,7 @@ from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.secure_front import User, secured
 from tests.service.kafka.test_topics import COLUMNS, event
 
-WAIT_S = 60
+WAIT_S = 120
 MECHANISMS: tuple[KafkaMechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OURS, THEIRS = trustme.CA(), trustme.CA()
 

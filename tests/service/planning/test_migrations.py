@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import MigrationNotFound, SluiceError, StalePlanVersion
+from catalog.errors import InvalidInput, MigrationNotFound, SluiceError, StalePlanVersion
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import Plan
+from catalog.values.plan import Plan, Probe
 from planner.build.objective import Objective
 from planner.errors import UnknownFamily
 from service.errors import InvalidMigration, PlanRefused
@@ -60,6 +60,42 @@ def test_a_migration_survives_a_restart_and_other_settings_rule_again(three: Des
         assert other.versions.objective.strategy == "unshared"
     with desk(tmp_path, base=Objective(strategy="unshared")) as same, same.store.transaction():
         assert not take_settings(same.store, same.base)
+
+
+def test_slices_are_searched_as_a_migration_says(three: Desk, tmp_path: Path) -> None:
+    three.migrate(splits=[{"at": "15s"}])
+    chain = three.ends()
+    three.migrate(probe="hash(8)", invalidation="probe+insert")
+    assert three.plan.families[0].probe == Probe("hash", 8, "probe+insert")
+    assert history(three)[-1][:2] == ("tester", "migrate: probe hash(8), invalidation probe+insert")
+    three.migrate(family_probes={"B.k = A.k": {"probe": "loops"}})
+    assert (three.plan.families[0].probe, three.ends()) == (Probe("loops"), chain)
+    three.add("q4", 20)
+    assert three.plan.families[0].probe == Probe("loops")
+    three.store.close()
+    with desk(tmp_path) as again:
+        again.migrate(family_probes={KEY: None})
+        assert again.plan.families[0].probe == Probe("hash", 8, "probe+insert")
+        again.migrate(probe="auto")
+        assert again.plan.families[0].probe == Probe()
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"probe": "hash(0)"}, ("probe",)),
+        ({"probe": "merge", "invalidation": "optimal"}, ("invalidation",)),
+        ({"invalidation": "optimal"}, ("invalidation",)),
+        ({"family_probes": {KEY: {"probe": "hsh(3)"}}}, ("family_probes", KEY, "probe")),
+        ({"family_probes": {"A.k = C.k": {"probe": "loops"}}}, ("family_probes", "A.k = C.k")),
+        ({"probe": "loops", "strategy": "pullup"}, ()),
+    ],
+)
+def test_a_probe_that_cannot_be_is_refused(three: Desk, body: dict[str, Any], path: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        three.migrate(**body)
+    assert caught.value.path == path
+    assert three.plan.version == 3
 
 
 def test_a_family_s_own_strategy_can_be_set_renamed_and_taken_away(three: Desk) -> None:

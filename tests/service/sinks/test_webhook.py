@@ -29,7 +29,7 @@ Answer = Callable[[socket.socket], None]
 
 
 #: Far longer than a receiver may take here, also on a busy machine.
-LONG_S = 120
+LONG_S = 240
 
 
 @contextmanager

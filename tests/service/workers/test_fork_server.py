@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from service.jvm import python_launcher
 from service.jvm.python_launcher import FORK_SERVER
+from tests.waiting import until
 
 #: What a module says of the process that runs it.
 TELLS = """
@@ -33,7 +33,7 @@ facts = {
 print(json.dumps(facts))
 print("aside", file=sys.stderr)
 """
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass
@@ -80,13 +80,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(PATIENCE_S) == 0
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def test_a_child_has_pipes_environment_directory_and_arguments_of_what_was_started(server: Server) -> None:

@@ -124,3 +124,21 @@ def test_the_threads_go_on_after_an_unforeseen_error(store: Store, monkeypatch: 
     watcher.stop()
     assert faults.counts()["watcher"] == 1
     assert faults.failing() == ()
+
+
+def test_a_directory_of_directories_is_logged_once(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+    store.streams.add(stream_of(FilesSource("csv", str(tmp_path / "in")), name="A"))
+    with closing(EventLog(tmp_path / "events.db")) as events:
+        watcher = Watcher(store, Inputs(store, events), 1.0)
+        watcher.run_once()
+        (tmp_path / "in" / "day=1").mkdir()
+        for _ in range(3):
+            watcher.run_once()
+    empty, nested = caplog.messages
+    assert empty == f'stream "A" has no files: "{tmp_path}/in" holds none'
+    assert nested.endswith(
+        f'holds none, but 1 directory; write path: "{tmp_path}/in/**/*" to read what is in it'
+    )

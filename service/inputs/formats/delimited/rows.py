@@ -194,6 +194,11 @@ class CsvRows:
                 self._more()
                 continue
             break
+        if len(data) > MAX_ROW_BYTES:
+            sizes = np.diff(starts[:rows], append=following)
+            if sizes.max() > MAX_ROW_BYTES:
+                row = int(sizes.argmax())
+                self._refuse_long(int(starts[row]), row)
         self._at = following
         self._found = FoundRows(data, rows, starts, begins, ends, flags, self._quote, self._escape)
         return self._found
@@ -248,10 +253,10 @@ class CsvRows:
             return f"text follows a closing quote: {self._shown(at)}"
         return f"has {fact} fields, not {width}: {self._shown(at)}"
 
-    def _refuse_long(self, at: int) -> None:
+    def _refuse_long(self, at: int, row: int = 0) -> None:
         limit = f"{MAX_ROW_BYTES >> 20} MB"
         raise UnusableFile(
-            f"{self._named(self._rows, at)} is longer than {limit}, or a quote in it is never closed"
+            f"{self._named(self._rows + row, at)} is longer than {limit}, or a quote in it is never closed"
         )
 
     def _shown(self, at: int, least: int = 0) -> str:

@@ -57,7 +57,6 @@ BERLIN = replace(FILE, timezone="Europe/Berlin")
         ("32.12.2025 09:15", "timestamp", FILE, None),
         ("yesterday", "timestamp", FILE, None),
         # Clocks skip this time when they are set forward: no format can read it.
-        ("2026-03-29 02:30:00", "timestamp", BERLIN, None),
         ("29.03.2026 02:30:00", "timestamp", BERLIN, None),
     ],
 )
@@ -66,3 +65,8 @@ def test_the_option_that_reads_a_value_is_named(
 ) -> None:
     found = option_that_reads(value, column_type, form)
     assert found == ("" if option is None else f"; it can be read with {option}")
+
+
+def test_a_time_that_its_zone_leaves_out_is_told() -> None:
+    found = option_that_reads("2026-03-29 02:30:00", "timestamp", BERLIN)
+    assert found == "; clocks in Europe/Berlin are set forward past it"

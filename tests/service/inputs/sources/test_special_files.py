@@ -11,7 +11,7 @@ from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import InputChanged, SourceNotFound
 from service.inputs.partitions import FileRows, FilesPartition
 from service.inputs.read import read_partition
-from service.inputs.sources.files import candidates, judged_files
+from service.inputs.sources.files import candidates, judged_files, source_warnings
 from service.inputs.validate import validate_source
 
 pytestmark = pytest.mark.timeout(20)
@@ -57,6 +57,34 @@ def test_a_pipe_in_a_directory_or_in_place_of_a_file_is_passed_over(pipe: Path) 
         found = sorted(candidates(str(path)))
         assert found == ([] if path == pipe else [str(pipe.parent / "whole")])
     assert list(judged_files(stream(pipe), [str(pipe)])) == []
+
+
+def test_what_is_no_file_in_a_directory_is_named(pipe: Path) -> None:
+    (pipe.parent / "gone").symlink_to("nowhere")
+    found = stream(pipe.parent)
+    no_files, special = source_warnings(found, found.source)
+    assert no_files == f'stream "s" has no files: "{pipe.parent}" holds none'
+    assert special == (
+        '"gone", "pipe" in the directory of stream "s" cannot be read: no regular file, but a pipe, a '
+        "socket, a device or a broken link"
+    )
+    (pipe.parent / "whole").write_text('{"ts": 1, "k": 1}\n')
+    assert source_warnings(found, found.source) == (special,)
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "1 directory"), (2, "2 directories")])
+def test_a_directory_of_directories_is_told(tmp_path: Path, count: int, told: str) -> None:
+    for number in range(count):
+        (tmp_path / f"day={number}").mkdir()
+    found = stream(tmp_path)
+    (warning,) = source_warnings(found, found.source)
+    assert warning == (
+        f'stream "s" has no files: "{tmp_path}" holds none, but {told}; write path: "{tmp_path}/**/*" to '
+        f"read what is in {'it' if count == 1 else 'them'}"
+    )
+    assert source_warnings(stream(tmp_path / "**/*"), FilesSource("jsonl", f"{tmp_path}/**/*")) == (
+        f'stream "s" has no files: nothing matches "{tmp_path}/**/*"',
+    )
 
 
 def test_a_file_that_became_a_pipe_is_not_opened(pipe: Path) -> None:

@@ -1,0 +1,284 @@
+"""Rings of one side of a join: the last slice of its chain, which a row leaves for good.
+
+    rings        0              1              2              one for each remainder of the key
+    segments     [x x 4 7 9]    []             [x 8]          x: removed; 4 and 8 are heads
+                 [11 12]        [10]           []
+
+A male looks at the head of its ring, removes the rows that have expired, and scans those behind it. Which
+other rings lose their expired rows when a row comes is the *invalidation* (``catalog.values.plan.Probe``).
+Nested loops are one ring.
+
+A ring remembers the time up to which its rows were removed, ``gone``. This gives its head in every segment,
+also after a restart, so it is all that the bucket's manifest keeps. A segment is dropped once all of its rows
+are removed, and written anew once half of them are.
+
+Invariant: a row is removed only if no later male is near enough, so the invalidation changes no result. Males
+come in the order of their clock, and a male's own time is a limit only up to the watermark.
+
+Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. There a stream comes in order and a
+    ring is a circular buffer. We differ: rows may come out of order, so each segment keeps its own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from catalog.values.plan import Probe
+from operators.kernels.keys import Bools, Int64s
+from operators.rings.ring_kernel import heads_behind, remove_expired, scan_rings
+from operators.segments.cell_index import CellIndex
+from operators.segments.segment import Segment
+
+#: Time up to which nothing has been removed.
+NOTHING: Final = -(2**63)
+#: A segment is written anew once at least one in this many of its rows has been removed.
+WORTH_A_REWRITE = 2
+#: So many pairs of a row and a ring are looked at in one go; bounds memory where every row empties all rings.
+_LOOKED_AT_ONCE = 1 << 22
+
+
+@dataclass(slots=True)
+class RingCounts:
+    """Counts of the rings of one side in one batch; see ``catalog.values.batch.ProbeCounters``."""
+
+    probes: int = 0
+    inserted: int = 0
+    scanned: int = 0
+    looked: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """Rows that come to rings, in the order of their clock.
+
+    Attributes:
+        rows: int64[m], which row of their segment each is.
+        keys: int64[m], their keys.
+        times: int64[m], their clock, ascending.
+        cells: int64[m], their rings.
+    """
+
+    rows: Int64s
+    keys: Int64s
+    times: Int64s
+    cells: Int64s
+
+    @classmethod
+    def of(cls, keys: Int64s, times: Int64s, cells: int, rows: Int64s | None = None) -> Arrivals:
+        """Sort rows by their clock.
+
+        Args:
+            keys: int64[m].
+            times: int64[m].
+            cells: Number of rings.
+            rows: int64[m], which rows they are; None: all of their segment.
+        """
+        order = np.argsort(times, kind="stable")
+        keys = keys[order]
+        return cls(order if rows is None else rows[order], keys, times[order], keys % cells)
+
+    def part(self, begin: int, end: int) -> Arrivals:
+        """Return some of the rows."""
+        own = slice(begin, end)
+        return Arrivals(self.rows[own], self.keys[own], self.times[own], self.cells[own])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """Males that scan their rings in one segment.
+
+    Attributes:
+        index: The segment by rings.
+        males: The males.
+        first: int64[m], where each of them begins.
+    """
+
+    index: CellIndex
+    males: Arrivals
+    first: Int64s
+    _state: Int64s = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
+
+    @property
+    def done(self) -> bool:
+        """Tell whether all males have scanned."""
+        return int(self._state[0]) >= len(self.males.cells)
+
+    @property
+    def scanned(self) -> int:
+        """Rows compared so far."""
+        return int(self._state[2])
+
+    @property
+    def touched(self) -> int:
+        """Pairs of equal key so far."""
+        return int(self._state[3])
+
+    def fill(self, females: Int64s, males: Int64s, behind_us: int, ahead_us: int) -> int:
+        """Write rows of pairs, and return how many; see ``scan_rings``."""
+        index, own = self.index, self.males
+        found = scan_rings(
+            index.keys,
+            index.times,
+            index.offsets,
+            own.keys,
+            own.times,
+            own.cells,
+            self.first,
+            behind_us,
+            ahead_us,
+            self._state,
+            females,
+            males,
+        )
+        females[:found] = index.rows[females[:found]]
+        males[:found] = own.rows[males[:found]]
+        return int(found)
+
+
+@dataclass(slots=True, eq=False)
+class Rings:
+    """Rings of one side of a join in one bucket.
+
+    Attributes:
+        probe: How many they are, and their invalidation.
+        w_end_us: Window of the side: an older row has expired.
+        gone: int64[cells], time up to which the rows of each ring have been removed.
+        counts: Counts of this batch.
+    """
+
+    probe: Probe
+    w_end_us: int
+    gone: Int64s = field(init=False)
+    counts: RingCounts = field(default_factory=RingCounts)
+
+    def __post_init__(self) -> None:
+        self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
+
+    def arrivals(self, keys: Int64s, times: Int64s, rows: Int64s | None = None) -> Arrivals:
+        """Return rows by their clock, with their rings (``Arrivals.of``)."""
+        return Arrivals.of(keys, times, self.probe.cells, rows)
+
+    def whole(self, segment: Segment, males: Arrivals) -> Scan:
+        """Let males scan their cells of a segment of which no row can have expired."""
+        index = segment.in_cells(self.probe.cells)
+        return Scan(index, males, index.offsets[males.cells])
+
+    def probed(
+        self, segments: Sequence[Segment], males: Arrivals, reached: int | None
+    ) -> list[tuple[Segment, Scan]]:
+        """Remove what has expired when males come, and let them scan the rest.
+
+        Args:
+            segments: Segments of the side.
+            males: Rows of the other side.
+            reached: How far the other side has come at the end of the batch; None before its first row.
+        """
+        every = self.probe.invalidation in ("probe-all", "optimal")
+        self.counts.probes += len(males.cells)
+        ordered = [(s, s.in_cells(self.probe.cells)) for s in _by_age(segments)]
+        scans = []
+        for part, found in self._emptied([index for _, index in ordered], males, reached, every=every):
+            scans += [(s, Scan(index, part, first)) for (s, index), first in zip(ordered, found, strict=True)]
+        return scans
+
+    def entered(self, segments: Sequence[Segment], females: Arrivals, reached: int | None) -> None:
+        """Remove what has expired when rows enter, if the invalidation says so.
+
+        Args:
+            segments: Segments of the side, those of the rows included.
+            females: The rows.
+            reached: How far the other side has come at the end of the batch, all of whose males have probed.
+        """
+        self.counts.inserted += len(females.cells)
+        if self.probe.invalidation in ("probe+insert", "optimal"):
+            every = self.probe.invalidation == "optimal"
+            indexes = [segment.in_cells(self.probe.cells) for segment in _by_age(segments)]
+            for _ in self._emptied(indexes, females, reached, every=every):
+                pass
+
+    def dropped(self, segments: Sequence[Segment]) -> tuple[list[Segment], int]:
+        """Return segments without rows that are not worth keeping, and how many rows were dropped."""
+        staying, dropped = [], 0
+        for segment in segments:
+            gone = self.removed(segment)
+            if not gone or gone * WORTH_A_REWRITE < len(segment):
+                staying.append(segment)
+                continue
+            dropped += gone
+            if gone < len(segment):
+                staying.append(segment.filter(self._live(segment)))
+        return staying, dropped
+
+    def settled(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Return segments without any removed row; then nothing counts as removed any more."""
+        kept = [s.filter(self._live(s)) if self.removed(s) else s for s in segments]
+        self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
+        return [segment for segment in kept if len(segment)]
+
+    def removed(self, segment: Segment) -> int:
+        """Return how many rows of a segment have been removed."""
+        index = segment.in_cells(self.probe.cells)
+        heads = heads_behind(index.times, index.offsets, self.gone)
+        return int((heads - index.offsets[:-1]).sum())
+
+    def held(self, segments: Sequence[Segment], reached: int | None) -> tuple[int, int]:
+        """Return how many rows have not expired, and how many have but are not removed."""
+        rows = sum(len(segment) - self.removed(segment) for segment in segments)
+        if reached is None:
+            return rows, 0
+        live = sum(int(np.count_nonzero(s.ts > reached - self.w_end_us)) for s in segments)
+        return live, rows - live
+
+    def _live(self, segment: Segment) -> Bools:
+        live: Bools = segment.ts > self.gone[segment.key % self.probe.cells]
+        return live
+
+    def _emptied(
+        self, indexes: Sequence[CellIndex], rows: Arrivals, reached: int | None, *, every: bool
+    ) -> Iterator[tuple[Arrivals, list[Int64s]]]:
+        """Remove what has expired when rows come; yields some of the rows, and where their rings begin."""
+        cells = self.probe.cells
+        at_once = max(1, _LOOKED_AT_ONCE // cells) if every else max(1, len(rows.cells))
+        for begin in range(0, len(rows.cells), at_once):
+            part = rows.part(begin, begin + at_once)
+            count = len(part.cells)
+            if reached is None:
+                limits = np.full(count, NOTHING, dtype=np.int64)
+            else:
+                limits = np.minimum(part.times, reached) - self.w_end_us
+            looked = np.zeros(count * cells if every else count, dtype=np.bool_)
+            counts = np.zeros(2, dtype=np.int64)
+            found = []
+            for index in indexes:
+                heads = heads_behind(index.times, index.offsets, self.gone)
+                first = np.empty(count, dtype=np.int64)
+                remove_expired(
+                    index.times,
+                    index.oldest,
+                    index.offsets,
+                    heads,
+                    part.cells,
+                    limits,
+                    every,
+                    looked,
+                    first,
+                    counts,
+                )
+                found.append(first)
+            # An empty ring is looked at, too.
+            self.counts.looked += int(counts[0]) + int(np.count_nonzero(~looked))
+            self.counts.removed += int(counts[1])
+            if every:
+                np.maximum(self.gone, limits.max(), out=self.gone)
+            else:
+                np.maximum.at(self.gone, part.cells, limits)
+            yield part, found
+
+
+def _by_age(segments: Sequence[Segment]) -> list[Segment]:
+    return sorted(segments, key=lambda s: (s.t_min, s.t_max, int(s.pos[0])))

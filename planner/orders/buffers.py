@@ -1,0 +1,91 @@
+"""Rows that a join over ordered streams has to hold, predicted from rates, disorder and lags.
+
+    M_ij = max{1, k_i + r_i k_j / r_j + L_ij}     Eq. 7; with L_ij = 0 it is Eq. 6
+    M_i  = max_j M_ij                             Eq. 8
+    r_o <= sum_i r_i prod_{j != i} Mul_j          Eq. 9: rate of the output of a join
+    k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: its scrambling factor
+
+The predictions size nothing: rows leave when the other stream has passed them (``operators.orders``). They
+serve costs, previews and statistics, and they choose what to do under a limit of memory.
+
+We differ: k + 1 stands for each k. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where the
+derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
+
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §3, Eq. 6 to 10, Theorem 3.1; §4 for the limit of memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedStream:
+    """Facts of a stream that comes in the order of a column.
+
+    Attributes:
+        scramble: Scrambling factor k.
+        rate_per_s: Rows per second.
+        multiplicity: Most rows of one value.
+    """
+
+    scramble: float
+    rate_per_s: float
+    multiplicity: float = 1.0
+
+
+def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> float:
+    """Return the rows of a stream to hold for all results with another one (Eq. 6 and 7).
+
+    >>> buffer_rows(OrderedStream(500, 50), OrderedStream(100, 25), lag=10)
+    713.0
+
+    Args:
+        own: The stream.
+        other: The other one.
+        lag: Rows by which the stream leads, when the row came that stands at the sorted place of the other
+            stream's newest one.
+
+    Returns:
+        Rows, at least 1; infinite if the other stream stands still.
+    """
+    if own.rate_per_s <= 0:
+        return 1.0
+    if other.rate_per_s <= 0:
+        return math.inf
+    waiting = own.rate_per_s * (other.scramble + 1) / other.rate_per_s
+    return max(1.0, own.scramble + 1 + waiting + lag)
+
+
+def buffer_rows_of(streams: Sequence[OrderedStream], own: int, lags: Sequence[float]) -> float:
+    """Return the rows of one of several streams to hold for their join (Eq. 8).
+
+    Args:
+        streams: The streams, two at least.
+        own: Number of the stream.
+        lags: Lag from it to each stream; that to itself is not read.
+    """
+    others = [number for number in range(len(streams)) if number != own]
+    return max(buffer_rows(streams[own], streams[number], lags[number]) for number in others)
+
+
+def joined(streams: Sequence[OrderedStream]) -> OrderedStream:
+    """Return the greatest rate, scrambling factor and multiplicity that the output of a join may have.
+
+    >>> joined([OrderedStream(10, 50, 2), OrderedStream(20, 25, 3)])
+    OrderedStream(scramble=74.0, rate_per_s=200.0, multiplicity=6.0)
+
+    Args:
+        streams: The inputs.
+
+    Source: Eq. 9 and 10 (Theorem 3.1).
+    """
+    rate = scramble = 0.0
+    for number, stream in enumerate(streams):
+        partners = math.prod(other.multiplicity for i, other in enumerate(streams) if i != number)
+        rate += stream.rate_per_s * partners
+        scramble += (stream.scramble + 1) * partners
+    most = math.prod(float(stream.multiplicity) for stream in streams)
+    return OrderedStream(scramble - 1, rate, most)

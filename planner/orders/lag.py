@@ -1,0 +1,119 @@
+"""Places of rows in a stream once it is sorted, and how far one ordered stream runs ahead of another.
+
+    S_i   1 3 2 | 5 4 7      three rows have come, of S_j one
+    S_j   2     | 1 4
+    sorted, S_j begins with 1: the place of its newest row belongs to 1, whose next of kin in S_i is 1, at
+    place 0. The newest row of S_i is at place 2, so the lag from S_i to S_j is 2: S_i leads.
+
+Places count from 0. The definitions look at whole streams. While rows come, sorted places are final for the
+values that a stream has passed (``operators.orders.order_progress``), so a lag is known k rows later.
+
+Source: Window-Oblivious Join (Wu, Tan, Zhou), Definitions 2.3 to 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def virtual_places(values: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the least and the greatest place that each row may take once the stream is sorted (Def. 2.5).
+
+    >>> [places.tolist() for places in virtual_places(np.array([2, 1, 2]))]
+    [[1, 0, 1], [2, 0, 2]]
+
+    Args:
+        values: int64[n], values in order of arrival.
+    """
+    ordered = np.sort(values)
+    least = np.searchsorted(ordered, values, side="left")
+    return least, np.searchsorted(ordered, values, side="right") - 1
+
+
+def multiplicity(values: Int64s) -> int:
+    """Return the most rows of one value; 0 without rows."""
+    return int(np.unique(values, return_counts=True)[1].max()) if len(values) else 0
+
+
+def next_of_kin(value: int, values: Int64s) -> int | None:
+    """Return the greatest of some values that is not above a value (Def. 2.3); None if all are above it."""
+    below = values[values <= value]
+    return int(below.max()) if len(below) else None
+
+
+def lag(values_i: Int64s, arrived_i: int, values_j: Int64s, arrived_j: int) -> int:
+    """Return the lag from S_i to S_j when so many rows of each have come (Def. 2.6).
+
+    It is 0 or 1 where the streams are synchronised, greater where S_i leads, negative where S_i lags.
+
+    >>> lag(np.array([1, 3, 2, 5, 4, 7]), 3, np.array([2, 1, 4]), 1)
+    2
+
+    Args:
+        values_i: int64[n], all values of S_i in order of arrival.
+        arrived_i: Rows of S_i that have come.
+        values_j: int64[m], all values of S_j.
+        arrived_j: Rows of S_j that have come, at least one.
+    """
+    counterpart = np.sort(values_j)[arrived_j - 1]
+    return arrived_i - int(np.count_nonzero(values_i <= counterpart))
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Progress of a stream at one moment.
+
+    Attributes:
+        rows: Rows that have come so far.
+        passed: Value at or before which no later row stands (kwm); None before there is any.
+        scramble: Scrambling factor k.
+    """
+
+    rows: int
+    passed: int | None
+    scramble: int
+
+
+def estimated_lag(seen_i: Sequence[Sighting], seen_j: Sequence[Sighting]) -> float | None:
+    """Estimate the lag from S_i to S_j at the last moment at which it is known.
+
+    What a stream has passed after n rows stands at place n - k or up to k places later. Between the moments
+    that were seen, places are interpolated.
+
+    Args:
+        seen_i: S_i at some moments, in order of time.
+        seen_j: S_j at the same moments.
+
+    Returns:
+        The lag in rows of S_i; None while the streams have passed nothing in common.
+    """
+    at_i, at_j = _passed(seen_i), _passed(seen_j)
+    if at_i is None or at_j is None:
+        return None
+    for now_i, now_j in zip(reversed(seen_i), reversed(seen_j), strict=True):
+        place = now_j.rows - 1
+        # The value at this place is known if S_j has passed it, its next of kin if S_i has.
+        if not at_j[0][0] <= place <= at_j[0][-1]:
+            continue
+        value = np.interp(place, *at_j)
+        if at_i[1][0] <= value <= at_i[1][-1]:
+            return float(now_i.rows - 1 - np.interp(value, at_i[1], at_i[0]))
+    return None
+
+
+_Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def _passed(seen: Sequence[Sighting]) -> tuple[_Doubles, _Doubles] | None:
+    """Return the places of passed values, and these values, ascending; None before anything was passed."""
+    known = {s.passed: max(s.rows - s.scramble - 1, 0) for s in reversed(seen) if s.passed is not None}
+    if not known:
+        return None
+    values = np.array(sorted(known), dtype=np.float64)
+    places = np.maximum.accumulate(np.array([known[value] for value in sorted(known)], dtype=np.float64))
+    return places, values

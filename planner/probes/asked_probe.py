@@ -1,0 +1,72 @@
+"""Ways to search slices as people write them: ``merge``, ``loops``, ``hash(100)``, or ``auto``."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from catalog.values.plan import MOST_CELLS, AskedProbe, Invalidation, Probe
+from catalog.wording import listed
+from planner.errors import InvalidProbe
+
+_HINT = f"Write auto, merge, loops or hash(N), with N from 1 to {MOST_CELLS}."
+
+
+def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
+    """Return what a text says about the search of slices.
+
+    >>> asked_probe("hash(100)", "probe-all")
+    Probe(method='hash', cells=100, invalidation='probe-all')
+
+    Args:
+        text: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
+        invalidation: Rings that lose their expired rows when a row comes; None: the probed one.
+
+    Raises:
+        InvalidProbe: There is no such way, or the number of rings is out of range.
+    """
+    said = text.strip().lower()
+    if invalidation is not None and invalidation not in get_args(Invalidation):
+        raise InvalidProbe(
+            f'invalidation "{invalidation}" does not exist',
+            hint=f"Invalidations: {listed(get_args(Invalidation))}.",
+            path=("invalidation",),
+        )
+    how: Invalidation = invalidation or "probe"  # type: ignore[assignment]  # checked above
+    if said in ("auto", "merge"):
+        if invalidation is not None:
+            raise InvalidProbe(
+                f"{said} takes no invalidation",
+                detail="It says which rings lose their expired rows when a row comes; merging has no rings.",
+                hint="Leave invalidation out, or write loops or hash(N).",
+                path=("invalidation",),
+            )
+        return "auto" if said == "auto" else Probe()
+    if said == "loops":
+        return Probe("loops", 1, how)
+    number = said.removeprefix("hash(").removesuffix(")").strip()
+    if not (said.startswith("hash(") and said.endswith(")")):
+        raise InvalidProbe(f'probe "{text}" does not exist', hint=_HINT, path=("probe",))
+    digits = number.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise InvalidProbe(f'"{number}" is not a number of rings', hint=_HINT, path=("probe",))
+    cells = int(number)
+    if not 1 <= cells <= MOST_CELLS:
+        raise InvalidProbe(
+            f"hash({cells}) is out of range",
+            detail=f"A join has 1 to {MOST_CELLS} rings per side and bucket.",
+            hint=_HINT,
+            path=("probe",),
+        )
+    return Probe("hash", cells, how)
+
+
+def probe_text(probe: AskedProbe) -> str:
+    """Return a way to search slices as people write it.
+
+    >>> probe_text(Probe()), probe_text(Probe("hash", 100, "optimal"))
+    ('merge', 'hash(100), invalidation optimal')
+    """
+    if isinstance(probe, str) or not probe.has_rings:
+        return "auto" if isinstance(probe, str) else "merge"
+    name = "loops" if probe.method == "loops" else f"hash({probe.cells})"
+    return f"{name}, invalidation {probe.invalidation}"

@@ -1,0 +1,64 @@
+"""Choice of the way in which the slices of a family are searched: the cheapest by calibrated constants.
+
+Merging costs little for each male and segment, however many rows they have. Rings cost about as much for each
+of them, something for each row that is scanned, and the sorting of each segment. So merging is the cheapest
+unless its constants are high. What all ways have in common (pairs, results, stored rows) is left out.
+"""
+
+from __future__ import annotations
+
+from catalog.values.calibration import Calibration
+from catalog.values.plan import MOST_CELLS, FamilyPlan, Probe
+from planner.costs.loads import slice_loads
+from planner.costs.rates import FamilyRates
+
+#: Numbers of rings that are weighed, up to the number of keys.
+_CELLS = (8, 64, 512, MOST_CELLS)
+
+
+def may_have_rings(family: FamilyPlan) -> bool:
+    """Tell whether the rows of a family may lie in rings.
+
+    Rings are by key, and rows leave them on one clock. Rows that wait for a verdict are looked up otherwise.
+    """
+    return bool(family.key) and not family.counted_sides and not family.judges_absence
+
+
+def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration) -> Probe:
+    """Return the cheapest way to search the slices of a family.
+
+    Args:
+        family: The family, with its joins.
+        rates: What is known of it.
+        constants: Calibrated constants.
+    """
+    if not may_have_rings(family):
+        return Probe()
+    keys = 1.0 / max(rates.join_selectivity.value, 1.0 / MOST_CELLS)
+    probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in _CELLS if n <= keys)]
+    return min(probes, key=lambda probe: search_s(family, rates, constants, probe))
+
+
+def search_s(family: FamilyPlan, rates: FamilyRates, constants: Calibration, probe: Probe) -> float:
+    """Return the CPU seconds per second that the search alone takes, without pairs and results.
+
+    Args:
+        family: The family, with its joins.
+        rates: What is known of it.
+        constants: Calibrated constants.
+        probe: The way to search.
+    """
+    total = 0.0
+    for join in family.joins:
+        for load in slice_loads(family, join, rates):
+            looks = load.males_per_s * load.segments
+            if not probe.has_rings:
+                total += constants.per_male * load.males_per_s + constants.per_male_segment * looks
+                continue
+            # Rows of a bucket lie in its own rings.
+            scanned = load.candidates_per_s / probe.cells / max(load.buckets, 1)
+            scanned = max(scanned, load.matches_per_s)
+            # A male's head is found in each segment, and then its rows.
+            total += 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
+            total += constants.per_ring_row * load.entering_per_s * load.first
+    return total

@@ -1,0 +1,50 @@
+"""Choice of the order in which a query joins its streams: the order of least cost by what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from catalog.values.calibration import Calibration
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from catalog.values.statistics import Profile
+from planner.bind.step_keys import JoinShape
+from planner.trees.order_rates import OrderRates, pair_queries
+from planner.trees.orders import JoinOrder, OrderCosts, best_orders
+
+
+@dataclass(frozen=True, slots=True)
+class RankedOrders:
+    """Orders of one query, the chosen one first.
+
+    Attributes:
+        shape: The query.
+        orders: The orders of least cost, best first.
+    """
+
+    shape: JoinShape
+    orders: tuple[JoinOrder, ...]
+
+
+@dataclass(slots=True)
+class OrderChoice:
+    """Chooses orders (``planner.bind.step_keys.ChooseOrder``), and remembers what it has weighed.
+
+    Attributes:
+        profile: Returns what is known of the streams, filters and keys of some queries.
+        constants: Prices of the machine.
+        previous: Plan in force, whose steps a query can share; None if there is none.
+        last: Orders of the last query; None before the first.
+    """
+
+    profile: Callable[[Sequence[Query]], Profile]
+    constants: Calibration
+    previous: Plan | None = None
+    last: RankedOrders | None = field(default=None, init=False)
+
+    def __call__(self, shape: JoinShape) -> tuple[int, ...]:
+        """Return the order of least cost, as positions in FROM."""
+        rates = OrderRates.of(shape, self.profile(pair_queries(shape)))
+        self.last = RankedOrders(shape, best_orders(OrderCosts(rates, self.constants, self.previous)))
+        return self.last.orders[0].positions

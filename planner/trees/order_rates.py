@@ -1,0 +1,128 @@
+"""Rates of the combinations of some of a query's streams, from statistics of streams and pairs of streams.
+
+    combinations of A, B, C per second    λ_A λ_B λ_C · S(a.k = b.k) S(b.k = c.k) · (W_A + W_B) (W_AB + W_C)
+
+The rate of a set of streams is the same for each order of joining: factors are taken in the order of FROM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from math import prod
+
+from catalog.values.query import UNBOUNDED_US, Query, Side
+from catalog.values.statistics import Profile
+from planner.bind.step_keys import Equals, JoinShape
+from planner.costs.rates import (
+    ASSUMED_JOIN_SELECTIVITY,
+    ASSUMED_RATE_PER_S,
+    ASSUMED_SELECTIVITY,
+    HORIZON_S,
+)
+from planner.expressions.column_types import key_type
+from planner.families.families import family_of
+from planner.sql.step_scope import Origin
+
+
+def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
+    """Return the join of two streams on one equal column, with the windows and filters of a query.
+
+    Args:
+        shape: The query.
+        left: A column of one of its streams.
+        right: A column of another one.
+    """
+    (i, own), (j, other) = (left, right) if _before(shape, left, right) else (right, left)
+    sides = []
+    for position, name, window_us in zip(
+        (i, j), (own, other), shape.distances.windows_us((i,), j), strict=True
+    ):
+        stream, passing = shape.streams[position], shape.filters[position]
+        text, columns = passing if passing is not None else (None, ())
+        read = tuple(sorted({name, stream.event_time, *columns}))
+        sides.append(Side(stream.id, stream.name, shape.aliases[position], window_us, text, columns, read))
+    types = [_type(shape, (i, own)), _type(shape, (j, other))]
+    common = key_type(types[0], types[1]) or types[0]
+    return Query(0, "", "", sides[0], sides[1], ((own, other),), (common,), None, ())
+
+
+def pair_queries(shape: JoinShape) -> tuple[Query, ...]:
+    """Return the joins of two of a query's streams whose statistics say how many rows match."""
+    pairs = [pair for columns in shape.equal for pair in combinations(sorted(columns), 2)]
+    found = [pair_query(shape, left, right) for left, right in pairs if left[0] != right[0]]
+    return tuple(replace(query, id=number, name=f"pair {number}") for number, query in enumerate(found, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRates:
+    """Rates of a query's streams and of their combinations.
+
+    Attributes:
+        shape: The query.
+        per_s: Rows of each stream that pass its filter, per second.
+        selectivity: Fraction of pairs of rows that are equal in two columns.
+        batch_s: Event time of a batch, seconds.
+        buckets: Buckets of the job.
+    """
+
+    shape: JoinShape
+    per_s: tuple[float, ...]
+    selectivity: Mapping[tuple[Origin, Origin], float]
+    batch_s: float
+    buckets: int
+
+    @classmethod
+    def of(cls, shape: JoinShape, profile: Profile) -> OrderRates:
+        """Return the rates that a profile says, assumed where it is silent."""
+        rates = {s.stream_id: s.rate_per_s.value for s in profile.streams}
+        passing = {(f.stream_id, f.sql): f.selectivity.value for f in profile.filters}
+        known = {f.family: f.join_selectivity.value for f in profile.families}
+        per_s = []
+        for stream, filter_ in zip(shape.streams, shape.filters, strict=True):
+            fraction = 1.0
+            if filter_ is not None:
+                fraction = passing.get((stream.id, filter_[0]), ASSUMED_SELECTIVITY.value)
+            per_s.append(rates.get(stream.id, ASSUMED_RATE_PER_S.value) * fraction)
+        selectivity = {}
+        for columns in shape.equal:
+            for left, right in combinations(sorted(columns), 2):
+                family = family_of(pair_query(shape, left, right)) if left[0] != right[0] else ""
+                selectivity[left, right] = known.get(family, ASSUMED_JOIN_SELECTIVITY.value)
+        return cls(shape, tuple(per_s), selectivity, profile.batch_s.value, profile.buckets)
+
+    def combinations_per_s(self, positions: Collection[int]) -> float:
+        """Return how many combinations of some streams there are per second, all windows and keys held."""
+        ordered = sorted(positions)
+        rate = prod(self.per_s[position] for position in ordered)
+        rate *= prod(self.equal_fraction(columns, positions) for columns in self.shape.equal)
+        for place in range(1, len(ordered)):
+            rate *= sum(self.windows_s(ordered[:place], ordered[place]))
+        return rate
+
+    def windows_s(self, left: Collection[int], right: int) -> tuple[float, float]:
+        """Return the windows of a step, seconds: of some streams joined before, and of the one that joins."""
+        a, b = self.shape.distances.windows_us(tuple(left), right)
+        return _seconds(a), _seconds(b)
+
+    def equal_fraction(self, columns: Equals, positions: Collection[int]) -> float:
+        """Return the fraction of combinations of some streams that are equal in their columns of a set."""
+        held = [origin for origin in sorted(columns) if origin[0] in positions]
+        return prod(self.selectivity[pair] for pair in pairwise(held))
+
+
+def _before(shape: JoinShape, left: Origin, right: Origin) -> bool:
+    """Tell whether the first of two streams is side a of their join."""
+    one, other = shape.streams[left[0]].id, shape.streams[right[0]].id
+    return (one, left[0]) < (other, right[0])
+
+
+def _type(shape: JoinShape, origin: Origin) -> str:
+    column = shape.streams[origin[0]].column(origin[1])
+    assert column is not None, "names were resolved"
+    return column.type
+
+
+def _seconds(window_us: int) -> float:
+    return HORIZON_S if window_us >= UNBOUNDED_US else window_us / 1e6

@@ -1,0 +1,199 @@
+"""Orders of joining by cost: dynamic programming over connected sets of streams.
+
+    {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set are those of a smaller set and one stream more
+    {B} ─┤          │
+    {C} ─┴─ {B, C} ─┘
+
+What a step costs depends on the set of streams joined before it and on the key of the run that it may
+continue (``planner.bind.step_keys``), not on the order in which that set was joined. So for each set and key,
+the best few orders are enough (Selinger et al., SIGMOD 1979). Trees are left-deep: a step joins one stream.
+
+Cost of a step, CPU seconds per second of event time:
+
+    candidates      λ_d λ_c (W_d + W_c) S_key                 pairs with the step's key
+    pairs made      λ of the larger set                       all equal columns hold
+    rows            λ_c that are packed and inserted, and λ_d that are inserted
+    exchange        λ_d packed once more, and a file of each bucket for each batch
+
+Rows held: λ_d W_d + λ_c W_c. An intermediate of this engine rests by its newest event time in the narrowest
+window of its streams. A first step that runs already costs only what is new in the windows of this query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import networkx as nx
+
+from catalog.values.calibration import Calibration
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery
+from planner.bind.step_keys import Equals, JoinShape, next_key, step_keys
+from planner.families.families import SIDES, SideName, family_id, side_filter, side_filters, side_window_us
+from planner.trees.order_rates import OrderRates
+
+#: Orders that are shown: the best one and the three next best.
+SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOrder:
+    """An order in which the streams of a query can be joined, and its cost.
+
+    Attributes:
+        positions: Positions in FROM; the first two are joined with each other.
+        cpu_s: CPU seconds per second of event time.
+        rows: Rows held.
+        exchanges: How often the key changes, each a batch of delay.
+    """
+
+    positions: tuple[int, ...]
+    cpu_s: float = 0.0
+    rows: float = 0.0
+    exchanges: int = 0
+
+    @property
+    def rank(self) -> tuple[float, float, int, tuple[int, ...]]:
+        """Value by which orders are compared; equal ones are joined in the order of FROM."""
+        # Sums of the same terms in another order are equal.
+        return float(f"{self.cpu_s:.9e}"), float(f"{self.rows:.9e}"), self.exchanges, self.positions
+
+    def text(self, shape: JoinShape) -> str:
+        """Return the order as it is displayed, such as ``((a, b), c)``."""
+        first, *others = (shape.aliases[position] for position in self.positions)
+        shown = first
+        for alias in others:
+            shown = f"({shown}, {alias})"
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCosts:
+    """Costs of a query's steps.
+
+    Attributes:
+        rates: Rates of its streams.
+        constants: Prices of the machine.
+        previous: Plan in force; None if there is none.
+    """
+
+    rates: OrderRates
+    constants: Calibration
+    previous: Plan | None = None
+
+    def begun(self, first: int, second: int) -> tuple[JoinOrder, frozenset[Equals]] | None:
+        """Return the join of two streams and its key; None if nothing joins them."""
+        shape = self.rates.shape
+        key, _ = next_key(frozenset(), (first,), second, shape.equal)
+        if not key:
+            return None
+        order = self._joined(JoinOrder((first,)), second, key, exchanged=False)
+        return replace(order, cpu_s=order.cpu_s * self._new_fraction(first, second)), key
+
+    def joined(
+        self, order: JoinOrder, position: int, key: frozenset[Equals]
+    ) -> tuple[JoinOrder, frozenset[Equals]] | None:
+        """Return an order with one stream more and the key of its last run; None if nothing joins it.
+
+        Args:
+            order: The order so far, of two streams at least.
+            position: Position of the stream that joins.
+            key: Key of its last run.
+        """
+        following, exchanged = next_key(key, order.positions, position, self.rates.shape.equal)
+        if not following:
+            return None
+        return self._joined(order, position, following, exchanged=exchanged), following
+
+    def of(self, positions: tuple[int, ...]) -> JoinOrder | None:
+        """Return an order with its cost; None if some stream has no equal column with those before it."""
+        found = self.begun(positions[0], positions[1])
+        for position in positions[2:]:
+            found = None if found is None else self.joined(found[0], position, found[1])
+        return None if found is None else found[0]
+
+    def _joined(
+        self, order: JoinOrder, position: int, key: frozenset[Equals], *, exchanged: bool
+    ) -> JoinOrder:
+        rates, price, before = self.rates, self.constants, order.positions
+        window_before, window_own = rates.windows_s(before, position)
+        after = (*before, position)
+        many, own = rates.combinations_per_s(before), rates.per_s[position]
+        equal = 1.0
+        for columns in key:
+            fraction = rates.equal_fraction(columns, before)
+            equal *= rates.equal_fraction(columns, after) / fraction if fraction else 0.0
+        candidates = many * own * (window_before + window_own) * equal
+        cpu_s = price.per_match * candidates + price.per_result * rates.combinations_per_s(after)
+        cpu_s += price.per_packed_row * own + (price.per_inserted_row + price.per_male) * (many + own)
+        if exchanged:
+            cpu_s += price.per_packed_row * many + price.per_stored_segment * rates.buckets / rates.batch_s
+        rows = many * window_before + own * window_own
+        return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, order.exchanges + exchanged)
+
+    def _new_fraction(self, first: int, second: int) -> float:
+        """Return the part of the windows of two streams that no running query with their filters has."""
+        shape = self.rates.shape
+        a, b = sorted((first, second), key=lambda p: (shape.streams[p].id, (first, second).index(p)))
+        (key,) = step_keys((first, second), a, shape.equal)
+        pairs = tuple((left[1], right[1]) for left, right in key.parts)
+        name = family_id(shape.streams[a].id, shape.streams[b].id, pairs)
+        families = () if self.previous is None else self.previous.families
+        running = next((family for family in families if family.id == name), None)
+        if running is None:
+            return 1.0
+        windows: dict[SideName, int] = dict(zip(SIDES, shape.distances.windows_us((a,), b), strict=True))
+        alike = tuple(self._alike(running, a, b))
+        held = {
+            side: max((min(side_window_us(q, side), windows[side]) for q in alike), default=0)
+            for side in SIDES
+        }
+        return 1.0 - sum(held.values()) / sum(windows.values())
+
+    def _alike(self, family: FamilyPlan, a: int, b: int) -> Iterable[PlannedQuery]:
+        """Return the queries of a family that take all rows that pass the filters of two streams."""
+        for query in family.queries:
+            texts = [
+                None if (bit := side_filter(query, side)) is None else side_filters(family, side)[bit].sql
+                for side in SIDES
+            ]
+            wanted = [self.rates.shape.filters[position] for position in (a, b)]
+            if all(
+                text is None or (filter_ is not None and filter_[0] == text)
+                for text, filter_ in zip(texts, wanted, strict=True)
+            ):
+                yield query
+
+
+def best_orders(costs: OrderCosts, most: int = SHOWN) -> tuple[JoinOrder, ...]:
+    """Return the orders of least cost, best first.
+
+    Args:
+        costs: Costs of the query's steps.
+        most: How many at most.
+    """
+    shape = costs.rates.shape
+    count = len(shape.streams)
+    joined: nx.Graph[int] = nx.Graph()
+    joined.add_nodes_from(range(count))
+    joined.add_edges_from((p, q) for columns in shape.equal for p, _ in columns for q, _ in columns if p < q)
+    states: dict[tuple[frozenset[int], frozenset[Equals]], list[JoinOrder]] = {}
+    for first, second in joined.edges:
+        found = costs.begun(*sorted((first, second)))
+        if found is not None:
+            states.setdefault((frozenset(found[0].positions), found[1]), []).append(found[0])
+    for size in range(2, count):
+        larger: dict[tuple[frozenset[int], frozenset[Equals]], list[JoinOrder]] = {}
+        for (members, key), orders in states.items():
+            for position in sorted(set(nx.node_boundary(joined, members))):
+                for order in orders:
+                    found = costs.joined(order, position, key)
+                    if found is not None:
+                        larger.setdefault((members | {position}, found[1]), []).append(found[0])
+        states = {state: sorted(orders, key=_rank)[:most] for state, orders in larger.items()}
+        assert all(len(members) == size + 1 for members, _ in states)
+    return tuple(sorted((order for orders in states.values() for order in orders), key=_rank)[:most])
+
+
+def _rank(order: JoinOrder) -> tuple[float, float, int, tuple[int, ...]]:
+    return order.rank

@@ -1,0 +1,133 @@
+"""``sluice query results``: a page of results, all that come, or all between two cursors as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from service.cli.client_cli import DEFAULT_URL, NameArgument, UrlOption, client
+
+if TYPE_CHECKING:
+    from service.cli.client import Client
+
+#: Results asked for at a time by a reader that follows, and how long it waits for the next one.
+FOLLOWED_ROWS, FOLLOWED_WAIT_S = 10_000, 20
+
+
+class RowsForm(StrEnum):
+    """Form of result rows."""
+
+    NDJSON = "ndjson"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+#: Media type of each form of printed result rows.
+MEDIA_TYPES: Final = {
+    RowsForm.NDJSON: "application/x-ndjson",
+    RowsForm.CSV: "text/csv",
+    RowsForm.JSON: "application/json",
+}
+
+
+def query_results(
+    name: NameArgument,
+    after: Annotated[str | None, typer.Option(help="Cursor of the last row that was read.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="At most so many rows.", show_default="100, all with --out")
+    ] = None,
+    form: Annotated[
+        RowsForm, typer.Option("--format", help="Their form; parquet and arrow need --out.")
+    ] = RowsForm.NDJSON,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print all results, and go on until the query is removed.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Write all results so far to it."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="With --out: cursor of the last row; the last one so far without it.")
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Print results so far, or write them into a file."""
+    if out is not None:
+        if form is RowsForm.JSON or follow or limit is not None:
+            raise typer.BadParameter(
+                "goes with --format ndjson, csv, parquet or arrow, and without --follow and --limit",
+                param_hint="--out",
+            )
+        export(client(url), name, after, until, form, out)
+        return
+    if form not in MEDIA_TYPES:
+        raise typer.BadParameter(f"{form} needs --out FILE", param_hint="--format")
+    if until is not None:
+        raise typer.BadParameter("needs --out FILE", param_hint="--until")
+    if follow:
+        if form is RowsForm.JSON or limit is not None:
+            raise typer.BadParameter(
+                "goes with --format ndjson or csv, and without --limit", param_hint="--follow"
+            )
+        for text in followed(client(url), name, after, form):
+            typer.echo(text, nl=False)
+        return
+    params = {"after": after, "limit": limit}
+    page = client(url).page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])
+    typer.echo(page.text, nl=False)
+    if page.has_more:
+        typer.echo(
+            f"sluice: there are more results; go on with --after {page.next_cursor}, or print all with "
+            "--follow",
+            err=True,
+        )
+
+
+def export(
+    service: Client, name: str, after: str | None, until: str | None, form: RowsForm, out: Path
+) -> None:
+    """Write all results between two cursors into a file, which appears once it is whole.
+
+    Args:
+        service: The service.
+        name: Name of the query.
+        after: Cursor that results follow.
+        until: Cursor of the last result; None for the last one that is there.
+        form: Format of the file.
+        out: The file; one of that name is replaced.
+    """
+    params = {"format": form.value, "after": after, "until": until}
+    headers = service.download(f"/queries/{name}/results:export", params=params, file=out)
+    told = f"sluice: {headers['Sluice-Rows']} results in {out}"
+    reached = headers.get("Sluice-Next-Cursor")
+    typer.echo(told if reached is None else f"{told}; later ones follow --after {reached}", err=True)
+
+
+def followed(service: Client, name: str, after: str | None, form: RowsForm) -> Iterator[str]:
+    """Yield all results of a query, those that come later too, until it is removed and has given all.
+
+    Args:
+        service: The service.
+        name: Name of the query.
+        after: Cursor that results follow.
+        form: Format, ndjson or csv; where an update changes the columns, CSV has another header.
+    """
+    header = None
+    while True:
+        # Looked up first: what a removed query gave was there before.
+        over = service.json("GET", f"/queries/{name}")["observed"] == "removed"
+        params = {"after": after, "limit": FOLLOWED_ROWS, "wait": None if over else FOLLOWED_WAIT_S}
+        page = service.page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])
+        head = page.text.partition("\n")[0] if form is RowsForm.CSV else None
+        if page.next_cursor != after:
+            yield page.text if head is None or head != header else page.text[len(head) + 1 :]
+            header = head
+        elif over:
+            return
+        after = page.next_cursor

@@ -1,0 +1,125 @@
+"""Statistics of joins that hold rows in rings or in the order of their streams, from the last batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from catalog.values.batch import BatchManifest, ProbeCounters, add_up
+from catalog.values.statistics import FamilyProfile
+from planner.families.families import SIDES, family_clocks, family_streams
+from planner.orders.buffers import OrderedStream, buffer_rows
+
+
+@dataclass(frozen=True, slots=True)
+class RingStatistics:
+    """Rings of one side of a family over the last batches.
+
+    Attributes:
+        side: `a` or `b`: whose rows the rings hold.
+        probes: Opposite rows that probed.
+        scanned: Rows that probing rows were compared with.
+        heads_looked_at: Heads of rings that were looked at and had not expired.
+        removed: Expired rows that were removed.
+        live: Rows after the last batch that have not expired.
+        expired_held: Rows after the last batch that have expired, but are still held.
+    """
+
+    side: str
+    probes: int
+    scanned: int
+    heads_looked_at: int
+    removed: int
+    live: int
+    expired_held: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderStatistics:
+    """One side of a family of joins without windows, in the order of its stream.
+
+    Attributes:
+        side: `a` or `b`.
+        stream: Name of its stream.
+        scramble: Scrambling factor after the last batch, declared or monitored.
+        lag: Rows by which the stream leads the other one; negative if it lags, None while it is not known.
+        predicted_rows: Rows that the side was expected to hold by these numbers and the rates of the last
+            batches; None while the lag is not known or the other stream stands still.
+        held_rows: Rows held after the last batch.
+        disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
+            without rows.
+    """
+
+    side: str
+    stream: str
+    scramble: int
+    lag: float | None
+    predicted_rows: float | None
+    held_rows: int
+    disordered_share: float | None
+
+
+def order_statistics(
+    recent: Sequence[BatchManifest], family: str, profile: FamilyProfile | None, names: Mapping[int, str]
+) -> Iterator[OrderStatistics]:
+    """Yield the order of each side of a family without windows, and what it costs; nothing of others.
+
+    Args:
+        recent: The last batches, in order; at least one.
+        family: Its id.
+        profile: What was measured of it.
+        names: Names of streams by id.
+    """
+    if "order" not in family_clocks(family):
+        return
+    last = recent[-1]
+    scrambles = {c.stream_id: c.scramble for c in last.streams}
+    rows = Counter[int]()
+    for counters in (c for m in recent for c in m.streams):
+        rows[counters.stream_id] += counters.rows
+    disordered = Counter[str]()
+    for broken in (c for m in recent for c in m.punctuations if c.family == family):
+        disordered[broken.side] += broken.violating
+    ids = dict(zip(SIDES, family_streams(family), strict=True))
+    lags = dict.fromkeys(SIDES) if profile is None else {"a": profile.lag_a, "b": profile.lag_b}
+    for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
+        scramble, opposite, lag = scrambles.get(ids[side]), scrambles.get(ids[other]), lags[side]
+        if scramble is None:
+            continue  # pairs of a step before: no source counts them
+        predicted = None
+        if opposite is not None and lag is not None:
+            streams = OrderedStream(scramble, rows[ids[side]]), OrderedStream(opposite, rows[ids[other]])
+            predicted = buffer_rows(*streams, lag.value)
+        yield OrderStatistics(
+            side=side,
+            stream=names.get(ids[side], ""),
+            scramble=scramble,
+            lag=None if lag is None else lag.value,
+            predicted_rows=predicted if predicted is not None and isfinite(predicted) else None,
+            held_rows=sum(s.rows for s in last.slices if (s.family, s.side) == (family, side)),
+            disordered_share=disordered[side] / rows[ids[side]] if rows[ids[side]] else None,
+        )
+
+
+def ring_statistics(recent: Sequence[BatchManifest], family: str) -> Iterator[RingStatistics]:
+    """Yield the work of each side of a family whose rows lie in rings.
+
+    Args:
+        recent: The last batches, in order.
+        family: Its id.
+    """
+    counted = [[c for c in m.probes if c.family == family] for m in recent]
+    last = {c.side: c for c in (counted[-1] if counted else ())}
+    for total in add_up((c for batch in counted for c in batch), ProbeCounters.KEY):
+        now = last.get(total.side)
+        yield RingStatistics(
+            total.side,
+            total.probes,
+            total.scanned,
+            total.looked,
+            total.removed,
+            0 if now is None else now.live,
+            0 if now is None else now.expired,
+        )

@@ -1,0 +1,302 @@
+"""Experiments of Window-Oblivious Join (Wu, Tan, Zhou) and of WNL and WHJ (Kostowski, Claypool).
+
+    python -m tests.bench.oblivious [--figures whj|wo|all] [--rate 100] [--runs 3]
+
+The operators run in this process, without Spark. Tables go to stdout as Markdown.
+
+WHJ, §4: two streams in order, windows of 30 s, 100 keys, 60 s of which the last 30 s count. Counters stand
+beside Equations 1 and 2, CPU time beside that of merging (Figures 4 to 7). Then come the rows that each
+invalidation holds where one stream is 100 times as fast (Figure 8).
+
+WO-Join, §5.1, Query 1: three streams joined by their order, a row each 20 ms (Poisson), Mul 2, scrambling
+factors up to 500. From 10 s to 40 s S2 comes at an eighth of its rate, and then catches up; from 80 s to 90 s
+S3 comes at eight times its rate. The rows held stand beside the optimum, which is found by looking back from
+each result, and beside what Equation 8 predicts (Figure 5).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, get_args
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from catalog.values.batch import ProbeCounters
+from catalog.values.plan import Invalidation, Plan, Probe
+from catalog.values.stream import Order, Stream
+from operators.bucket.counters import probe_counters
+from operators.kernels.keys import Int64s
+from operators.orders.order_progress import scrambling_factor
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
+from planner.orders.buffers import OrderedStream, buffer_rows_of
+from planner.orders.lag import lag
+from planner.probes.asked_probe import probe_text
+from planner.probes.ring_costs import JoinRates, expired_rows, ring_work
+from tests.operators.harness import Runner
+from tests.operators.queries import SECOND_US, a_query, a_stream
+from tests.operators.test_orders import ordered_stream
+
+Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+WINDOW_S, SECONDS, KEYS, BATCH_S = 30.0, 60.0, 100, 0.25
+INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)
+
+
+@dataclass(frozen=True, slots=True)
+class RingRun:
+    """A run of two streams under one way to search.
+
+    Attributes:
+        counters: Sums over both sides of the last 30 s; ``live`` and ``expired`` are of side b at the end.
+        cpu_s: CPU time of the last 30 s.
+        results: Pairs made.
+    """
+
+    counters: ProbeCounters
+    cpu_s: float
+    results: int
+
+
+def ring_run(probe: Probe, a_per_s: float, b_per_s: float) -> RingRun:
+    """Join two streams in order, keys drawn at random."""
+    streams = {n: replace(a_stream(n), lateness_us=0) for n in (1, 2)}
+    window_us = int(WINDOW_S * SECOND_US)
+    plan = build_plan([a_query(1, window_us, window_us, columns_a=(), columns_b=())], streams)
+    plan = replace(plan, families=tuple(replace(family, probe=probe) for family in plan.families))
+    runner, random = Runner(streams, slack_us=None), np.random.default_rng(11)
+    begun, counted, cpu_s = {1: 0, 2: 0}, [], 0.0
+    held = [0, 0]
+    for batch in range(round(SECONDS / BATCH_S)):
+        tables = {}
+        for number, rate in ((1, a_per_s), (2, b_per_s)):
+            count = round((batch + 1) * BATCH_S * rate) - begun[number]
+            places = np.arange(begun[number], begun[number] + count)
+            begun[number] += count
+            times = ((places + number / 3) / rate * SECOND_US).astype(np.int64)
+            tables[number] = table(times, random.integers(0, KEYS, count), places)
+        before = time.process_time()
+        runner.step(tables, [plan] if batch == 0 else [])
+        if batch * BATCH_S >= SECONDS / 2:
+            cpu_s += time.process_time() - before
+            (bucket,) = runner.state
+            found = list(probe_counters(bucket.families, bucket.clocks))
+            counted += found
+            held = [held[0] + sum(c.live for c in found if c.side == "b"), held[1]]
+            held[1] += sum(c.expired for c in found if c.side == "b")
+    batches = round(SECONDS / BATCH_S / 2)
+    total = ProbeCounters(
+        "",
+        "b",
+        *(
+            sum(getattr(c, name) for c in counted)
+            for name in ("probes", "inserted", "scanned", "looked", "removed")
+        ),
+        live=held[0] // batches,
+        expired=held[1] // batches,
+    )
+    return RingRun(total, cpu_s, sum(runner.results.values()))
+
+
+def table(times_us: Int64s, keys: Int64s, places: Int64s) -> pa.Table:
+    nothing = {"m": pa.string(), "v": pa.int32(), "w": pa.int32()}
+    columns = {"ts": pa.array(times_us).cast(pa.timestamp("us")), "k": pa.array(keys)}
+    columns |= {name: pa.nulls(len(keys), kind) for name, kind in nothing.items()}
+    return pa.table(columns | {"_pos": pa.array(places)})
+
+
+def whj(rate: float) -> None:
+    """Print Figures 4 to 8."""
+    print(
+        "| probe | rates /s | scanned / Eq. | invalidation / Eq. | CPU s | CPU / merge |\n"
+        "|---|---|---:|---:|---:|---:|"
+    )
+    probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in (10, 100, 1000))]
+    probes += [Probe("hash", 100, how) for how in INVALIDATIONS[1:]]
+    for rates in ((rate, rate), (rate, 2 * rate)):
+        merged = None
+        for probe in probes if rates == (rate, rate) else probes[:4]:
+            run = ring_run(probe, *rates)
+            merged = run if merged is None else merged
+            assert run.results == merged.results, probe
+            if probe.has_rings:
+                # More rings than keys scan no less: the equation has no such end.
+                wanted = ring_work(
+                    JoinRates(*rates, WINDOW_S, WINDOW_S), replace(probe, cells=min(probe.cells, KEYS))
+                )
+                looked = ring_work(JoinRates(*rates, WINDOW_S, WINDOW_S), probe)
+                c, seconds = run.counters, SECONDS / 2
+                scanned = c.scanned / seconds / wanted.scanned
+                invalidated = (c.looked + c.removed) / seconds / (looked.looked + looked.removed)
+                shown = f" {scanned:.3f} | {invalidated:.3f} |"
+            else:
+                shown = " | |"
+            name, pair = probe_text(probe), f"{rates[0]:g}, {rates[1]:g}"
+            print(
+                f"| {name} | {pair} |{shown} {run.cpu_s:.2f} | {run.cpu_s / merged.cpu_s:.2f} |", flush=True
+            )
+    print("\n| invalidation | live rows of B | expired rows held | predicted |\n|---|---:|---:|---:|")
+    for how in INVALIDATIONS:
+        probe, slow = Probe("hash", 100, how), rate / 10
+        run = ring_run(probe, slow, 100 * slow)
+        wanted_rows = expired_rows(JoinRates(slow, 100 * slow, WINDOW_S, WINDOW_S), probe, "b")
+        print(
+            f"| {how} | {run.counters.live:,} | {run.counters.expired:,} | {wanted_rows:,.0f} |", flush=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """A stream of Query 1: values and times in order of arrival."""
+
+    values: Int64s
+    times_s: Doubles
+
+
+def arriving(random: np.random.Generator, scramble: int, slow: bool, burst: bool, end_s: float) -> Arriving:
+    """Draw a stream of a row each 20 ms, each value twice."""
+    gaps = random.exponential(0.02, round(end_s / 0.02 * (2 if burst else 1)))
+    if burst:
+        made = np.cumsum(gaps)
+        # In the burst the clock of the source runs eight times as fast.
+        made = np.where(made < 80, made, np.where(made < 160, 80 + (made - 80) / 8, made - 70))
+    else:
+        made = np.cumsum(gaps)
+    if slow:
+        # A queue that lets an eighth of the rows pass, and later four times as many, until it is empty.
+        served, times = 0.0, []
+        for moment in made.tolist():
+            gap = 0.16 if 10 <= max(served, moment) < 40 else 0.005
+            served = max(moment, served + gap)
+            times.append(served)
+        made = np.array(times)
+    order = np.argsort(np.arange(len(made)) + random.uniform(0, scramble, len(made)), kind="stable")
+    made = made[made < end_s]
+    return Arriving((order // 2).astype(np.int64)[: len(made)], made)
+
+
+def optimum(streams: Sequence[Arriving], end_s: float) -> int:
+    """Return the peak of the rows that results asked for, looking back from the last row of each.
+
+    Of each second the most rows of each stream count, as in the paper.
+    """
+    most = np.zeros((round(end_s), len(streams)), dtype=np.int64)
+    came = [
+        [np.searchsorted(other.times_s, each.times_s, side="right") for other in streams] for each in streams
+    ]
+    places = [_places(stream.values) for stream in streams]
+    for value in set.intersection(*(set(p) for p in places)):
+        members = [p[value] for p in places]
+        for last, own in enumerate(members):
+            for place in own:
+                moment = streams[last].times_s[place]
+                earlier = [[p for p in m if streams[n].times_s[p] <= moment] for n, m in enumerate(members)]
+                if all(earlier):
+                    for n, found in enumerate(earlier):
+                        if n != last:
+                            asked = int(came[last][n][place]) - min(found)
+                            most[int(moment), n] = max(most[int(moment), n], asked)
+    return int(most.sum(axis=1).max())
+
+
+def _places(values: Int64s) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = {}
+    for place, value in enumerate(values.tolist()):
+        places.setdefault(value, []).append(place)
+    return places
+
+
+def query_1(streams: dict[int, Stream]) -> Plan:
+    text = "SELECT a.v AS v FROM A a, B b, C c WHERE a.e = b.e AND b.e = c.e"
+    query = bind(text, {s.name: s for s in streams.values()}, name="q", query_id=1)
+    return build_plan([query], streams)
+
+
+def wo(runs: int, end_s: float = 100.0) -> None:
+    """Print Figure 5: rows held, the optimum and the prediction, and the accuracy."""
+    print(
+        "\n| k | rows of the optimum, peak | rows held | pairs of the first step held | rows predicted | "
+        "accuracy |\n|---|---:|---:|---:|---:|---:|"
+    )
+    for declared in (True, False):
+        figures = [_wo_run(seed, end_s, declared=declared) for seed in range(runs)]
+        name = "declared" if declared else "monitored"
+        means = [statistics.mean(f[n] for f in figures) for n in range(4)]
+        accuracy = min(f[4] for f in figures)
+        print(
+            f"| {name} | " + " | ".join(f"{mean:,.0f}" for mean in means) + f" | {accuracy:.2%} |", flush=True
+        )
+
+
+def _wo_run(seed: int, end_s: float, *, declared: bool) -> tuple[float, float, float, float, float]:
+    random = np.random.default_rng(seed)
+    drawn = [arriving(random, int(random.integers(0, 500)), n == 1, n == 2, end_s) for n in range(3)]
+    factors = [scrambling_factor(stream.values) for stream in drawn]
+    streams = {
+        n: ordered_stream(n, name, "bigint", Order("e", factors[n - 1] if declared else None))
+        for n, name in ((1, "A"), (2, "B"), (3, "C"))
+    }
+    runner, plan = Runner(streams), query_1(streams)
+    held_peak = pairs_peak = predicted_peak = 0.0
+    for second in range(round(end_s)):
+        tables = {}
+        ends = [int(np.searchsorted(s.times_s, second + 1)) for s in drawn]
+        begins = [int(np.searchsorted(s.times_s, second)) for s in drawn]
+        for n, (stream, begin, stop) in enumerate(zip(drawn, begins, ends, strict=True), 1):
+            tables[n] = rows_of(streams[n], stream, begin, stop)
+        runner.step(tables, [plan] if second == 0 else [])
+        (bucket,) = runner.state
+        held = Counter[bool]()
+        for joins in bucket.families.values():
+            of = {"a": joins.family.plan.stream_a, "b": joins.family.plan.stream_b}
+            for _, side, _, state in joins.slices():
+                held[of[side] > 0] += state.rows
+        held_peak, pairs_peak = max(held_peak, held[True]), max(pairs_peak, held[False])
+        recent = [np.searchsorted(s.times_s, max(second - 4, 0)) for s in drawn]
+        known = [
+            OrderedStream(factors[n], max(ends[n] - int(recent[n]), 1) / min(second + 1, 5)) for n in range(3)
+        ]
+        if all(ends):
+            lags = [
+                [lag(drawn[i].values, ends[i], drawn[j].values, ends[j]) for j in range(3)] for i in range(3)
+            ]
+            predicted = sum(buffer_rows_of(known, i, lags[i]) for i in range(3))
+            predicted_peak = max(predicted_peak, predicted)
+    counts = [Counter(stream.values.tolist()) for stream in drawn]
+    possible = sum(counts[0][v] * counts[1][v] * counts[2][v] for v in counts[0])
+    made = sum(runner.results.values())
+    return optimum(drawn, end_s), held_peak, pairs_peak, predicted_peak, made / possible
+
+
+def rows_of(stream: Stream, arrived: Arriving, begin: int, end: int) -> pa.Table:
+    count = end - begin
+    columns = [
+        pa.array((arrived.times_s[begin:end] * SECOND_US).astype(np.int64)).cast(pa.timestamp("us")),
+        pa.array(arrived.values[begin:end]),
+        pa.nulls(count, pa.int32()),
+        pa.nulls(count, pa.int32()),
+        pa.array(np.arange(begin, end)),
+    ]
+    return pa.table(columns, names=[*(c.name for c in stream.columns), "_pos"])
+
+
+def main(
+    figures: Annotated[str, typer.Option(help="whj, wo or all")] = "all",
+    rate: Annotated[float, typer.Option(help="Rows per second of WHJ.")] = 100.0,
+    runs: Annotated[int, typer.Option(help="Runs of WO-Join.")] = 3,
+) -> None:
+    """Run the experiments and print their tables."""
+    if figures in ("whj", "all"):
+        whj(rate)
+    if figures in ("wo", "all"):
+        wo(runs)
+
+
+if __name__ == "__main__":
+    typer.run(main)

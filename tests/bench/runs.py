@@ -1,0 +1,80 @@
+"""`sluice run` over files of two streams: its workload, its command, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest
+
+COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
+
+
+def write_workload(
+    path: Path,
+    inputs: Path,
+    queries: Mapping[str, str],
+    *,
+    columns: Mapping[str, str] = COLUMNS,
+    strategy: str = "mem-opt",
+    files_per_batch: int | None = 1,
+) -> Path:
+    """Write a workload file over the streams A and B and return its path.
+
+    Args:
+        path: Where to.
+        inputs: Directory with a directory of Parquet files for each stream.
+        queries: CQL by name.
+        columns: Columns of both streams.
+        strategy: How queries are joined.
+        files_per_batch: Files of a batch; None leaves that to Sluice.
+    """
+    admitted = {} if files_per_batch is None else {"max_files_per_batch": files_per_batch}
+    streams = [
+        {
+            "name": name,
+            "columns": dict(columns),
+            "event_time": "ts",
+            "lateness": "0s",
+            "source": {"type": "files", "format": "parquet", "path": str((inputs / name).resolve())}
+            | admitted,
+        }
+        for name in ("A", "B")
+    ]
+    asked = [{"name": name, "cql": cql} for name, cql in queries.items()]
+    document = {"streams": streams, "queries": asked, "strategy": strategy}
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def run_command(workload: Path, out: Path, buckets: int) -> list[str]:
+    """Return the command that runs a workload in a process of its own."""
+    sluice = str(Path(sys.executable).parent / "sluice")
+    return [sluice, "run", str(workload), "--out", str(out), "--results", "shared", "--buckets", str(buckets)]
+
+
+def manifests_of(out: Path) -> list[BatchManifest]:
+    """Return what the batches with rows of a run committed."""
+    with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:
+        return [m for m in store.batches.manifests(0, 10**6) if any(s.rows for s in m.streams)]
+
+
+def event_log(directory: Path) -> dict[str, str]:
+    """Return the environment in which Spark logs its events to a directory, which is made."""
+    directory.mkdir()
+    facts = {"enabled": "true", "dir": directory.as_uri(), "compress": "false"}
+    return {"SLUICE_SPARK_CONF": json.dumps({f"spark.eventLog.{key}": fact for key, fact in facts.items()})}
+
+
+def events_of(directory: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events that Spark has logged."""
+    for path in sorted(directory.rglob("events*")):
+        if path.is_file():
+            with path.open(encoding="utf-8") as lines:
+                yield from map(json.loads, lines)

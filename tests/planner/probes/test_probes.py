@@ -1,0 +1,160 @@
+"""How slices are searched: what people write, what the planner takes, and Equations 1 and 2 of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.values.calibration import Calibration
+from catalog.values.plan import AskedProbe, FamilyPlan, Invalidation, Plan, Probe
+from catalog.values.statistics import FamilyProfile, Measure, Profile
+from planner.build.build_plan import build_plan
+from planner.build.objective import Objective
+from planner.costs.rates import family_rates
+from planner.costs.shipped import SHIPPED
+from planner.errors import InvalidProbe
+from planner.explain.render import plan_document, render_mermaid, render_text
+from planner.probes.asked_probe import asked_probe, probe_text
+from planner.probes.choose_probe import choose_probe, search_s
+from planner.probes.ring_costs import JoinRates, RingWork, expired_rows, ring_work, rings_looked_at
+from tests.builders import a_query_s as a_query
+from tests.planner.values import STREAMS
+
+QUERIES = [a_query(1, 10), a_query(2, 30, filter_a='"v" < 0.2')]
+THETA = replace(a_query(3, 10), key=(), key_types=())
+
+
+@pytest.mark.parametrize(
+    ("text", "invalidation", "wanted"),
+    [
+        ("auto", None, "auto"),
+        ("Merge", None, Probe()),
+        ("loops", "optimal", Probe("loops", 1, "optimal")),
+        (" hash( 4096 )", None, Probe("hash", 4096)),
+        ("hash(1)", "probe-all", Probe("hash", 1, "probe-all")),
+    ],
+)
+def test_ways_to_search_are_read(text: str, invalidation: str | None, wanted: AskedProbe) -> None:
+    assert asked_probe(text, invalidation) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "invalidation", "said"),
+    [
+        ("hash", None, 'probe "hash" does not exist'),
+        ("hash(0)", None, "hash(0) is out of range"),
+        ("hash(-3)", None, "hash(-3) is out of range"),
+        ("hash(4097)", None, "hash(4097) is out of range"),
+        ("hash(ten)", None, '"ten" is not a number of rings'),
+        ("hash(1.5)", None, '"1.5" is not a number of rings'),
+        ("merge", "probe", "merge takes no invalidation"),
+        ("auto", "probe", "auto takes no invalidation"),
+        ("loops", "lazy", 'invalidation "lazy" does not exist'),
+    ],
+)
+def test_what_cannot_be_searched_so_is_refused(text: str, invalidation: str | None, said: str) -> None:
+    with pytest.raises(InvalidProbe) as caught:
+        asked_probe(text, invalidation)
+    assert (caught.value.primary, bool(caught.value.hint)) == (said, True)
+
+
+def planned(**objective: AskedProbe | dict[str, AskedProbe]) -> Plan:
+    return build_plan([*QUERIES, THETA], STREAMS, objective=Objective(**objective))  # type: ignore[arg-type]
+
+
+def probes(plan: Plan) -> dict[bool, Probe]:
+    """Return how families are searched, by whether they have a key."""
+    return {bool(family.key): family.probe for family in plan.families}
+
+
+def test_the_planner_merges_unless_something_else_is_asked_for() -> None:
+    asked = Probe("hash", 8, "optimal")
+    assert probes(planned()) == {True: Probe(), False: Probe()}
+    # Without a key there are no rings.
+    assert probes(planned(probe=asked)) == {True: asked, False: Probe()}
+    assert probes(planned(probe=asked, family_probes={"A.k = B.k": Probe("loops")}))[True] == Probe("loops")
+    with pytest.raises(InvalidProbe, match=r"cannot be searched by hash\(8\), invalidation optimal"):
+        planned(family_probes={planned().families[-1].id: asked, planned().families[0].id: asked})
+
+
+def test_another_way_leaves_the_chain_as_it_is() -> None:
+    first = build_plan(QUERIES, STREAMS)
+    (family,) = first.families
+    asked = Objective(probe=Probe("hash", 8))
+    second = build_plan(QUERIES, STREAMS, first, objective=asked, keep={family.id})
+    assert second.families == (replace(family, probe=Probe("hash", 8)),)
+    # What was chosen stays until the family is planned anew.
+    third = build_plan(QUERIES, STREAMS, second, keep={family.id})
+    assert third.families == second.families
+    assert build_plan(QUERIES, STREAMS, third).families == first.families
+
+
+def test_the_way_is_shown() -> None:
+    plan = build_plan(QUERIES, STREAMS, objective=Objective(probe=Probe("hash", 8)))
+    assert "hash(8), invalidation probe" in render_text(plan)
+    assert "hash(8), invalidation probe" in render_mermaid(plan)
+    assert plan_document(plan)["families"][0]["probe"] == "hash(8), invalidation probe"
+    assert plan_document(build_plan(QUERIES, STREAMS))["families"][0]["probe"] == "merge"
+    assert probe_text("auto") == "auto"
+
+
+@given(st.floats(1e-10, 1e-6), st.floats(1e-10, 1e-6), st.floats(1e-10, 1e-6), st.floats(1e-4, 1.0))
+def test_the_cheapest_way_is_taken(merge: float, look: float, scan: float, selectivity: float) -> None:
+    family, constants = a_family(), prices(merge, look, scan)
+    rates = family_rates(family, 1, 2, Profile(families=(known(family, selectivity),)))
+    taken = choose_probe(family, rates, constants)
+    others = [Probe(), Probe("loops"), Probe("hash", 8)]
+    least = search_s(family, rates, constants, taken)
+    assert all(least <= search_s(family, rates, constants, p) for p in others if p.cells <= 1 / selectivity)
+
+
+def a_family() -> FamilyPlan:
+    (family,) = build_plan(QUERIES, STREAMS).families
+    return family
+
+
+def prices(merge: float, look: float, scan: float) -> Calibration:
+    return replace(SHIPPED, per_male_segment=merge, per_ring_look=look, per_scanned_row=scan)
+
+
+def known(family: FamilyPlan, selectivity: float) -> FamilyProfile:
+    return FamilyProfile(family.id, Measure(selectivity))
+
+
+def test_rings_are_taken_where_they_are_cheap() -> None:
+    family = a_family()
+    rates = family_rates(family, 1, 2, Profile(families=(known(family, 1e-3),)))
+    assert choose_probe(family, rates, prices(1e-6, 1e-9, 1e-9)).method == "hash"
+    assert choose_probe(family, rates, SHIPPED) == Probe()
+
+
+rates_per_s = st.floats(0.1, 1e4)
+
+
+@given(rates_per_s, rates_per_s, rates_per_s, rates_per_s, st.integers(1, 4096))
+def test_equations_1_and_2(a: float, b: float, w_a: float, w_b: float, cells: int) -> None:
+    c_ins, c_inv, c_scan = 3.0, 2.0, 1.0
+    rates = JoinRates(a, b, w_a, w_b)
+    # Cinv of the equations: a comparison to find the head, and one for the row that has expired.
+    loops = ring_work(rates, Probe("loops")).cost(c_ins, c_inv / 2, c_scan)
+    hashed = ring_work(rates, Probe("hash", cells)).cost(c_ins, c_inv / 2, c_scan)
+    assert loops == pytest.approx((a + b) * (c_inv + c_ins) + a * b * (w_a + w_b) * c_scan)
+    assert hashed == pytest.approx((a + b) * (c_inv + c_ins) + a * b * (w_a + w_b) / cells * c_scan)
+
+
+def test_invalidations_cost_looks_and_save_rows() -> None:
+    rates, names = JoinRates(1, 100, 30, 30), ("probe", "probe+insert", "probe-all", "optimal")
+    asked = {name: Probe("hash", 100, how) for name in names for how in [as_invalidation(name)]}
+    assert [rings_looked_at(p.invalidation, 100) for p in asked.values()] == [1, 2, 100, 200]
+    assert [round(expired_rows(rates, p, "b"), 2) for p in asked.values()] == [10_000, 99.01, 100, 0.99]
+    assert ring_work(JoinRates(0, 0, 1, 1), Probe("loops")) == RingWork(0, 0, 0, 0)
+    assert expired_rows(JoinRates(0, 5, 1, 1), asked["probe"], "b") == 0
+
+
+def as_invalidation(name: str) -> Invalidation:
+    probe = asked_probe("loops", name)
+    assert isinstance(probe, Probe)
+    return probe.invalidation

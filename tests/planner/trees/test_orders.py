@@ -1,0 +1,139 @@
+"""Orders of joining: dynamic programming gives what trying all orders gives."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.values.query import Query
+from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
+from catalog.values.stream import Column, HttpSource, Stream
+from planner.bind.bind import bind
+from planner.bind.step_keys import JoinShape
+from planner.build.build_plan import build_plan
+from planner.costs.shipped import SHIPPED
+from planner.families.families import family_of
+from planner.trees.choice import OrderChoice
+from planner.trees.order_rates import OrderRates, pair_queries
+from planner.trees.orders import OrderCosts, best_orders
+
+STREAMS = {
+    name: Stream(
+        number,
+        name,
+        (Column("ts", "timestamp"), *(Column(key, "bigint") for key in "kjm"), Column("v", "double")),
+        "ts",
+        0,
+        HttpSource(),
+    )
+    for number, name in enumerate("ABCDE", 1)
+}
+
+
+def shape_of(cql: str) -> JoinShape:
+    """Return the shape of a query."""
+    found: list[JoinShape] = []
+
+    def choose(shape: JoinShape) -> tuple[int, ...]:
+        found.append(shape)
+        return best_orders(OrderCosts(OrderRates.of(shape, Profile()), SHIPPED))[0].positions
+
+    bind(cql, STREAMS, choose=choose)
+    return found[0]
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> tuple[str, Profile]:
+    count = draw(st.integers(3, 5))
+    conditions = []
+    for joined in range(1, count):
+        other = draw(st.integers(0, joined - 1))
+        conditions.append(f"s{other}.{draw(st.sampled_from('kj'))} = s{joined}.{draw(st.sampled_from('kj'))}")
+    for _ in range(draw(st.integers(0, 2))):
+        i, j = draw(st.sampled_from([(i, j) for j in range(count) for i in range(j)]))
+        conditions.append(f"s{i}.m = s{j}.m")
+    conditions += [f"s{i}.v < 0.5" for i in range(count) if draw(st.booleans())]
+    names = [draw(st.sampled_from(sorted(STREAMS))) for _ in range(count)]
+    windows = [draw(st.integers(1, 60)) for _ in range(count)]
+    sources = ", ".join(
+        f"{n} [RANGE {w} SECONDS] s{i}" for i, (n, w) in enumerate(zip(names, windows, strict=True))
+    )
+    cql = f"SELECT s0.v AS v FROM {sources} WHERE {' AND '.join(conditions)}"
+    rate = st.sampled_from((1.0, 10.0, 500.0))
+    fraction = st.sampled_from((0.001, 0.01, 0.3))
+    profile = Profile(
+        tuple(StreamProfile(s.id, Measure(draw(rate))) for s in STREAMS.values()),
+        tuple(FilterProfile(s.id, '"v" < 0.5', Measure(draw(fraction))) for s in STREAMS.values()),
+        tuple(FamilyProfile(family_of(q), Measure(draw(fraction))) for q in pair_queries(shape_of(cql))),
+    )
+    return cql, profile
+
+
+@given(queries())
+def test_the_best_orders_are_those_of_trying_all(case: tuple[str, Profile]) -> None:
+    cql, profile = case
+    shape = shape_of(cql)
+    costs = OrderCosts(OrderRates.of(shape, profile), SHIPPED)
+    every = permutations(range(len(shape.streams)))
+    possible = [found for p in every if p[0] < p[1] and (found := costs.of(p)) is not None]
+    found = best_orders(costs)
+    assert [order.rank for order in found] == [o.rank for o in sorted(possible, key=lambda o: o.rank)[:4]]
+    assert order_of(bind(cql, STREAMS, choose=lambda _: found[0].positions)) == found[0].positions
+
+
+def order_of(query: Query) -> tuple[int, ...]:
+    """Return the order in which a query joins its streams, the first two by their position in FROM."""
+    last = int(query.b.alias[1:])
+    if query.left is None:
+        first, second = sorted((int(query.a.alias[1:]), last))
+        return first, second
+    return (*order_of(query.left), last)
+
+
+def chosen(cql: str, profile: Profile, *running: str) -> str:
+    """Return the order that is chosen for a query beside running ones."""
+    plan = build_plan(
+        [bind(text, STREAMS, name=f"q{n}", query_id=n) for n, text in enumerate(running, 1)],
+        {s.id: s for s in STREAMS.values()},
+    )
+    choice = OrderChoice(lambda _: profile, SHIPPED, plan)
+    bind(cql, STREAMS, choose=choice)
+    assert choice.last is not None
+    return choice.last.orders[0].text(choice.last.shape)
+
+
+def test_streams_of_equal_cost_are_joined_in_the_order_of_from() -> None:
+    cql = "SELECT b.v FROM B b, A a, C c WHERE a.k = b.k AND b.k = c.k WINDOW 5 SECONDS"
+    assert chosen(cql, Profile()) == "((b, a), c)"
+
+
+def test_a_selective_pair_comes_first_unless_another_one_runs_already() -> None:
+    cql = (
+        "SELECT a.v FROM A [RANGE 9 SECONDS] a, B [RANGE 9 SECONDS] b, C [RANGE 9 SECONDS] c "
+        "WHERE a.k = b.k AND b.j = c.j"
+    )
+    ab, bc = pair_queries(shape_of(cql))
+    few, more = Measure(1e-4), Measure(1.1e-4)
+    profile = Profile(families=(FamilyProfile(family_of(ab), more), FamilyProfile(family_of(bc), few)))
+    assert chosen(cql, profile) == "((b, c), a)"
+    running = "SELECT a.v FROM A [RANGE {0} SECONDS] a, B [RANGE {0} SECONDS] b WHERE a.k = b.k"
+    assert chosen(cql, profile, running.format(20)) == "((a, b), c)"
+    assert chosen(cql, profile, running.format(20) + " AND a.v < 0.5") == "((b, c), a)"
+
+
+def test_an_order_with_fewer_changes_of_key_is_cheaper_if_all_else_is_equal() -> None:
+    cql = "SELECT a.v FROM A a, B b, C c, D d WHERE a.k = b.k AND a.k = d.k AND a.j = c.j WINDOW 5 SECONDS"
+    choice = OrderChoice(lambda _: Profile(), SHIPPED)
+    bind(cql, STREAMS, choose=choice)
+    assert choice.last is not None
+    assert [order.exchanges for order in choice.last.orders] == [1, 1, 1, 1]
+
+
+def test_eight_streams_on_different_keys_are_ordered() -> None:
+    names = [(name, n) for n, name in enumerate("ABCDEABC")]
+    sources = ", ".join(f"{name} s{n}" for name, n in names)
+    conditions = " AND ".join(f"s{n}.{'kj'[n % 2]} = s{n + 1}.{'kj'[n % 2]}" for n in range(7))
+    cql = f"SELECT s0.v FROM {sources} WHERE {conditions} WINDOW 5 SECONDS"
+    assert chosen(cql, Profile()).count(",") == 7
