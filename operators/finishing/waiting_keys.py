@@ -63,7 +63,7 @@ class WaitingKeys:
             kept = np.isin(segment.pos >> 1, np.array(sorted(queries), dtype=np.int64))
             kept &= np.isin(segment.pos & 1, [_SIDES.index(side) for side in sides])
             if kept.any():
-                self.segments.append(segment.filter(kept))
+                self.segments.append(Segment(segment.filter(kept).rows, 0, ()))
 
     def take_rows(self, other: WaitingKeys, number: int, buckets: int) -> None:
         """Take over the keys of another bucket whose home is bucket ``number`` of ``buckets``."""

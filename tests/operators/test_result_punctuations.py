@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
@@ -74,6 +76,7 @@ class Finishing:
 
     streams: Mapping[int, Stream]
     patterns: Patterns
+    ways: Counter[str]
     closed: dict[tuple[Family, str], set[Key]] = field(default_factory=dict)
     waiting: dict[Finished, dict[str, int | None]] = field(default_factory=dict)
 
@@ -123,11 +126,14 @@ class Finishing:
     def _is_finished(self, oracle: NestedLoops, query: Query, key: Key) -> bool:
         sides = self.waiting[query.id, key]
         if len(sides) == 2 or None in sides.values():
+            self.ways["both" if len(sides) == 2 else "none"] += 1
             return True
         ((side, newest),) = sides.items()
         watermark = oracle.watermark(side_of(query, "b" if side == "a" else "a").stream_id)
         assert newest is not None
-        return watermark is not None and watermark >= newest + side_of(query, side).window_us
+        finished = watermark is not None and watermark >= newest + side_of(query, side).window_us
+        self.ways["window"] += finished
+        return finished
 
     def _closings(
         self,
@@ -161,12 +167,21 @@ def announces(query: Query) -> bool:
     return any(output.name == PUNCTUATION_OUTPUT for output in query.outputs)
 
 
-def check(promised: Promised, runner: Runner | None = None, *, exact: bool = True) -> Runner:
-    """Run a case; compare result punctuations with the rule, and look for results behind them."""
+def check(
+    promised: Promised, runner: Runner | None = None, *, exact: bool = True, ways: Counter[str] | None = None
+) -> Runner:
+    """Run a case; compare result punctuations with the rule, and look for results behind them.
+
+    Args:
+        promised: The case.
+        runner: Runs the batches; by default one that is stored if the case says so.
+        exact: Whether keys are in one bucket, so that the rule is exact.
+        ways: Counts why keys are finished.
+    """
     case, patterns = promised.case, promised.patterns
     runner = runner or Runner(case.streams, case.buckets, case.slack_us, case.stored)
     oracle = NestedLoops(case.streams)
-    rule = Finishing(case.streams, patterns)
+    rule = Finishing(case.streams, patterns, Counter() if ways is None else ways)
     plans: list[Plan] = []
     sources: dict[tuple[int, int], Row] = {}
     over: set[Finished] = set()
@@ -265,3 +280,48 @@ def test_all_strategies_announce_in_the_same_batch() -> None:
     # Key 2 has no row that query 2 may use; the watermark is 2 behind b's newest row.
     assert found[0] == {1: [(2, (2,))], 4: [(1, (1,))], 7: [(1, (2,))], 24: [(2, (1,))]}
     assert all(other == found[0] for other in found)
+
+
+def dense_case(seed: int) -> Promised:
+    """Return two streams of which every fifth row closes a key, under any strategy, cuts and buckets."""
+    numbers = random.Random(seed)
+    contract = Punctuations((("k",),), remember_us=None)
+    streams = {i: replace(a_stream(i, numbers.choice((0, 3))), punctuations=contract) for i in (1, 2)}
+    queries = tuple(
+        announcing(
+            a_query(
+                n,
+                numbers.choice((4, 9, 14)),
+                numbers.choice((4, 9, 30)),
+                filter_a=numbers.choice((None, '"v" < 5')),
+                filter_b=numbers.choice((None, '"w" = 1')),
+            )
+        )
+        for n in (1, 2, 3)
+    )
+    patterns: dict[tuple[int, int], tuple[str, ...]] = {}
+    positions, clock, steps = {1: 0, 2: 0}, 0, []
+    for number in range(12):
+        rows = []
+        for _ in range(numbers.randrange(1, 14)):
+            stream_id = numbers.choice((1, 2))
+            pos = positions[stream_id]
+            positions[stream_id] = pos + 1
+            clock += numbers.choice((0, 0, 1))
+            values = {"k": clock // 3 + numbers.randrange(5), "m": "x", "v": pos % 9, "w": pos % 3}
+            if numbers.random() < 0.2:
+                patterns[stream_id, pos] = ("k",)
+            rows.append((stream_id, Row(pos, clock - numbers.randrange(3), values)))
+        entering = queries if number == 0 else queries[: 2 + number % 2] if number % 5 == 0 else None
+        steps.append(Step(entering, tuple(rows), strategy=numbers.choice(ALL_STRATEGIES)))
+    case = Case(
+        streams, tuple(steps), numbers.choice((1, 3)), numbers.choice((0, None)), stored=seed % 2 == 0
+    )
+    return Promised(case, patterns, True, (0, 0, numbers.choice((1, 2, 3))))
+
+
+def test_many_keys_are_announced_in_the_batch_in_which_they_are_finished() -> None:
+    ways: Counter[str] = Counter()
+    for seed in range(10):
+        check(dense_case(seed), ways=ways)
+    assert min(ways["both"], ways["none"], ways["window"]) > 15
