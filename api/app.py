@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp
 
 from api import problems
-from api.access.envelope import Envelope
+from api.access.envelope import MAX_BODY_BYTES, Envelope
 from api.access.guard import Guard
 from api.access.origins import Origins, is_loopback
 from api.audit.endpoints import router as audit_router
@@ -33,7 +33,6 @@ from api.server.docs_pages import install_docs
 from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
-from api.streams.event_body import MAX_BODY_BYTES
 from service.access.tokens import TokenVerifier
 from service.config.settings import Settings, load_settings
 from service.jvm.jvm import Jvm

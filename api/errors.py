@@ -2,6 +2,7 @@
 
     InvalidInput
     * MalformedBody           the body is not JSON (or NDJSON)            400
+    * NotHttp                 the bytes are no request                     400
     * InvalidRequest          body or parameters do not fit the schema     422
     * NotAcceptable           no representation that the client takes      406
     * MethodNotAllowed        the route has no such method                 405
@@ -42,6 +43,12 @@ class MalformedBody(InvalidInput):
     """The body is not JSON."""
 
     code = "malformed-body"
+
+
+class NotHttp(InvalidInput):
+    """The request is not HTTP."""
+
+    code = "not-http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,11 @@ class BodyTooLarge(InvalidInput):
     """The body is too big for one request."""
 
     code = "body-too-large"
+
+
+def body_too_large() -> BodyTooLarge:
+    """Return the error of a body beyond the limit."""
+    return BodyTooLarge("the body is too large", hint="Send it in several requests.")
 
 
 class HeadTooLarge(InvalidInput):

@@ -33,12 +33,14 @@ from api.errors import (
     MalformedBody,
     MethodNotAllowed,
     NotAcceptable,
+    NotHttp,
     RequestTooSlow,
     RouteNotFound,
     TooManyRequests,
     Unauthenticated,
     UnknownHost,
     UnsupportedMediaType,
+    body_too_large,
 )
 from api.validation import invalid_request
 from catalog.errors import (
@@ -61,6 +63,7 @@ MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[type[SluiceError], int] = {
     InvalidInput: 422,
     MalformedBody: 400,
+    NotHttp: 400,
     Unauthenticated: 401,
     Forbidden: 403,
     ForeignOrigin: 403,
@@ -271,7 +274,7 @@ def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str
         hint = f"Use one of: {headers['Allow']}."
         return MethodNotAllowed(f'method {request.method} is not allowed on "{path}"', hint=hint)
     if error.status_code == 413:
-        return BodyTooLarge("the body is too large", hint="Send it in several requests.")
+        return body_too_large()
     if error.status_code < 500:
         return MalformedBody("the request cannot be read", detail=f"{error.detail}.")
     return InternalError(f"the request failed with status {error.status_code}")

@@ -155,6 +155,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         app,
         http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
         ws="none",
+        server_header=False,
         **tls_options(settings.access),
         log_config=None,
         log_level="warning" if settings.log.level != "DEBUG" else "debug",

@@ -233,6 +233,12 @@ class CatalogBusy(CatalogDown):
     code = "catalog-busy"
 
 
+class CatalogDamaged(CatalogDown):
+    """The catalog's file is damaged."""
+
+    code = "catalog-damaged"
+
+
 class CatalogVersionMismatch(Unavailable):
     """The catalog's schema is not the one of this version of Sluice."""
 

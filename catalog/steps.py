@@ -8,6 +8,13 @@ It has the columns ``a.<column>`` and ``b.<column>`` that these queries read. It
 event time of the two rows. For each of these queries it has a boolean column that says whether the pair
 belongs to the query. So a pair goes on as one row, whatever the number of queries, and the boolean column of
 a query is the query's filter in the next step.
+
+    A.k = B.k AND A.j = C.j     step 2 has another key: its rows of (A, B) come from other buckets
+
+A step finds the pairs of the step before in its own bucket and batch if both have the same key. With another
+key, the pairs go to the buckets of that key, where they arrive in the next batch. Such an intermediate is
+*exchanged*. It has an id of its own because its rows come one batch later: a family may hand on its pairs in
+both ways.
 """
 
 from __future__ import annotations
@@ -29,6 +36,9 @@ MOST_STREAMS = 8
 TIME = "time"
 
 _ID_BYTES = 6
+
+#: Difference between the id of an intermediate and that of its exchanged form.
+_EXCHANGED = 1 << (8 * _ID_BYTES)
 
 
 #: Join key, as pairs of columns.
@@ -56,6 +66,21 @@ def intermediate_id(stream_a: int, stream_b: int, key: Key, *, ordered: bool = F
 def is_intermediate(stream_id: int) -> bool:
     """Tell whether a stream id is that of an intermediate."""
     return stream_id < 0
+
+
+def exchanged_id(stream_id: int) -> int:
+    """Return the id of the exchanged form of an intermediate.
+
+    >>> made = intermediate_id(1, 2, (("k", "k"),))
+    >>> is_exchanged(made), is_exchanged(exchanged_id(made)), is_intermediate(exchanged_id(made))
+    (False, True, True)
+    """
+    return stream_id - _EXCHANGED
+
+
+def is_exchanged(stream_id: int) -> bool:
+    """Tell whether the rows of an intermediate come from other buckets, one batch later."""
+    return stream_id < -_EXCHANGED
 
 
 def steps(query: Query) -> tuple[Query, ...]:
@@ -110,8 +135,8 @@ def plan_streams(plan: Plan) -> dict[int, Stream]:
     streams = {stream.id: stream for stream in plan.streams}
     taken = taken_intermediates(plan.families)
     for family in in_order(plan.families) if taken else ():
-        if (made := made_by(family, taken)) is not None:
-            streams[made] = intermediate(family, streams[family.stream_a], streams[family.stream_b])
+        for made in made_by(family, taken):
+            streams[made] = intermediate(family, streams[family.stream_a], streams[family.stream_b], made)
     return streams
 
 
@@ -125,18 +150,18 @@ def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
     return frozenset(family.stream_a for family in families if is_intermediate(family.stream_a))
 
 
-def made_by(family: FamilyPlan, taken: Collection[int]) -> int | None:
-    """Return the id of the intermediate that a family makes; None if no family takes it.
+def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
+    """Return the ids of the intermediates that a family makes: as they are, and exchanged.
 
     Args:
         family: The family.
-        taken: Result of ``taken_intermediates`` for all families.
+        taken: Result of ``taken_intermediates`` for all families; those that no family takes are left out.
     """
-    if not taken:
-        return None
-    made = intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered)
     # A family of outer joins over the same streams and key makes none.
-    return made if made in taken and family.hands_on else None
+    if not taken or not family.hands_on:
+        return ()
+    made = intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered)
+    return tuple(each for each in (made, exchanged_id(made)) if each in taken)
 
 
 def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
@@ -154,7 +179,10 @@ def step_order(joined: Mapping[str, tuple[int, int, Key, bool]]) -> tuple[str, .
     Args:
         joined: Stream ids of both sides, the key, and whether it is ordered, by the id of the family.
     """
-    made = {intermediate_id(a, b, key, ordered=ordered): a for a, b, key, ordered in joined.values()}
+    made: dict[int, int] = {}
+    for a, b, key, ordered in joined.values():
+        here = intermediate_id(a, b, key, ordered=ordered)
+        made |= {here: a, exchanged_id(here): a}
 
     def depth(stream_id: int) -> int:
         return depth(made[stream_id]) + 1 if stream_id in made else 0
@@ -162,23 +190,20 @@ def step_order(joined: Mapping[str, tuple[int, int, Key, bool]]) -> tuple[str, .
     return tuple(sorted(joined, key=lambda family: (depth(joined[family][0]), family)))
 
 
-def intermediate(family: FamilyPlan, a: Stream, b: Stream) -> Stream:
+def intermediate(family: FamilyPlan, a: Stream, b: Stream, stream_id: int) -> Stream:
     """Return the stream of the pairs that queries of a family hand on.
 
     Args:
         family: The family.
         a: Stream of its side a.
         b: Stream of its side b.
+        stream_id: Id of the intermediate, one of ``made_by``.
     """
     handing = [query for query in family.queries if query.hands_on]
     outputs = {output.name: output for query in handing for output in query.outputs}
     name = intermediate_name(a.name, b.name)
-    return _intermediate(
-        intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered),
-        name,
-        [outputs[column] for column in sorted(outputs)],
-        [membership(query.id) for query in handing],
-    )
+    members = [membership(query.id) for query in handing]
+    return _intermediate(stream_id, name, [outputs[column] for column in sorted(outputs)], members)
 
 
 def intermediate_name(a: str, b: str) -> str:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -82,10 +82,15 @@ def either_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    """An empty catalog in a fresh directory, whose clock ticks once per look."""
-    ticks = itertools.count(1_000_000)
-    with Store.open(prepared(url), now_us=lambda: next(ticks), busy_timeout_s=10) as opened:
+def clock() -> Callable[[], int]:
+    """The catalog's clock: it ticks once per look."""
+    return itertools.count(1_000_000).__next__
+
+
+@pytest.fixture
+def store(url: str, clock: Callable[[], int]) -> Iterator[Store]:
+    """An empty catalog; tests get another one by fixtures ``url`` and ``clock`` of their own."""
+    with Store.open(prepared(url), now_us=clock, busy_timeout_s=10) as opened:
         yield opened
 
 

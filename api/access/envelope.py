@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import anyio
 
 from api.access.origins import Origins
+from api.errors import body_too_large
 from catalog.errors import SluiceError, Unavailable
 
 if TYPE_CHECKING:
@@ -35,8 +36,25 @@ _HEADERS = (
     (b"content-security-policy", _CONTENT_POLICY),
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
+#: Largest body of a request; an event of 200 bytes fits 300,000 times.
+MAX_BODY_BYTES = 64 << 20
 #: A client's own id is taken over if it is harmless in a log.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+def enveloped(
+    headers: Iterable[tuple[bytes, bytes]], request_id: bytes, *, https: bool
+) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer with those that every answer has."""
+    kept = list(headers)
+    given = {name.lower() for name, _ in kept}
+    added = (*_HEADERS, _HSTS) if https else _HEADERS
+    return [*kept, *(header for header in added if header[0] not in given), (b"x-request-id", request_id)]
+
+
+def new_request_id() -> bytes:
+    """Return an id for a request whose client has sent none."""
+    return secrets.token_hex(8).encode()
 
 
 class Envelope:
@@ -62,7 +80,7 @@ class Envelope:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
-        added = (*_HEADERS, _HSTS) if scope["scheme"] == "https" else _HEADERS
+        https = scope["scheme"] == "https"
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -77,23 +95,32 @@ class Envelope:
                         log.warning(
                             "audit log has no status: %s", error, extra={"request_id": request_id.decode()}
                         )
-                headers = list(message.get("headers", ()))
-                given = {name.lower() for name, _ in headers}
-                headers.extend(header for header in added if header[0] not in given)
-                headers.append((b"x-request-id", request_id))
+                headers = enveloped(message.get("headers", ()), request_id, https=https)
                 message = {**message, "headers": headers}
             await send(message)
 
         try:
             self._origins.check(scope["method"], scope["headers"])
+            _check_length(scope)
         except SluiceError as error:
             await self._answer(error, scope["path"])(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
 
+def _check_length(scope: Scope) -> None:
+    """Refuse a body that is announced to be too large; one without a length is counted where it is read.
+
+    Raises:
+        BodyTooLarge: It is.
+    """
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:
+            raise body_too_large()
+
+
 def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return bytes(value)
-    return secrets.token_hex(8).encode()
+    return new_request_id()

@@ -207,7 +207,8 @@ async def follow_results(
 ) -> EventSourceResponse:
     """Follow results as server-sent events.
 
-    An event `result` has a row as its data and the cursor after it as its id; a client that reconnects with
+    An event `result` has a row as its data and the cursor after it as its id; an event `punctuation` says of
+    which key no later result comes, for queries that select `_punctuation`. A client that reconnects with
     `Last-Event-ID` misses none and gets none twice. When the query is removed and all its results have been
     sent, an event `end` closes the stream. While it is paused, the stream stays open.
 

@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from api.access.connections import NamedConnection
-from api.errors import HeadTooLarge, RequestTooSlow, TooManyConnections
+from api.access.envelope import enveloped, new_request_id
+from api.errors import HeadTooLarge, NotHttp, RequestTooSlow, TooManyConnections
 from api.problems import problem_response
 from catalog.errors import SluiceError
 
@@ -195,8 +196,13 @@ class LimitedProtocol(NamedConnection):
             return
         under_way = self.cycle is not None and not self.cycle.response_complete
         if not under_way or not self.cycle.response_started:
-            self.transport.write(_answer(error))
+            https = self.transport.get_extra_info("ssl_object") is not None
+            self.transport.write(_answer(error, https=https))
         self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no request."""
+        self._refuse(NotHttp("the request cannot be read", detail=msg))
 
     def _start(self, after_s: float, then: Callable[[], None]) -> None:
         self._stop()
@@ -219,10 +225,11 @@ class LimitedProtocol(NamedConnection):
             log.warning("connections refused: there are too many", extra={"limit": self.limits.connections})
 
 
-def _answer(error: SluiceError) -> bytes:
+def _answer(error: SluiceError, *, https: bool) -> bytes:
     """Return a whole HTTP answer that ends its connection; no request's path is known for sure."""
     response = problem_response(error, "")
     lines = [STATUS_LINE[response.status_code]]
-    for name, value in [*response.raw_headers, (b"connection", b"close")]:
+    headers = enveloped([*response.raw_headers, (b"connection", b"close")], new_request_id(), https=https)
+    for name, value in headers:
         lines += [name, b": ", value, b"\r\n"]
     return b"".join([*lines, b"\r\n", bytes(response.body)])

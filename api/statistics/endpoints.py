@@ -38,7 +38,10 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     together; both are null where no query judges rows of that stream. In a family with windows of
     rows `undecided_a` is how many rows of its first stream wait until their ranks are final. In a family of
     queries with GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many
-    groups came out in the last batches. `rings` has, for each side of a family that is searched by
+    groups came out in the last batches. In a step whose key differs from that of the step before,
+    `exchange_rows` is how many pairs of the step before went to other buckets in the last batches, and
+    `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined them.
+    `rings` has, for each side of a family that is searched by
     `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by
     which it leads the other one (`lag`), the rows that this predicts and those that are held.

@@ -14,9 +14,6 @@ from catalog.errors import Location
 JSON_TYPES = ("application/json",)
 NDJSON_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/jsonlines")
 
-#: Bytes of one request; an event of 200 bytes fits 300,000 times.
-MAX_BODY_BYTES = 64 * 1024 * 1024
-
 #: Characters of a bad line that are shown.
 _SHOWN = 200
 

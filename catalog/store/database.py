@@ -40,7 +40,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL
 
-from catalog.errors import CatalogBusy, CatalogDown, InvalidCatalogUrl, InvariantBroken, SluiceError
+from catalog.errors import (
+    CatalogBusy,
+    CatalogDamaged,
+    CatalogDown,
+    InvalidCatalogUrl,
+    InvariantBroken,
+    SluiceError,
+)
 
 #: How long a writer waits for another one; far above any transaction here (measured: milliseconds).
 BUSY_TIMEOUT_S = 30.0
@@ -51,6 +58,8 @@ _POSTGRESQL_LOCK = 0x736C75696365
 EVENTS_LOCK = _POSTGRESQL_LOCK + 1
 
 _WRITES = "sluice_writes"
+# SQLite's codes for a file that is damaged.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _PSYCOPG = "postgresql+psycopg"
 
@@ -345,6 +354,28 @@ class Database:
                 "catalog was opened in another process", hint="Open the catalog in the process that uses it."
             )
 
+    def check_integrity(self) -> None:
+        """Read all pages of a file.
+
+        Raises:
+            CatalogDamaged: They do not fit together.
+            CatalogDown: The file cannot be read.
+        """
+        if self.file is None:
+            return
+        with self.read() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        if found != "ok":
+            raise self._damaged(" ".join(str(found).split()))
+
+    def _damaged(self, said: str) -> CatalogDamaged:
+        return CatalogDamaged(
+            "catalog is damaged",
+            detail=f"{self.file}: {said}.",
+            hint="Move the data directory away and restore a backup with sluice restore. Without one, start "
+            "anew in an empty directory; the results of the old one are Parquet files.",
+        )
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn the database's errors into the catalog's."""
@@ -357,6 +388,8 @@ class Database:
         except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
             said = " ".join(str(cause).split()).rstrip(".")  # libpq's has several lines
+            if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+                raise self._damaged(said) from error
             raise CatalogDown("catalog cannot be used", detail=f"{self._shown}: {said}.") from error
 
 

@@ -130,6 +130,10 @@ class Store:
             raise
         return cls(database, now_us)
 
+    def check_integrity(self) -> None:
+        """Read all pages of a catalog in a file; raises as ``Database.check_integrity``."""
+        self._database.check_integrity()
+
     @classmethod
     def upgrade(cls, url: str) -> str | None:
         """Bring the tables of a catalog up to date, as the first ``open`` of a version does.

@@ -223,6 +223,21 @@ class ProbeCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeCounters:
+    """Pairs that one bucket sends to all buckets, which have them in the next batch.
+
+    Attributes:
+        family: Id of the family that takes them as rows of side a.
+        bucket: Number of the bucket that sends them; it has written a file of them.
+        rows: Number of pairs.
+    """
+
+    family: str
+    bucket: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class PunctuationCounters:
     """Counters of the punctuations of one side of a family in a batch, summed over buckets.
 
@@ -364,6 +379,7 @@ class BatchManifest:
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
         digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
             likewise.
+        exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
     """
 
     batch: int
@@ -387,6 +403,7 @@ class BatchManifest:
     received: tuple[StreamPunctuations, ...] = ()
     groups: tuple[GroupCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    exchanged: tuple[ExchangeCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -394,7 +411,10 @@ class BatchManifest:
         return BatchProgress(self.batch, self.plan_version, self.streams)
 
     def thinned(self) -> BatchManifest:
-        """Return it without files, and without the counters that are asked of the last batches alone."""
+        """Return it without files, and without the counters that are asked of the last batches alone.
+
+        ``exchanged`` stays: where all batches are repeated, each one reads what the one before has sent.
+        """
         return replace(
             self,
             files=(),

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from catalog.values.groups.grouping import Grouping
-from catalog.values.query import Backfill, Clock, JoinKind, Output
+from catalog.values.query import PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -101,6 +101,11 @@ class PlannedQuery:
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
     hands_on: bool = False
+
+    @property
+    def announces(self) -> bool:
+        """Tell whether its results have result punctuations among them."""
+        return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)

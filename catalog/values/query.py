@@ -25,6 +25,9 @@ UNBOUNDED_US = 2**61
 
 Backfill = Literal["none", "state"]
 
+#: Result column by which a query asks for result punctuations: rows that say which key has no later result.
+PUNCTUATION_OUTPUT = "_punctuation"
+
 #: Clock that measures the windows of a side: µs of event time, rows of the stream, rows of equal key, or
 #: steps of the column that orders the stream.
 Clock = Literal["time", "rows", "key rows", "order"]
@@ -129,6 +132,11 @@ class Query:
     grouping: Grouping | None = None
     left: Query | None = None
     hands_on: bool = False
+
+    @property
+    def announces(self) -> bool:
+        """Tell whether its results have result punctuations among them."""
+        return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
     @property
     def counts_rows(self) -> bool:

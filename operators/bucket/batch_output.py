@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
 from operators.lineage.route_counts import RouteCounts
+from operators.steps.exchange import ExchangedRows
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +24,7 @@ class BatchOutput:
         keys: Keys of this bucket's rows.
         violating: Rows that broke a promise, per stream id, family id and side: their kept columns.
         received: Counts of punctuations from the partitions that report to this bucket.
+        exchanged: Pairs that go to other buckets, which have them in the next batch.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
         began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
     """
@@ -33,5 +36,13 @@ class BatchOutput:
     keys: list[KeyCounters] = field(default_factory=list)
     violating: dict[tuple[int, str, str], pa.RecordBatch] = field(default_factory=dict)
     received: list[StreamPunctuations] = field(default_factory=list)
+    exchanged: list[ExchangedRows] = field(default_factory=list)
     pack_us: int = 0
     began_us: int | None = None
+
+    def exchanged_rows(self) -> Counter[str]:
+        """Return the number of pairs that go to other buckets, by the id of the family that takes them."""
+        rows = Counter[str]()
+        for part in self.exchanged:
+            rows[part.family] += part.rows.num_rows
+        return rows

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.steps import in_order, made_by, plan_streams, taken_intermediates
+from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import StreamPunctuations
@@ -31,8 +31,9 @@ from operators.orders.order_progress import OrderProgress, following
 from operators.pack.payload import Payload
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import TS
+from operators.steps.exchange import ExchangedRows, set_out
 from operators.steps.handed_pairs import HandedPairs
-from operators.steps.watermarks import latest, least
+from operators.steps.watermarks import latest, least, setting_out
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 
@@ -69,6 +70,9 @@ class Bucket:
         slack_us: Overrides every family's slack (tests; 0 is exact).
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that come out in this batch, per family id.
+        arrived: Watermark and newest event time of exchanged intermediates by id, as their pairs had them
+            when they set out (``operators.steps.exchange``).
+        exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
     """
 
     plan: Plan | None = None
@@ -79,12 +83,15 @@ class Bucket:
     slack_us: int | None = None
     plan_changed: bool = False
     closed_groups: dict[str, list[pa.Table]] = field(default_factory=dict)
+    arrived: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    exchange_files: tuple[str, ...] = ()
 
-    def process(self, payloads: Sequence[Payload]) -> BatchOutput:
+    def process(self, payloads: Sequence[Payload], exchanged: Sequence[ExchangedRows] = ()) -> BatchOutput:
         """Run one batch.
 
         Args:
             payloads: The payloads of the batch for this bucket, in any order; at least one.
+            exchanged: Pairs that the buckets have sent to this one in the batch before.
 
         Returns:
             Results, late rows and counts; what the slices did is left in them until the next batch.
@@ -95,9 +102,11 @@ class Bucket:
         self.closed_groups = {}
         heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
         start = self._reached(self.plan)
+        setting_out = self._setting_out()
         for stream in self.streams.values():
             stream.rows = stream.rejected_rows = stream.late_rows = 0
         self._advance(ordered, heartbeats)
+        self.arrived = setting_out
         end = self._reached(self.plan)
         output = BatchOutput(
             late=self._late_rows(ordered, start.times_us),
@@ -117,15 +126,21 @@ class Bucket:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             reached, latest_of = end.sides(plan), newest.sides(plan)
-            part = FamilyBatch(joins, ordered, version, place, before, reached, latest_of, closings, handed)
+            part = FamilyBatch(
+                joins, ordered, version, place, before, reached, latest_of, closings, handed, exchanged
+            )
             pairs = part.pairs(output)
-            if (made := made_by(plan, taken)) is not None:
-                handed[made] = pairs.handed()
+            if made := made_by(plan, taken):
+                handed |= dict.fromkeys(made, pairs.handed())
             table = pairs.finish(version, batch)
             if joins.groups is not None:
                 self.closed_groups.setdefault(plan.id, []).extend(part.groups(pairs, table))
-            elif table is not None:
-                output.results[plan.id], output.routes[plan.id] = table, pairs.routes()
+            elif (results := part.results(pairs, table, batch)) is not None:
+                output.results[plan.id], output.routes[plan.id] = results
+        for plan in families:
+            if is_exchanged(plan.stream_a):
+                layout = self.families[plan.id].family.layouts["a"]
+                output.exchanged += set_out(handed[plan.stream_a], plan, layout, place[1])
         for family_id, groups in self.closed_groups.items():
             results = group_results(groups, version, batch)
             if results is not None:
@@ -161,13 +176,21 @@ class Bucket:
         """Return the clocks below which a row is late, for all streams and a plan's intermediates."""
         times = {i: s.watermark.value_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.limit for i, s in self.streams.items()}
-        return ClockProgress.of(plan, times, orders, least)
+        return ClockProgress.of(plan, times, orders, least, {i: at[0] for i, at in self.arrived.items()})
 
     def _newest(self, plan: Plan | None) -> ClockProgress:
         """Return the greatest clock so far, for all streams and a plan's intermediates."""
         times = {i: s.watermark.max_event_time_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.newest for i, s in self.streams.items()}
-        return ClockProgress.of(plan, times, orders, latest)
+        return ClockProgress.of(plan, times, orders, latest, {i: at[1] for i, at in self.arrived.items()})
+
+    def _setting_out(self) -> dict[int, tuple[int | None, int | None]]:
+        """Return what ``arrived`` is in this batch: the same of the pairs that the batch before has made."""
+        if self.plan is None:
+            return {}
+        reached = setting_out(self.plan, self._reached(self.plan).times_us, least)
+        newest = setting_out(self.plan, self._newest(self.plan).times_us, latest)
+        return {made: (reached[made], newest[made]) for made in reached}
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
         """Compile a family of a plan with the terms known to this bucket."""

@@ -52,6 +52,9 @@ FORMAT_WITH_CLOSINGS = 6
 #: are any.
 FORMAT_WITH_MORE = 7
 
+#: The same, with exchanged intermediates, and with all that the others have.
+FORMAT_WITH_EXCHANGES = 8
+
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
 #: Rows are written anew if more rows than so many would stay stored for each one that is needed.
@@ -80,6 +83,11 @@ class SegmentIds:
     def plan(self, version: int) -> str:
         """Return the stored id of a plan version."""
         return f"{self.prefix}plan.{version}"
+
+    @property
+    def exchange(self) -> str:
+        """Stored id of the pairs that the bucket sends to others in the batch."""
+        return f"{self.prefix}{self.batch}.exchange"
 
     @property
     def begin(self) -> str:
@@ -247,13 +255,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
             for family_id, joins in bucket.families.items()
         },
     }
-    waiting = {
+    undecided = {
         family_id: [[segment.id for segment in state.segments] for state in joins.absence.states()]
         for family_id, joins in bucket.families.items()
         if joins.absence is not None
     }
-    if waiting:
-        document["absence"] = waiting
+    if undecided:
+        document["absence"] = undecided
     closed = {
         family_id: {
             side: [
@@ -291,7 +299,6 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         family_id: [
             joins.groups.facts(),
             [segment.id for segment in joins.groups.segments],
-            [segment.id for segment in joins.groups.closed_keys.segments],
         ]
         for family_id, joins in bucket.families.items()
         if joins.groups is not None
@@ -310,6 +317,18 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if rings:
         document["rings"] = rings
+    waiting = {
+        family_id: [segment.id for segment in joins.waiting.segments]
+        for family_id, joins in bucket.families.items()
+        if joins.waiting is not None
+    }
+    if waiting:
+        document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
+    if bucket.arrived:
+        # Versions without exchanges would lose the pairs on their way.
+        document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
+    if bucket.exchange_files:
+        document |= {"format": FORMAT_WITH_EXCHANGES, "exchange": bucket.exchange_files}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -342,6 +361,11 @@ def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
     return tuple(_document(manifest).get("dropped_before", ()))
 
 
+def exchange_ids(manifest: bytes) -> tuple[str, ...]:
+    """Return the stored ids of the pairs that the batch has sent to other buckets."""
+    return tuple(_document(manifest).get("exchange", ()))
+
+
 def segment_ids(manifest: bytes) -> set[str]:
     """Return the stored ids of all values that the segments named by a manifest are made of."""
     document = _document(manifest)
@@ -351,8 +375,9 @@ def segment_ids(manifest: bytes) -> set[str]:
     held += document.get("absence", {}).values()
     held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
     held += [kept[1:] for kept in document.get("ranked", {}).values()]
-    held += [[ids, closed] for _, ids, closed in document.get("groups", {}).values()]
-    return {
+    held += [[ids] for _, ids in document.get("groups", {}).values()]
+    held += [[ids] for ids in document.get("waiting", {}).values()]
+    return set(document.get("exchange", ())) | {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
 
@@ -389,6 +414,11 @@ def load_bucket(
         bucket.streams[int(stream_id)].order = OrderProgress(
             scramble, monitored, tuple(map(tuple, blocks)), passed, newest, tuple(map(tuple, factors))
         )
+    bucket.arrived = {
+        int(stream_id): (reached, newest)
+        for stream_id, (reached, newest) in document.get("arrived", {}).items()
+    }
+    bucket.exchange_files = tuple(document.get("exchange", ()))
     bucket.terms = {
         family_id: {
             side: {
@@ -437,10 +467,11 @@ def load_bucket(
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, ids = facts
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
-            facts, ids, closed_ids = document["groups"][family.id]
+            facts, ids = document["groups"][family.id]
             joins.groups.restore(facts)
             joins.groups.segments = [segment(segment_id) for segment_id in ids]
-            joins.groups.closed_keys.segments = [segment(segment_id) for segment_id in closed_ids]
+        if joins.waiting is not None:
+            joins.waiting.segments = [segment(segment_id) for segment_id in document["waiting"][family.id]]
         bucket.families[family.id] = joins
     return bucket
 
@@ -448,7 +479,9 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    if document["format"] not in (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE):
+    known = (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE, FORMAT_WITH_EXCHANGES)
+    # The first version with groups kept their finished keys beside them.
+    if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, this version reads {FORMAT}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Promises
+from operators.bucket.finishing import finished_keys
 from operators.closings.closed_keys import first_closings
 from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, matching
 from operators.errors import PromiseBroken
@@ -44,11 +45,13 @@ class BatchClosings:
         joins: Joins of the family.
         arrived: Closings per side that came with the batch, or None.
         extended: Closings per side that must be remembered longer because rows of the other side arrived.
+        finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None without any.
     """
 
     joins: FamilyJoins
     arrived: Mapping[str, pa.RecordBatch | None]
     extended: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {side: [] for side in SIDES})
+    finished: pa.Table | None = None
 
     @classmethod
     def of(
@@ -140,13 +143,20 @@ class BatchClosings:
         closed.discarded = count
         return females.filter(~dead)
 
-    def close(self, watermarks: Mapping[str, int | None], newest_us: Mapping[str, int | None]) -> None:
+    def close(
+        self,
+        watermarks: Mapping[str, int | None],
+        newest_us: Mapping[str, int | None],
+        place: tuple[int, int],
+    ) -> None:
         """Apply the batch's closings, after its joins.
 
         Args:
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
+            place: Number of the bucket, and of all buckets.
         """
+        self.finished = finished_keys(self.joins, self.arrived, watermarks, newest_us, place)
         newest = max((time for time in newest_us.values() if time is not None), default=None)
         for side, closed in self.joins.closed.items():
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
@@ -158,8 +168,7 @@ class BatchClosings:
 
     def _forgotten_until(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the watermark by which closings of a side are forgotten."""
-        groups = self.joins.groups
-        if groups is None or not groups.compiled.waits_for_keys:
+        if self.joins.waiting is None:
             return watermarks[side]
         known = [time for time in watermarks.values() if time is not None]
         return min(known) if len(known) == len(watermarks) else None

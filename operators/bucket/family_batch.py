@@ -10,16 +10,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.steps import is_intermediate
+from catalog.steps import is_exchanged, is_intermediate
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
+from operators.bucket.finishing import result_punctuations
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
+from operators.lineage.route_counts import RouteCounts, add_up
 from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat
 from operators.segments.segment import Segment, unlabelled
+from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
 
 
@@ -37,6 +40,7 @@ class FamilyBatch:
         newest: Greatest clock of each side's rows so far.
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
+        exchanged: Pairs that the buckets have sent in the batch before.
     """
 
     joins: FamilyJoins
@@ -48,6 +52,7 @@ class FamilyBatch:
     newest: Mapping[str, int | None]
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
+    exchanged: Sequence[ExchangedRows]
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -76,7 +81,7 @@ class FamilyBatch:
         else:
             made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless)
         if self.closings is not None:
-            self.closings.close(self.reached, self.newest)
+            self.closings.close(self.reached, self.newest, self.place)
         return made
 
     def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:
@@ -91,14 +96,34 @@ class FamilyBatch:
             return []
         if table is not None:
             groups.add(table, pairs.routes().table)
-        arrived = {} if self.closings is None else self.closings.arrived
+        finished = None if self.closings is None else self.closings.finished
         closed = [
-            groups.close_keys(arrived, self.newest, self.reached),
+            None if finished is None else groups.close_keys(finished),
             groups.close(self.reached.values()),
         ]
         found = [each for each in closed if each is not None]
         groups.given = sum(each.num_rows for each in found)
         return found
+
+    def results(
+        self, pairs: PairTable, table: pa.RecordBatch | None, batch: int
+    ) -> tuple[pa.RecordBatch, RouteCounts] | None:
+        """Return pairs and result punctuations as rows of a result file, with their routes; None without any.
+
+        Args:
+            pairs: The pairs.
+            table: The same as a table; None without any.
+            batch: Batch number.
+        """
+        found = [] if table is None else [(table, pairs.routes())]
+        if self.closings is not None and self.closings.finished is not None:
+            rows, routes = result_punctuations(self.joins, self.closings.finished, self.version, batch)
+            found.append((rows, routes))
+        if len(found) < 2:
+            return found[0] if found else None
+        ids = tuple(q.id for q in self.joins.family.plan.queries)
+        together = pa.concat_batches([rows.cast(found[0][0].schema) for rows, _ in found])
+        return together, add_up(ids, [routes for _, routes in found])
 
     def _stream(self, side: str) -> int:
         plan = self.joins.family.plan
@@ -108,6 +133,8 @@ class FamilyBatch:
         """Return the new rows of a side that take part, sorted by key."""
         joins, family = self.joins, self.joins.family
         stream_id = self._stream(side)
+        if is_exchanged(stream_id):
+            return arrived(self.exchanged, family.plan, family.layouts[side], self.version)
         if is_intermediate(stream_id):
             rows = self.handed[stream_id]
             return rows.rows(family.plan.filters_a, family.layouts[side], self.version)
@@ -129,7 +156,8 @@ class FamilyBatch:
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
         # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
-        apart = None if is_intermediate(family.plan.stream_a) else placed.female
+        stays = is_intermediate(family.plan.stream_a) and not is_exchanged(family.plan.stream_a)
+        apart = None if stays else placed.female
         resting = came if apart is None else came.filter(apart)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
         return resting if self.closings is None else self.closings.resting(side, came, resting)

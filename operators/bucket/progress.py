@@ -33,6 +33,7 @@ class ClockProgress:
         times_us: Mapping[int, int | None],
         orders: Mapping[int, int | None],
         combined: Callable[[int | None, int | None], int | None],
+        arrived: Mapping[int, int | None],
     ) -> Self:
         """Return the progress of streams and of a plan's intermediates.
 
@@ -41,13 +42,14 @@ class ClockProgress:
             times_us: Event time by stream id.
             orders: Order by stream id.
             combined: Returns the clock of an intermediate, given those of its two sides.
+            arrived: Event time of exchanged intermediates by id.
         """
         if plan is None:
             return cls(times_us, orders)
         ordered = any(family.ordered for family in plan.families)
         return cls(
-            with_intermediates(plan, times_us, combined),
-            with_intermediates(plan, orders, combined) if ordered else orders,
+            with_intermediates(plan, times_us, combined, arrived),
+            with_intermediates(plan, orders, combined, {}) if ordered else orders,
         )
 
     def sides(self, family: FamilyPlan) -> dict[str, int | None]:

@@ -105,13 +105,14 @@ def _without_rows(bucket: Bucket) -> Bucket:
         terms=bucket.terms,
         next_batch=bucket.next_batch,
         slack_us=bucket.slack_us,
+        arrived=bucket.arrived,
     )
 
 
 def _alike(bucket: Bucket) -> object:
     version = bucket.plan.version if bucket.plan is not None else 0
     watermarks = {i: (stream.watermark, stream.order) for i, stream in bucket.streams.items()}
-    return version, bucket.next_batch, watermarks, bucket.terms
+    return version, bucket.next_batch, watermarks, bucket.terms, bucket.arrived
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
@@ -140,6 +141,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         _take_ranked(old.family, old.ranked, new.ranked, number, buckets)
     if old.groups is not None and new.groups is not None:
         new.groups.take_rows(old.groups, number, buckets)
+    if old.waiting is not None and new.waiting is not None:
+        new.waiting.take_rows(old.waiting, number, buckets)
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:

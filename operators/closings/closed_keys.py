@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from catalog.durations import MIN_TIME_US
 from catalog.values.query import UNBOUNDED_US
-from operators.closings.closing_rows import folded, matching
+from operators.closings.closing_rows import folded, known, matching
 from operators.closings.contract import SideContract
 from operators.kernels.keys import Bools
 from operators.segments.layout import SideLayout
@@ -94,6 +94,18 @@ class ClosedKeys:
         for segment in self.segments:
             found |= matching(rows, layout, self._remembered(segment))
         return found
+
+    def remembers(self, closings: pa.RecordBatch) -> Bools:
+        """Return which closings have a key that is closed and remembered, bool[n]."""
+        found = np.zeros(closings.num_rows, dtype=np.bool_)
+        for segment in self.segments:
+            found |= known(closings, self._remembered(segment), self.layout.key_types)
+        return found
+
+    def all_remembered(self) -> pa.RecordBatch | None:
+        """Return all closings that are remembered, each key once; None without any."""
+        parts = [part for part in map(self._remembered, self.segments) if part.num_rows]
+        return folded(parts) if parts else None
 
     def remember(
         self, arrived: pa.RecordBatch | None, newest_us: int, extended: Sequence[pa.RecordBatch]

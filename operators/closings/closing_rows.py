@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import arrow_type
-from operators.kernels.keys import Bools, Int64s, join_key, verify_equal
+from operators.kernels.keys import Bools, Int64s, is_exact, join_key, verify_equal
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
@@ -82,24 +82,53 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
         behind: Count only rows whose position is behind the closing.
     """
     keys = closings.column(KEY).to_numpy()
-    first = np.searchsorted(keys, rows.key)
     if own.exact:
+        first = np.searchsorted(keys, rows.key)
         # The first of equal keys has the smallest position.
         place = np.minimum(first, len(keys) - 1)
         same = keys[place] == rows.key if len(keys) else np.zeros(len(rows), dtype=np.bool_)
         return same & (closings.column(POS).to_numpy()[place] < rows.pos) if behind and len(keys) else same
-    counts = np.searchsorted(keys, rows.key, side="right") - first
-    row = np.repeat(np.arange(len(rows)), counts)
-    entry = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    row, entry = equal_numbers(rows.key, keys)
     if behind:
         later = closings.column(POS).to_numpy()[entry] < rows.pos[row]
         row, entry = row[later], entry[later]
     found = np.zeros(len(rows), dtype=np.bool_)
     if len(row):
         left = [own.read(rows, name, row) for name in own.key]
-        right = [closings.column(f"{COLUMN}{n}").take(pa.array(entry)) for n in range(len(own.key))]
-        found[row[verify_equal(left, right, own.key_types)]] = True
+        found[row[verify_equal(left, key_columns(closings, entry), own.key_types)]] = True
     return found
+
+
+def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
+    """Return which closings have a key that one of the others has, too, bool[n].
+
+    Args:
+        closings: Closings.
+        others: Closings, sorted by key.
+        key_types: Common type of each key pair.
+    """
+    row, entry = equal_numbers(closings.column(KEY).to_numpy(), others.column(KEY).to_numpy())
+    found = np.zeros(closings.num_rows, dtype=np.bool_)
+    if len(row) and not is_exact(key_types):
+        same = verify_equal(key_columns(closings, row), key_columns(others, entry), key_types)
+        row = row[same]
+    found[row] = True
+    return found
+
+
+def equal_numbers(keys: Int64s, ascending: Int64s) -> tuple[Int64s, Int64s]:
+    """Return all pairs of equal numbers: places in both arrays, the latter sorted."""
+    first = np.searchsorted(ascending, keys)
+    counts = np.searchsorted(ascending, keys, side="right") - first
+    row = np.repeat(np.arange(len(keys)), counts)
+    entry = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    return row, entry
+
+
+def key_columns(closings: pa.RecordBatch, rows: Int64s) -> list[pa.Array]:
+    """Return the stored key columns of some closings; none if keys are exact."""
+    names = [name for name in closings.schema.names if name.startswith(COLUMN)]
+    return [closings.column(name).take(pa.array(rows)) for name in names]
 
 
 def _rows(

@@ -26,7 +26,7 @@ from catalog.values.groups.grouping import COUNT_ALL, TUMBLE, Aggregate, Groupin
 from catalog.values.plan import FamilyPlan
 from catalog.values.routes.route_table import RouteTable
 from operators.groups.exact_sums import Limbs, limbs, rounded_sums
-from operators.kernels.keys import join_key
+from operators.kernels.keys import is_exact, join_key
 from operators.lineage.expressions import evaluate_groups, evaluated, select_table
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN
@@ -70,7 +70,6 @@ class CompiledGroups:
         key_types: Common type of each key pair.
         carried_a: Columns of a that pairs carry.
         carried_b: Columns of b that pairs carry.
-        windows_us: Longest window per side.
     """
 
     queries: Mapping[int, Grouping]
@@ -78,7 +77,6 @@ class CompiledGroups:
     key_types: tuple[str, ...]
     carried_a: tuple[str, ...]
     carried_b: tuple[str, ...]
-    windows_us: Mapping[str, int]
 
     @property
     def waits_for_keys(self) -> bool:
@@ -135,18 +133,22 @@ class CompiledGroups:
         )
         return _one(select_table({"pairs": rows, "widths": widths}, text))
 
-    def of_keys(
-        self, part: pa.RecordBatch, keys: pa.Table, condition: str, *, chosen: bool
-    ) -> pa.RecordBatch:
+    def of_keys(self, part: pa.RecordBatch, keys: pa.Table, *, chosen: bool) -> pa.RecordBatch:
         """Return the partials of groups without intervals that have certain keys, or all other partials.
 
         Args:
             part: Partials.
-            keys: The keys.
-            condition: SQL condition that partial ``p`` has key ``f``.
+            keys: The keys: ``_key`` and, of hashed keys, ``0``, ``1`` ...
             chosen: True for the partials of the keys, False for the others.
         """
         join = "SEMI" if chosen else "ANTI"
+        equal = ["p._key = f._key"]
+        if not is_exact(self.key_types):
+            equal += [
+                f'CAST(p.{key_name(n)} AS {kind}) IS NOT DISTINCT FROM f."{n}"'
+                for n, kind in enumerate(self.key_types)
+            ]
+        condition = " AND ".join(equal)
         text = (
             f"SELECT p.* FROM part0 p {join} JOIN finished f ON p.width = 0 AND {condition} ORDER BY p._key"
         )
@@ -289,10 +291,6 @@ def compile_groups(family: FamilyPlan) -> CompiledGroups | None:
         key_types=family.key_types,
         carried_a=family.carried("a"),
         carried_b=family.carried("b"),
-        windows_us={
-            "a": max(query.w_a_us for query in family.queries),
-            "b": max(query.w_b_us for query in family.queries),
-        },
     )
 
 

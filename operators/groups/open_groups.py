@@ -27,8 +27,7 @@ from catalog.values.groups.grouping import CLOSED_BY, ClosedBy
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable, combined
 from operators.groups.compiled_groups import CompiledGroups
-from operators.groups.finishing import ClosedUntilFinished
-from operators.kernels.keys import Int64s, bucket_of, is_exact
+from operators.kernels.keys import Int64s, bucket_of
 from operators.lineage.route_counts import RouteCounts
 from operators.lineage.route_numbers import query_key
 from operators.segments.row_codec import KEY, POS, TS
@@ -47,25 +46,16 @@ class OpenGroups:
         segments: Partials, older ones first; ``_ts`` is the end of the group's interval.
         routes: Routes of the partials; None before the first.
         given: Number of groups that came out in the last batch, over all queries.
-        closed_keys: Keys that one side has closed, until they are finished.
     """
 
     compiled: CompiledGroups
     segments: list[Segment] = field(default_factory=list)
     routes: RouteTable | None = None
     given: int = 0
-    closed_keys: ClosedUntilFinished = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Begin without closed keys."""
-        kinds = self.compiled.key_types
-        compared = () if is_exact(kinds) else tuple(kinds)
-        self.closed_keys = ClosedUntilFinished(self.compiled.windows_us, compared)
 
     def take_over(self, former: OpenGroups) -> None:
         """Continue with the groups that were open under the plan version before."""
         self.segments, self.routes = former.segments, former.routes
-        self.closed_keys.segments = former.closed_keys.segments
 
     def take_rows(self, other: OpenGroups, number: int, buckets: int) -> None:
         """Take over the groups of another bucket whose keys belong to this one.
@@ -75,7 +65,6 @@ class OpenGroups:
             number: Number of this bucket.
             buckets: Number of all buckets.
         """
-        self.closed_keys.take_rows(other.closed_keys, number, buckets)
         if other.routes is None:
             return
         self.routes = other.routes if self.routes is None else combined([self.routes, other.routes])
@@ -99,31 +88,16 @@ class OpenGroups:
                 return
             self.segments[-2:] = [Segment(self.compiled.merged([older.rows, newer.rows]), 0, ())]
 
-    def close_keys(
-        self,
-        closings: Mapping[str, pa.RecordBatch | None],
-        newest_us: Mapping[str, int | None],
-        watermarks: Mapping[str, int | None],
-    ) -> pa.Table | None:
-        """Take out the groups of keys that are finished; None if there are none.
+    def close_keys(self, finished: pa.Table) -> pa.Table | None:
+        """Take out the groups without intervals of finished keys; None if there are none.
 
         Args:
-            closings: Keys that each side has closed in this batch.
-            newest_us: Newest event time per side so far.
-            watermarks: Watermark per side at the end of the batch, µs.
+            finished: The keys: ``_key`` and, of hashed keys, ``0``, ``1`` ...
 
         Returns:
             As ``CompiledGroups.closed``.
         """
-        if not self.compiled.waits_for_keys:
-            return None
-        for side, found in closings.items():
-            self.closed_keys.close(side, found, newest_us[side])
-        finished = self.closed_keys.finish(watermarks)
-        if finished is None:
-            return None
         keys = finished.column(KEY).to_numpy()
-        condition = self.closed_keys.matches("p", "f")
         due: list[Segment] = []
         staying: list[Segment] = []
         for segment in self.segments:
@@ -131,7 +105,7 @@ class OpenGroups:
                 staying.append(segment)
                 continue
             for chosen, target in ((True, due), (False, staying)):
-                part = self.compiled.of_keys(segment.rows, finished, condition, chosen=chosen)
+                part = self.compiled.of_keys(segment.rows, finished, chosen=chosen)
                 if part.num_rows:
                     target.append(Segment(part, 0, ()))
         self.segments = staying

@@ -99,6 +99,8 @@ class CompiledFamily:
         absence: Its outer, semi and anti joins; None where all are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
         groups: Groups that are its results; None if its results are pairs.
+        finishing: Numbers of the queries that ask when keys are finished: those with result punctuations, or
+            with groups that wait for them.
     """
 
     plan: FamilyPlan
@@ -111,6 +113,12 @@ class CompiledFamily:
     absence: CompiledAbsence | None
     contracts: Mapping[str, SideContract]
     groups: CompiledGroups | None
+    finishing: tuple[int, ...] = ()
+
+    @property
+    def finishing_ids(self) -> frozenset[int]:
+        """Ids of the queries that ask when keys are finished."""
+        return frozenset(self.plan.queries[number].id for number in self.finishing)
 
 
 def compile_family(
@@ -152,6 +160,11 @@ def compile_family(
             if (contract := side_contract(family, side, streams[ids[side]])) is not None
         },
         groups=compile_groups(family),
+        finishing=tuple(
+            number
+            for number, q in enumerate(family.queries)
+            if q.announces or (q.grouping is not None and q.grouping.tumble_us is None)
+        ),
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
-from operators.groups.finishing import ClosedUntilFinished
+from operators.finishing.waiting_keys import WaitingKeys
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
 from operators.join.chain import Chain
@@ -29,6 +29,7 @@ from operators.join.marks import BatchMatches
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState
+from operators.kernels.keys import is_exact
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
 from operators.ranks.ranked_rows import RankedRows, WaitingRows
@@ -37,7 +38,7 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
 #: What holds segments.
-Holder = SliceState | ClosedKeys | OpenGroups | ClosedUntilFinished | Ranking | WaitingRows
+Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows
 
 #: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
@@ -59,6 +60,7 @@ class FamilyJoins:
         disordered: Rows of the batch per side that broke the order of their stream; ordered families only.
         ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
         groups: Open groups; None where the results are pairs.
+        waiting: Closed keys that are not finished; None where no query asks about them.
     """
 
     family: CompiledFamily
@@ -69,6 +71,7 @@ class FamilyJoins:
     disordered: dict[str, int] = field(default_factory=dict)
     ranked: RankedRows | None = None
     groups: OpenGroups | None = None
+    waiting: WaitingKeys | None = None
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -80,7 +83,12 @@ class FamilyJoins:
         if family.plan.counted_sides:
             ranked = RankedRows({side: family.plan.clock(side) for side in SIDES})
         groups = None if family.groups is None else OpenGroups(family.groups)
-        return cls(family, chains, classes, absence, _closed_keys(family), ranked=ranked, groups=groups)
+        waiting = None
+        if family.finishing:
+            kinds = family.plan.key_types
+            waiting = WaitingKeys(0 if is_exact(kinds) else len(kinds))
+        closed = _closed_keys(family)
+        return cls(family, chains, classes, absence, closed, ranked=ranked, groups=groups, waiting=waiting)
 
     def process(
         self,
@@ -225,7 +233,8 @@ class FamilyJoins:
             yield from self.ranked.states()
         if self.groups is not None:
             yield self.groups
-            yield self.groups.closed_keys
+        if self.waiting is not None:
+            yield self.waiting
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -307,7 +316,7 @@ def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
     windows = {
         side: max((q.w_b_us if side == "a" else q.w_a_us for q in queries), default=0) for side in SIDES
     }
-    if family.groups is not None and family.groups.waits_for_keys:
+    if family.finishing:
         # A closing is kept until its key is finished, which the windows of either side may delay.
         windows = dict.fromkeys(SIDES, max(windows.values()))
     return {

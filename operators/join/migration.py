@@ -76,11 +76,18 @@ def migrated(
     reached = former.opposite_reached(watermarks) if watermarks else watermarks
     if following.groups is not None and former.groups is not None:
         following.groups.take_over(former.groups)
+    kept: list[str] = []
     for side, closed in following.closed.items():
         # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
         # and the last may renew the contract.
         if side in former.closed and former.family.plan.replication == family.plan.replication:
             closed.take_over(former.closed[side])
+            kept.append(side)
+    if following.waiting is not None:
+        following.waiting.entering = family.finishing_ids
+        if former.waiting is not None:
+            following.waiting.take_over(former.waiting, family.finishing_ids, kept)
+            following.waiting.entering -= former.family.finishing_ids - activated
     for side in SIDES:
         held = _held(former, family, side, activated, marks.get(side, {}))
         pool: list[Segment] | None = None

@@ -105,6 +105,22 @@ def recover_column(key: Int64s, kind: str) -> pa.Array:
     return values if kind == "bigint" else values.cast(arrow_type(kind))
 
 
+def exact_column(key: Int64s, kind: str) -> pa.Array:
+    """Turn exact int64 keys back into a column of their common type, a double or decimal too.
+
+    >>> exact_column(np.array([1250], dtype=np.int64), "decimal(9,2)")[0].as_py()
+    Decimal('12.50')
+    """
+    if kind == "double":
+        return pa.array(key.view(np.float64))
+    if not kind.startswith("decimal"):
+        return recover_column(key, kind)
+    words = np.stack([key, key >> 63], axis=1)
+    return pa.Array.from_buffers(
+        arrow_type(kind), len(key), [None, pa.py_buffer(np.ascontiguousarray(words))]
+    )
+
+
 @numba.njit(nogil=True, cache=True)
 def _scrambled(x: np.uint64) -> np.uint64:
     x ^= x >> np.uint64(30)

@@ -292,9 +292,22 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
     )
 
 
-def control_payloads(texts: Sequence[str], order: int, batch: int, buckets: int) -> list[Payload]:
-    """Return one payload per bucket that carries the batch's control records."""
-    return [Payload(order, batch, control=tuple(texts), place=(b, buckets)) for b in range(buckets)]
+def control_payloads(
+    texts: Sequence[str], order: int, batch: int, buckets: int, senders: tuple[int, ...] = ()
+) -> list[Payload]:
+    """Return one payload per bucket that carries the batch's control records.
+
+    Args:
+        texts: The records.
+        order: Number of the partition in the batch.
+        batch: Batch number.
+        buckets: Number of buckets.
+        senders: Buckets that have sent pairs to others in the batch before.
+    """
+    return [
+        Payload(order, batch, control=tuple(texts), place=(b, buckets), senders=senders)
+        for b in range(buckets)
+    ]
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -87,6 +87,8 @@ class Payload:
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
         received: Counts of the partition's punctuations, in one of its payloads.
+        senders: Numbers of the buckets that have sent pairs to others in the batch before
+            (``operators.steps.exchange``), in the payload that brings control records.
         counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
     """
 
@@ -105,6 +107,7 @@ class Payload:
     closings: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
     received: StreamPunctuations | None = None
     counted: Mapping[tuple[str, str], pa.RecordBatch] = field(default_factory=dict)
+    senders: tuple[int, ...] = ()
 
     def encode(self, write: WriteRows | None = None) -> bytes:
         """Return the payload as bytes.
@@ -155,6 +158,8 @@ class Payload:
                 bodies.append(encode_rows(rows))
                 counted.append([family, side, len(bodies[-1])])
             header["counted"] = counted
+        if self.senders:
+            header["senders"] = list(self.senders)
         if self.received is not None:
             header["received"] = [self.received.stream_id, self.received.received, self.received.ignored]
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -234,6 +239,7 @@ class Payload:
             closings=closings,
             received=StreamPunctuations(*header["received"]) if "received" in header else None,
             counted=counted,
+            senders=tuple(header.get("senders", ())),
         )
 
 

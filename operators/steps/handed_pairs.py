@@ -70,6 +70,19 @@ class HandedPairs:
             layout: Layout of that side.
             version: Plan version in force.
         """
+        found = self.taken(filters, layout.stored)
+        if found is None:
+            return None
+        key, pos = (found.column(name).to_numpy() for name in (KEY, POS))
+        return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, tuple(f.bit for f in filters))
+
+    def taken(self, filters: Sequence[PlannedFilter], columns: Sequence[str]) -> pa.RecordBatch | None:
+        """Return the pairs that some query of a next step takes, in no order; None without any.
+
+        Args:
+            filters: Filters of side a there: the queries that take pairs.
+            columns: Columns of the intermediate that the rows have besides.
+        """
         words = -(-len(filters) // WORD_BITS)
         takers = self._takers(filters)
         lineage: list[list[Words]] = [[] for _ in range(words)]
@@ -86,15 +99,13 @@ class HandedPairs:
         key = np.concatenate([c.key[rows] for c, rows in zip(self.chunks, kept, strict=True)])
         pos = np.concatenate([c.pos[rows] for c, rows in zip(self.chunks, kept, strict=True)])
         ts = np.concatenate([c.ts[rows] for c, rows in zip(self.chunks, kept, strict=True)])
-        order = np.lexsort((pos, key))
         names = [KEY, TS, POS, *(f"{LINEAGE}{word}" for word in range(words))]
-        arrays = [pa.array(values[order]) for values in (key, ts, pos, *map(np.concatenate, lineage))]
-        for name in layout.stored:
+        arrays = [pa.array(values) for values in (key, ts, pos, *map(np.concatenate, lineage))]
+        for name in columns:
             parts = [c.columns[name].take(pa.array(r)) for c, r in zip(self.chunks, kept, strict=True)]
             names.append(COLUMN + name)
-            arrays.append(pa.concat_arrays(parts).take(pa.array(order)))
-        rows_of_all = pa.RecordBatch.from_arrays(arrays, names=names)
-        return Segment(rows_of_all, version, tuple(f.bit for f in filters))
+            arrays.append(pa.concat_arrays(parts))
+        return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
         """Return the place of each query's filter in the next step, by the query's bit in sets."""

@@ -13,7 +13,7 @@ ordered join (``bind.orders``).
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
-fails it has no partner, but stays. Which join it is ``bind.absence`` says.
+fails it has no partner, but stays. Which join it is ``bind.unmatched.absence`` says.
 
 Filters and residual are brought into canonical form (``bind.canonical``): what is always true vanishes. A
 query that never has results is legal: both of its filters are FALSE, so that no row is kept for it. Where
@@ -31,7 +31,7 @@ from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
-from planner.bind.absence import JoinMeaning, join_meaning
+from planner.bind.announcing import refuse_announcement, with_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.orders import order_hint, ordered_windows
 from planner.bind.clocks.rows import row_clocks
@@ -40,6 +40,7 @@ from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
 from planner.bind.steps import bind_steps
+from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,
@@ -149,10 +150,15 @@ def _bind(
     clocks: dict[SideName, Clock] = {"a": "order", "b": "order"}
     if steps is None:
         clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
+    if statement.group:
+        refuse_announcement(statement, scope.written, "groups")
     grouped = bind_grouping(statement, scope, [(a, b) for a, b, _ in keys], clocks)
     if grouped is None:
         grouping = None
         outputs, output_columns = bind_outputs(statement, scope, meaning.null_side)
+        pairs = [(a, b) for a, b, _ in keys]
+        outputs = with_announcement(outputs, statement, scope, pairs, meaning.kind, clocks)
+        output_columns = output_columns.union(*(output.columns or () for output in outputs))
     else:
         grouping, outputs = grouped
         output_columns = frozenset(grouping.columns)

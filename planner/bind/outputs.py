@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from catalog.errors import Location
-from catalog.values.query import Output
-from planner.bind.nulls import expression_without
+from catalog.values.query import PUNCTUATION_OUTPUT, Output
+from planner.bind.unmatched.nulls import expression_without
 from planner.errors import InvalidOutput
 from planner.expressions.expressions import compile_expression
 from planner.expressions.typed import Typed
@@ -24,6 +24,8 @@ from planner.sql.statement import Statement
 
 #: Columns that results have anyway.
 RESERVED = frozenset({"_event_time"})
+#: Value of the column of result punctuations before the key is known (``planner.bind.announcing``).
+_ANNOUNCED = Typed("NULL", "string")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
     seen: dict[str, str] = {}
     for item in items:
         folded = item.name.lower()
-        if folded in RESERVED or not folded:
+        reserved = folded == PUNCTUATION_OUTPUT and item.value is not _ANNOUNCED
+        if folded in RESERVED or reserved or not folded:
             raise InvalidOutput(
                 f'result column name "{item.name}" is reserved',
                 hint="Write another name behind AS.",
@@ -84,6 +87,17 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
     return tuple(
         Output(item.name, item.value.sql, item.value.type, tuple(sorted(item.value.columns)))
         for item in items
+    )
+
+
+def is_announcement(node: exp.Expr, sides: Sequence[SideScope]) -> bool:
+    """Tell whether an entry of a select list asks for result punctuations, and is no column of a stream."""
+    plain = node.unnest()
+    return (
+        isinstance(plain, exp.Column)
+        and not plain.args.get("table")
+        and plain.name.lower() == PUNCTUATION_OUTPUT
+        and all(side.stream.column(plain.name) is None for side in sides)
     )
 
 
@@ -116,8 +130,10 @@ def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | No
         return all_of(scope.qualifier(node))
     if isinstance(node, exp.Alias):
         return [OutputItem(node.alias, compiled(node.this), at_expression(scope.text, node), None)]
-    value = compiled(node)
     location = at_expression(scope.text, node)
+    if is_announcement(node, scope.written):
+        return [OutputItem(PUNCTUATION_OUTPUT, _ANNOUNCED, location, None)]
+    value = compiled(node)
     plain = node.unnest()
     if isinstance(plain, exp.Column):
         of, column = scope.found(plain)
@@ -156,7 +172,8 @@ def _named(items: list[OutputItem]) -> list[OutputItem]:
     count = Counter(item.name.lower() for item in items)
     return [
         OutputItem(f"{item.alias}_{item.name}", item.value, item.location, item.alias)
-        if item.alias is not None and (count[item.name.lower()] > 1 or item.name.lower() in RESERVED)
+        if item.alias is not None
+        and (count[item.name.lower()] > 1 or item.name.lower() in {*RESERVED, PUNCTUATION_OUTPUT})
         else item
         for item in items
     ]

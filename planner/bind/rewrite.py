@@ -26,10 +26,10 @@ from catalog.values.change import BOTH, QueryParts
 from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
-from planner.bind.absence import JoinMeaning, join_meaning
 from planner.bind.bind import bind
 from planner.bind.canonical import NEVER
 from planner.bind.pieces import key_columns, pieces
+from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, UnknownColumn, UnknownStream
 from planner.expressions.expressions import compile_condition
 from planner.sql.cql import Cql

@@ -11,26 +11,30 @@ is lost. A combination that violates a bound is dropped by a residual on the eve
 the intermediate carries (``Distances.unsaid``). If an intermediate kept one time only, results would depend
 on the order of the steps (Kostowski, Claypool).
 
-All streams are joined on one key, so each step finds its rows in the same bucket and batch.
+Steps with one key find their rows in the same bucket and batch. Where a step has another key than the step
+before, the pairs between them are exchanged (``planner.bind.step_keys``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
 from catalog.errors import Location
-from catalog.steps import TIME, intermediate_id, intermediate_name
+from catalog.steps import TIME, exchanged_id, intermediate_id, intermediate_name
 from catalog.values.query import Clock, Output, Query, Side
 from catalog.values.stream import Stream
+from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.orders import joins_orders
 from planner.bind.distances import Distances
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import pieces
 from planner.bind.size import check_size
+from planner.bind.step_keys import Equals, StepKey, equal_columns, implied, joining_order, step_keys
 from planner.errors import (
     AmbiguousColumn,
     InvalidWindow,
@@ -102,14 +106,23 @@ def bind_steps(
     _refuse_rows(statement)
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = _classified(statement, scope)
-    key, conditions = _key(scope, found)
+    equal = equal_columns((left, right) for left, right, _ in found.equal)
+    order = joining_order(len(scope.written), equal)
+    if order is None:
+        _refuse_key(scope, found, equal)
+    scope = scope.in_order(order)
+    keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
+    conditions = _conditions(scope, found, keys)
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
-    ordered = not windowed and joins_orders([this.stream for this in scope.written], key)
+    ordered = not windowed and joins_orders(
+        [this.stream for this in scope.written], _common_key(scope, equal)
+    )
     if ordered:
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
+    refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
     clock: Clock = "order" if ordered else "time"
@@ -125,9 +138,12 @@ def bind_steps(
     for step in range(1, last + 1):
         here = scope.at(step)
         later = frozenset().union(*reads[step:])
-        handed = {o for o in later if o[0] <= step} | {_left_key(here, columns) for columns in key}
+        known = (*here.left, here.right)
+        owners = {owner for key in keys[step:] for owner, _ in key.parts}
+        handed = {o for o in later | owners if o[0] in known}
         own = bound[step - 1]
         read_here = reads[step - 1]
+        key = keys[step - 1]
         query = _query(here, own, key, read_here, handed, query, outputs, found.distances, never, clock)
     assert query is not None, "there are two steps at least"
     return replace(query, id=query_id, name=name, cql=cql)
@@ -147,7 +163,7 @@ def _refuse_rows(statement: Statement) -> None:
 def _query(
     scope: StepScope,
     step: _Step,
-    key: Sequence[tuple[str, ...]],
+    key: StepKey,
     read: frozenset[Origin],
     handed: set[Origin],
     left: Query | None,
@@ -159,17 +175,16 @@ def _query(
     """Return one step as a query of its two sides."""
     is_last = scope.step == len(scope.written) - 1
     carried = set(read) if is_last else read | handed
-    positions: dict[SideName, tuple[int, ...]] = {"b": (scope.step,), "a": tuple(range(scope.step))}
+    positions: dict[SideName, tuple[int, ...]] = {"b": (scope.right,), "a": scope.left}
     if left is None:
-        positions = {scope.written[p].side: (p,) for p in (0, 1)}
+        positions = {scope.written[p].side: (p,) for p in scope.order[:2]}
     right = positions["b"][0]
     window_a, window_b = distances.windows_us(positions["a"], right)
     pairs, types = [], []
-    for columns in key:
-        owner = _left_key(scope, columns)
-        common = key_type(scope.type_of(owner), scope.type_of((right, columns[right])))
+    for owner, joined in key.parts:
+        common = key_type(scope.type_of(owner), scope.type_of(joined))
         assert common is not None, "types were checked"
-        pairs.append((scope.named(owner)[1], columns[right]))
+        pairs.append((scope.named(owner)[1], scope.named(joined)[1]))
         types.append(common)
     sides: dict[SideName, Side] = {}
     windows_us: dict[SideName, int] = {"a": window_a, "b": window_b}
@@ -179,7 +194,7 @@ def _query(
         if clock == "order":
             handed_on = side == "a" and left is not None
             needed.add(TIME if handed_on else scope.written[positions[side][0]].stream.event_time)
-        made = _side(scope, side, positions[side], window_us, filter_, needed, left)
+        made = _side(scope, side, positions[side], window_us, filter_, needed, left, exchanged=key.exchanged)
         sides[side] = replace(made, clock=clock)
     return Query(
         id=0,
@@ -204,10 +219,13 @@ def _side(
     filter_: Typed,
     columns: set[str],
     left: Query | None,
+    *,
+    exchanged: bool,
 ) -> Side:
     if side == "a" and left is not None:
         name = intermediate_name(left.a.stream, left.b.stream)
-        stream_id = intermediate_id(left.a.stream_id, left.b.stream_id, left.key, ordered=left.ordered)
+        made = intermediate_id(left.a.stream_id, left.b.stream_id, left.key, ordered=left.ordered)
+        stream_id = exchanged_id(made) if exchanged else made
         alias = ", ".join(scope.written[position].alias for position in positions)
         return Side(stream_id, name, alias, window_us, None, (), tuple(sorted(columns)))
     this = scope.written[positions[0]]
@@ -234,8 +252,8 @@ def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
 
 def _origin(scope: StepScope, side: SideName, column: str) -> Origin:
     """Return the stream column behind a column of a side."""
-    for position, this in enumerate(scope.written[: scope.step + 1]):
-        for each in this.stream.columns:
+    for position in (*scope.left, scope.right):
+        for each in scope.written[position].stream.columns:
             if scope.named((position, each.name)) == (side, column):
                 return position, each.name
     raise LookupError(f"column {column} of side {side} is of no stream")
@@ -307,44 +325,31 @@ def _add_using(scope: StepScope, found: _Found, position: int, identifier: exp.I
     found.equal.append((before[0], (position, column.name), identifier))
 
 
-def _key(scope: StepScope, found: _Found) -> tuple[list[tuple[str, ...]], list[_Condition]]:
-    """Return the key, and all other conditions on rows.
-
-    Returns:
-        For each part of the key the column of every stream, in canonical order; and the conditions.
-
-    Raises:
-        NoEquiKey: No condition joins a stream.
-        UnsupportedCql: The streams are not joined on one key.
-    """
-    classes: list[set[Origin]] = []
-    for left, right, _ in found.equal:
-        joined = {left, right}
-        for each in [c for c in classes if not c.isdisjoint(joined)]:
-            classes.remove(each)
-            joined |= each
-        classes.append(joined)
-    everyone = set(range(len(scope.written)))
-    key = []
-    for columns in classes:
-        if {position for position, _ in columns} == everyone:
-            key.append(tuple(min(n for p, n in columns if p == position) for position in sorted(everyone)))
-    if not key:
-        _refuse_key(scope, found, classes)
-    a, b = sorted((0, 1), key=lambda position: scope.written[position].side)
-    key.sort(key=lambda columns: (columns[a], columns[b]))
+def _conditions(scope: StepScope, found: _Found, keys: Sequence[StepKey]) -> list[_Condition]:
+    """Return all conditions on rows, equal columns that no key holds among them; checks their types."""
+    held = implied(keys)
     conditions = list(found.conditions)
     for left, right, node in found.equal:
         _check_types(scope, left, right, node)
-        if not any(columns[left[0]] == left[1] and columns[right[0]] == right[1] for columns in key):
+        if not any({left, right} <= columns for columns in held):
             conditions.append((node, frozenset((left, right))))
-    _check_one_type(scope, key)
-    return key, conditions
+    _check_one_type(scope, keys)
+    return conditions
 
 
-def _refuse_key(scope: StepScope, found: _Found, classes: Sequence[set[Origin]]) -> None:
-    """Raise the error for a query whose streams have no common key."""
-    compared = [{p for p, _ in read} for read in (*classes, *(read for _, read in found.conditions))]
+def _common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...]]:
+    """Return the equal columns of all streams: for each part the column of every stream, as in FROM."""
+    everyone = range(len(scope.written))
+    return [
+        tuple(min(name for p, name in columns if p == position) for position in everyone)
+        for columns in equal
+        if {position for position, _ in columns} == set(everyone)
+    ]
+
+
+def _refuse_key(scope: StepScope, found: _Found, equal: Sequence[Equals]) -> NoReturn:
+    """Raise the error for a query of which some stream has no equal column with the others."""
+    compared = [{p for p, _ in read} for read in (*equal, *(read for _, read in found.conditions))]
     for position, this in enumerate(scope.written):
         if not any(position in positions and len(positions) > 1 for positions in compared):
             other = scope.written[0 if position else 1]
@@ -354,14 +359,15 @@ def _refuse_key(scope: StepScope, found: _Found, classes: Sequence[set[Origin]])
                 hint=f"Add {other.alias}.key = {this.alias}.key to WHERE.",
                 location=this.source.location,
             )
-    largest = max(classes, key=len, default=set())
-    outside = [s for p, s in enumerate(scope.written) if p not in {position for position, _ in largest}]
-    this = outside[0] if largest else scope.written[1]
-    position, name = min(largest, default=(0, "key"))
+    joined = {0}
+    while more := {p for c in equal if not joined.isdisjoint(q for q, _ in c) for p, _ in c} - joined:
+        joined |= more
+    this = next(s for p, s in enumerate(scope.written) if p not in joined)
+    position, name = min((o for c in equal for o in c if o[0] in joined), default=(0, "key"))
     said = f"{scope.written[position].alias}.{name}"
     raise UnsupportedCql(
-        "a join of more than two streams on different keys is not supported yet",
-        detail="The columns that are equal must be one key of all streams.",
+        f'no equal columns join stream "{this.stream.name}" to stream "{scope.written[0].stream.name}"',
+        detail="In a join of more than two streams, equal columns must lead from each stream to all others.",
         hint=f"Add {said} = {this.alias}.key, or register joins of two streams. The form is {_EXAMPLE}.",
         location=this.source.location,
     )
@@ -381,28 +387,30 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
         )
 
 
-def _check_one_type(scope: StepScope, key: Sequence[tuple[str, ...]]) -> None:
-    """Refuse a key by which equal rows of different streams could come to different buckets."""
-    for columns in key:
-        types = [scope.type_of((position, name)) for position, name in enumerate(columns)]
-        if len(set(types)) > 1 and not (len(key) == 1 and set(types) <= {"int", "bigint"}):
-            names = [
-                f"{this.alias}.{name} ({t})"
-                for this, name, t in zip(scope.written, columns, types, strict=True)
-            ]
-            raise KeyTypeMismatch(
-                f"the key columns {', '.join(names)} have different types",
-                detail="In a join of more than two streams they have one type. In a key of one column, int "
-                "and bigint are one.",
-                hint="Declare the columns with one type when the streams are registered.",
-                location=scope.written[0].source.location,
-            )
-
-
-def _left_key(scope: StepScope, columns: tuple[str, ...]) -> Origin:
-    """Return the key column by which an intermediate is joined: that of side a of the first step."""
-    position = 0 if scope.written[0].side == "a" else 1
-    return position, columns[position]
+def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
+    """Refuse a key of several steps by which equal rows could come to different buckets."""
+    runs: list[list[StepKey]] = []
+    for key in keys:
+        if key.exchanged or not runs:
+            runs.append([])
+        runs[-1].append(key)
+    for run in runs if len(keys) > 1 else ():
+        for parts in zip(*(key.parts for key in run), strict=True):
+            columns = sorted({origin for part in parts for origin in part})
+            types = [scope.type_of(origin) for origin in columns]
+            integers = len(run[0].parts) == 1 and set(types) <= {"int", "bigint"}
+            if len(run) > 1 and len(set(types)) > 1 and not integers:
+                names = [
+                    f"{scope.written[position].alias}.{name} ({t})"
+                    for (position, name), t in zip(columns, types, strict=True)
+                ]
+                raise KeyTypeMismatch(
+                    f"the key columns {', '.join(names)} have different types",
+                    detail="In a join of more than two streams they have one type. In a key of one column, "
+                    "int and bigint are one.",
+                    hint="Declare the columns with one type when the streams are registered.",
+                    location=scope.written[0].source.location,
+                )
 
 
 def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distances | None) -> _Step:
@@ -418,7 +426,8 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
     read: set[Origin] = set()
     for node, columns in conditions:
         positions = {position for position, _ in columns}
-        if max(positions, default=0) != scope.step and not (scope.step == 1 and positions <= {0, 1}):
+        known = {*scope.left, scope.right}
+        if not positions <= known or (scope.step > 1 and scope.right not in positions):
             continue
         if len(positions) == 1:
             (position,) = positions
@@ -426,8 +435,7 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
         else:
             residuals.append(_compiled(node, columns, scope, qualified))
             read |= columns
-    right = scope.step
-    for bound in distances.unsaid(tuple(range(right)), right) if distances is not None else ():
+    for bound in distances.unsaid(scope.left, scope.right) if distances is not None else ():
         times = [(p, scope.written[p].stream.event_time) for p in (*bound.earlier, bound.later)]
         residuals.append(_no_later(scope, times[:-1], times[-1], bound.most_us))
         read.update(times)

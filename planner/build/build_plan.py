@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from catalog.steps import intermediate_id, step_order, stream_sides
+from catalog.steps import exchanged_id, intermediate_id, is_exchanged, step_order, stream_sides
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
@@ -135,9 +135,10 @@ def build_plan(
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
-        if members[0].counts_rows or hands_on:
+        if members[0].counts_rows or hands_on or is_exchanged(sides[0]):
             # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
-            # the bucket of a new fragment would not meet the rows that already rest in a next step.
+            # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
+            # their way to other buckets would not come to the new ones.
             asked = HASHED
         replication = replications.get(family_id, HASHED).grown(asked)
         # Pairs become rows of the next step in the bucket that made them.
@@ -145,7 +146,8 @@ def build_plan(
         if hands_on:
             made = intermediate_id(*sides, members[0].key, ordered=members[0].ordered)
             spread[made] = replication
-            profile = with_handed(profile, family, made, rates)
+            for each in (made, exchanged_id(made)):
+                profile = with_handed(profile, family, each, rates)
         if (
             old is not None
             and family_id in keep

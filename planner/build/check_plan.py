@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from catalog.steps import is_intermediate, made_by, plan_streams, taken_intermediates
+from catalog.steps import is_exchanged, is_intermediate, made_by, plan_streams, taken_intermediates
 from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.build.check_joins import check_joins
@@ -48,7 +48,7 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
     whole = (q.id for f in plan.families for q in f.queries if not q.hands_on)
     _ascending(sorted(whole), "query ids of all families")
     taken = taken_intermediates(plan.families)
-    made = {made_by(family, taken) for family in plan.families}
+    made = {each for family in plan.families for each in made_by(family, taken)}
     for family in plan.families:
         known = not is_intermediate(family.stream_a) or family.stream_a in made
         _require(known, f'family "{family.id}": no query hands on the pairs that it joins')
@@ -94,6 +94,10 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     _require(
         not (family.has_groups and (family.judges_absence or not family.key)),
         f"{where}: groups without a key",
+    )
+    _require(
+        not (is_exchanged(family.stream_a) and family.replication.replicates),
+        f"{where}: pairs on their way would miss the rows that rest in a new bucket of their key",
     )
     _require(
         not (family.has_groups and family.replication.replicates),

@@ -317,8 +317,7 @@ def with_intermediates(profile: Profile, plan: Plan) -> Profile:
     """Add the expected rates of all pairs that are handed on in a plan (``with_handed``)."""
     taken = taken_intermediates(plan.families)
     for family in in_order(plan.families) if taken else ():
-        made = made_by(family, taken)
-        if made is not None:
+        for made in made_by(family, taken):
             rates = family_rates(family, family.stream_a, family.stream_b, profile)
             profile = with_handed(profile, family, made, rates)
     return profile

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.steps import is_intermediate, made_by, stream_names, taken_intermediates
+from catalog.steps import is_exchanged, is_intermediate, made_by, stream_names, taken_intermediates
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import join_name
 from planner.families.display import (
@@ -144,7 +144,7 @@ class _FamilyDrawing:
     family: FamilyPlan
     group: int
     text: FamilyText
-    made: int | None
+    made: tuple[int, ...]
 
     def nodes(self) -> list[Node]:
         nodes = [node for join in self.family.joins for node in self._slices(join)]
@@ -157,9 +157,10 @@ class _FamilyDrawing:
         for n, (slices, members) in enumerate(self._unions().items(), start=1):
             edges += [Edge(self._id(s), self._id(f"u{n}")) for s in slices]
             edges += [Edge(self._id(f"u{n}"), self._id(f"q{q.id}"), self._conditions(q)) for q in members]
-        if self.made is not None:
-            handing = [q for q in self.family.queries if q.hands_on]
-            edges += [Edge(self._id(f"q{q.id}"), _stream(self.made)) for q in handing]
+        handing = [q for q in self.family.queries if q.hands_on]
+        for made in self.made:
+            label = "exchange, one batch later" if is_exchanged(made) else ""
+            edges += [Edge(self._id(f"q{q.id}"), _stream(made), label) for q in handing]
         return edges
 
     def _slices(self, join: JoinPlan) -> list[Node]:

@@ -2,6 +2,8 @@
 
 FROM A a, B b, C c     step 1   a.k -> a."k"       b.k -> b."k"
 step 2   a.k -> a."a.k"     b.k -> a."b.k"     c.k -> b."k"
+
+The streams are joined in the order of FROM, or in another one (``in_order``).
 """
 
 from __future__ import annotations
@@ -37,20 +39,40 @@ class StepScope(Scope):
                     location=source.alias_location,
                 )
             taken[source.alias.lower()] = source.alias
-        swapped = found[1].id < found[0].id
-        first: tuple[SideName, SideName] = ("b", "a") if swapped else ("a", "b")
-        self.written = tuple(
-            SideScope(first[position] if position < 2 else "b", source.alias, stream, source)
-            for position, (source, stream) in enumerate(zip(statement.sources, found, strict=True))
+        #: Positions in FROM, in the order in which the streams are joined.
+        self.order = tuple(range(len(found)))
+        self.written = _with_sides(
+            tuple(
+                SideScope("b", source.alias, stream, source)
+                for source, stream in zip(statement.sources, found, strict=True)
+            ),
+            self.order,
         )
         self.asked_by = statement.form.asked_by
         self.merged = frozenset(name.name.lower() for name in statement.using)
 
     def at(self, step: int) -> Self:
         """Return the same names at another step."""
+        return self._with(step=step)
+
+    def in_order(self, order: tuple[int, ...]) -> Self:
+        """Return the same names for another order of joining, given as positions in FROM."""
+        return self._with(order=order, written=_with_sides(self.written, order))
+
+    def _with(self, **changed: object) -> Self:
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__ | {"step": step})
+        other.__dict__.update(self.__dict__ | changed)
         return other
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """Positions of the streams joined before this step."""
+        return self.order[: self.step]
+
+    @property
+    def right(self) -> int:
+        """Position of the stream that joins at this step."""
+        return self.order[self.step]
 
     def position(self, scope: SideScope) -> int:
         """Return the position of a stream in FROM."""
@@ -72,7 +94,7 @@ class StepScope(Scope):
         position, name = origin
         if self.step == 1:
             return self.written[position].side, name
-        if position == self.step:
+        if position == self.right:
             return "b", name
         return "a", self.at(self.step - 1).handed_as(origin)
 
@@ -103,6 +125,13 @@ class PairScope(Scope):
         position, name = self.names.origin(node)
         side: SideName = "a" if position == self.positions[0] else "b"
         return ResolvedColumn(side, _column(self.names.written[position], name))
+
+
+def _with_sides(written: tuple[SideScope, ...], order: tuple[int, ...]) -> tuple[SideScope, ...]:
+    """Return streams with their sides: in the first step the stream with the smaller id is side a."""
+    first, second = (written[position].stream.id for position in order[:2])
+    a = order[1] if second < first else order[0]
+    return tuple(replace(this, side="a" if p == a else "b") for p, this in enumerate(written))
 
 
 def _column(scope: SideScope, name: str) -> Column:

@@ -56,6 +56,7 @@ class InProcessJob:
     _row_files: packing.RowFiles = field(init=False)
     _asked: dict[int, bytes] = field(init=False)
     _handles: list[MemoryHandle] = field(init=False)
+    _senders: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         checkpoint_id = uuid.uuid4().hex
@@ -89,8 +90,9 @@ class InProcessJob:
         """
         records = (encode(ControlRecord(seq=1, plan=self.plan)).decode(),) if batch == 0 else ()
         # The job sends records with its first partition; here they come by themselves, for every plan alike.
+        senders, self._senders = tuple(sorted(self._senders)), set()
         tasks: list[ControlPartition | PackPartition] = [
-            ControlPartition(batch=batch, records=compressed(records))
+            ControlPartition(batch=batch, records=compressed(records), senders=senders)
         ]
         for order, piece in enumerate(pieces, 1):
             asked = self._asked[piece.stream_id]
@@ -107,6 +109,7 @@ class InProcessJob:
         state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
         rows = pd.DataFrame({"packet": packets})
         report, _ = ChainProcessor(self._options, state).process(bucket, iter([rows]))
+        self._senders.update(counters.bucket for counters in report.exchanged)
         return report
 
     def discard_results(self, reports: Sequence[BucketReport]) -> None:

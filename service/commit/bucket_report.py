@@ -18,6 +18,7 @@ import numpy as np
 from catalog.values.batch import (
     AbsenceCounters,
     CpuCounters,
+    ExchangeCounters,
     FilterCounters,
     GroupCounters,
     KeyCounters,
@@ -56,6 +57,7 @@ class BucketReport:
         query_rows: Pairs by query id, in no order; queries may come more than once.
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
+        exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows lie in rings.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
@@ -79,6 +81,7 @@ class BucketReport:
     received: tuple[StreamPunctuations, ...] = ()
     groups: tuple[GroupCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    exchanged: tuple[ExchangeCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

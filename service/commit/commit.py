@@ -160,6 +160,7 @@ class BatchCommitter:
             received=add_up((c for r in reports for c in r.received), StreamPunctuations.KEY),
             groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
             probes=add_up((c for r in reports for c in r.probes), ProbeCounters.KEY),
+            exchanged=tuple(c for report in reports for c in report.exchanged),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 
@@ -203,6 +204,7 @@ def _digest(manifest: BatchManifest, start: Offset) -> str:
             if manifest.punctuations
             else []
         ),
+        *([[(c.family, c.bucket, c.rows) for c in manifest.exchanged]] if manifest.exchanged else []),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 

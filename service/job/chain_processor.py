@@ -8,14 +8,14 @@ plans of the last versions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from catalog.errors import InvariantBroken
-from catalog.values.batch import CpuCounters, ResultFile, StreamCounters
+from catalog.values.batch import CpuCounters, ExchangeCounters, ResultFile, StreamCounters
 from catalog.values.plan import Plan
 from catalog.values.routes.route_table import RouteTable
 from operators.bucket.batch_output import BatchOutput
@@ -44,6 +44,7 @@ from operators.join.segment_cache import SegmentCache
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import Fence, SegmentFiles
+from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from operators.storage.folder import Folder
 from service.commit.bucket_report import BucketReport
 from service.config.failpoints import reached
@@ -128,12 +129,12 @@ class ChainProcessor:
         stored = self._manifest.get()
         manifest = bytes(stored[0]) if stored is not None else self._begin(ids)
         bucket = self._load(worker, ids, manifest)
-        output = bucket.process(payloads)
+        output = bucket.process(payloads, self._exchanged(payloads, number))
         if bucket.plan_changed and bucket.plan is not None:
             compiled = {family_id: joins.family for family_id, joins in bucket.families.items()}
             self._keep_plan(worker, bucket.plan, compiled)
         arrived = {file.name for payload in payloads for file in payload.files.values()}
-        self._save(worker, bucket, ids, manifest, arrived)
+        self._save(worker, bucket, ids, manifest, arrived, output.exchanged)
         reached("before-state-commit", batch, self._options.engine_lock)
         files, late_files = self._write(output, batch)
         self._options.writer.publish(files, late_files)
@@ -152,6 +153,13 @@ class ChainProcessor:
         late = [writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items()]
         late += [writer.write_violating(batch, place, rows) for place, rows in output.violating.items()]
         return tuple(files), tuple(file for file in late if file is not None)
+
+    def _exchanged(self, payloads: Sequence[Payload], number: int) -> list[ExchangedRows]:
+        """Return the pairs that the buckets have sent to this one in the batch before."""
+        batch = payloads[0].batch - 1
+        senders = sorted({sender for payload in payloads for sender in payload.senders})
+        sent = [SegmentIds(self._options.checkpoint_id, sender, batch).exchange for sender in senders]
+        return [part for name in sent for part in decode_exchange(self._files.read(name), number)]
 
     def _worker(self) -> _Worker:
         checkpoint = self._options.checkpoint_id
@@ -205,7 +213,13 @@ class ChainProcessor:
             worker.plans.pop(next(iter(worker.plans)))
 
     def _save(
-        self, worker: _Worker, bucket: Bucket, ids: SegmentIds, manifest: bytes | None, arrived: set[str]
+        self,
+        worker: _Worker,
+        bucket: Bucket,
+        ids: SegmentIds,
+        manifest: bytes | None,
+        arrived: set[str],
+        exchanged: Sequence[ExchangedRows],
     ) -> None:
         written = []
 
@@ -225,6 +239,12 @@ class ChainProcessor:
             if bucket.plan_changed:
                 self._files.write(ids.plan(version), encode_plan(bucket.plan))
                 written.append(ids.plan(version))
+        bucket.exchange_files = (ids.exchange,) if exchanged else ()
+        if exchanged:
+            # It is part of the state until the next batch, which all buckets read it in.
+            held.add(ids.exchange)
+            self._files.write(ids.exchange, encode_exchange(exchanged))
+            written.append(ids.exchange)
         self._files.publish(written)
         former: set[str] = set()
         dropped: tuple[str, ...] = ()
@@ -274,6 +294,9 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         cpu=CpuCounters(pack_us=output.pack_us),
         punctuations=tuple(punctuation_counters(bucket.families)),
         received=tuple(output.received),
+        exchanged=tuple(
+            ExchangeCounters(family, number, rows) for family, rows in sorted(output.exchanged_rows().items())
+        ),
         groups=tuple(group_counters(bucket.families)),
         probes=tuple(probe_counters(bucket.families, bucket.clocks)),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),

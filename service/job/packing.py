@@ -65,7 +65,8 @@ def read(
     order = 0
     if isinstance(partition, ControlPartition):
         texts = decompressed(partition.records)
-        encoded = [p.encode() for p in control_payloads(texts, order, partition.batch, len(bucket_keys))]
+        control = control_payloads(texts, order, partition.batch, len(bucket_keys), partition.senders)
+        encoded = [payload.encode() for payload in control]
     elif isinstance(partition, PackPartition):
         order = partition.order
         encoded = [
@@ -109,4 +110,5 @@ def _pack(partition: PackPartition) -> list[Payload]:
         # Late rows are kept whole, so read the columns besides those that queries need.
         table = read_partition(compiled.stream, partition.piece, punctuations=True)
     payloads = compiled.pack(table, partition.order, partition.batch, bound)
-    return [replace(payload, control=decompressed(partition.records)) for payload in payloads]
+    control = decompressed(partition.records)
+    return [replace(payload, control=control, senders=partition.senders) for payload in payloads]

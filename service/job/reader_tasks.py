@@ -17,10 +17,17 @@ from service.inputs.partitions import InputPartition as Piece
 
 @dataclass
 class ControlPartition(InputPartition):
-    """Carries the batch's control records to every bucket, where the batch has no input to go with them."""
+    """Carries the batch's control records to every bucket, where the batch has no input to go with them.
+
+    Attributes:
+        batch: Batch number.
+        records: The records (``compressed``).
+        senders: Buckets that have sent pairs to others in the batch before.
+    """
 
     batch: int
     records: bytes
+    senders: tuple[int, ...] = ()
 
 
 @dataclass
@@ -36,6 +43,7 @@ class PackPartition(InputPartition):
         late_bound_us: Watermark of the stream at the start of the batch, or None.
         records: The batch's control records (``compressed``), in its first partition: a task of their own
             would cost 20 ms.
+        senders: Buckets that have sent pairs to others in the batch before, likewise.
     """
 
     order: int
@@ -45,6 +53,7 @@ class PackPartition(InputPartition):
     piece: Piece
     late_bound_us: int | None
     records: bytes = b""
+    senders: tuple[int, ...] = ()
 
 
 def compressed(texts: Sequence[str]) -> bytes:

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from catalog.errors import FencedOut, InternalError
+from catalog.steps import is_exchanged
 from catalog.store.codec import encode
 from catalog.store.plan_differences import bucket_records
 from catalog.store.store import Store
@@ -96,6 +97,8 @@ class SluiceReader:
         )
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None
+        # Buckets that have sent pairs in the batch before a batch, by that batch's number.
+        self._sent: tuple[int, tuple[int, ...]] = (-1, ())
         # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
         self._cut_anywhere: dict[int, bool] = {}
 
@@ -158,7 +161,7 @@ class SluiceReader:
         else:
             admission = self._admitted(streams, start, inputs, max_rows)
         moved = admission.positions
-        if control == start["control"] and not moved:
+        if control == start["control"] and not moved and not self._senders(plan, batch):
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
         # A position is named once it has moved; until then the lane stands where it begins.
@@ -183,10 +186,10 @@ class SluiceReader:
         records = store.control_log.records(start["control"], up_to=end["control"])
         given = bucket_records(store.control_log.plan_at(start["control"]), records)
         texts = compressed([encode(record).decode() for record in given])
-        control = ControlPartition(batch=batch, records=texts)
         plan = store.control_log.plan_at(end["control"])
         if plan is None:
-            return [control]
+            return [ControlPartition(batch=batch, records=texts)]
+        senders = self._senders(plan, batch)
         result: list[InputPartition] = []
         bounds = self._late_bounds(batch)
         lanes = lanes_named(plan.streams, end)
@@ -211,9 +214,24 @@ class SluiceReader:
                         piece=piece,
                         late_bound_us=bounds.get(stream.id),
                         records=b"" if result else texts,
+                        senders=() if result else senders,
                     )
                 )
-        return result or [control]
+        return result or [ControlPartition(batch=batch, records=texts, senders=senders)]
+
+    def _senders(self, plan: Plan | None, batch: int) -> tuple[int, ...]:
+        """Return the buckets that have sent pairs to others in the batch before, where the plan takes any.
+
+        While there are such pairs a batch is due, though no stream has new rows.
+        """
+        if plan is None or not any(is_exchanged(family.stream_a) for family in plan.families):
+            return ()
+        if self._sent[0] != batch:
+            store, _ = self._open()
+            manifest = store.batches.manifest(batch - 1) if batch else None
+            sent = () if manifest is None else manifest.exchanged
+            self._sent = (batch, tuple(sorted({counters.bucket for counters in sent})))
+        return self._sent[1]
 
     def _admitted(self, streams: Sequence[Stream], start: Offset, inputs: Inputs, max_rows: int) -> Admission:
         """Admit what there is; return the positions that it moves.

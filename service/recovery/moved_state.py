@@ -12,6 +12,7 @@ is fresh for Spark: its first batch is n + 1, and buckets that find no state in 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,15 +24,17 @@ from operators.bucket.bucket_state import (
     decode_plan,
     encode_manifest,
     encode_plan,
+    exchange_ids,
     load_bucket,
     store_segments,
     stored_plan_version,
 )
-from operators.bucket.rehash import rehashed, rows_by_slice
+from operators.bucket.rehash import SlicePlace, rehashed, rows_by_slice
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import SegmentFiles
+from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange, sent_anew
 from operators.storage.object_folder import ObjectFolder
 from service.commit.spark_log import BEGIN, Offset, SparkLog
 from service.commit.sync import sync_file
@@ -79,6 +82,16 @@ class StoredState:
             stored = SegmentIds(self.checkpoint_id, number, 0).plan(version)
             plan = decode_plan(self.files.read(stored).to_pybytes()) if version else None
             yield load_bucket(manifest, plan, load, compiled)
+
+    def exchanged(self) -> Iterator[tuple[str, list[ExchangedRows]]]:
+        """Yield the stored id of each file of pairs that are on their way to other buckets, and the pairs.
+
+        Raises:
+            CorruptSegment: A file is not what was written.
+        """
+        for manifest in self.manifests:
+            for stored_id in exchange_ids(manifest):
+                yield stored_id, decode_exchange(self.files.read(stored_id))
 
 
 def stored_state(
@@ -141,6 +154,11 @@ def move_state(
     """
     files = SegmentFiles(target.segments)
     written_bytes = 0
+    # The next batch reads them by the numbers of the buckets that have sent them, which stay.
+    sent = [
+        (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", sent_anew(parts, buckets))
+        for stored_id, parts in state.exchanged()
+    ]
     for number in range(buckets):
         ids = SegmentIds(checkpoint_id, number, offset["batch"] - 1)
         written: list[str] = []
@@ -158,6 +176,9 @@ def move_state(
             written_bytes += len(data)
 
         bucket = rehashed(state.buckets(), number, buckets)
+        for stored_id, parts in sent[number::buckets]:
+            put(stored_id, encode_exchange(parts))
+            bucket.exchange_files += (stored_id,)
         store_segments(bucket, ids, put)
         if bucket.plan is not None:
             put(ids.plan(bucket.plan.version), encode_plan(bucket.plan))
@@ -166,8 +187,7 @@ def move_state(
         if isinstance(target.segments, ObjectFolder):  # what is read back is the store's
             for name in written:
                 (target.segments / name).unlink(missing_ok=True)
-    before = rows_by_slice(state.buckets())
-    after = rows_by_slice(begin_files(checkpoint_id, buckets, files).buckets())
+    before, after = (_rows(each) for each in (state, begin_files(checkpoint_id, buckets, files)))
     if before != after:
         raise MoveFailed(
             "the state that was written has other rows than the one that was read",
@@ -177,3 +197,12 @@ def move_state(
     begin.write_text(json.dumps(offset), encoding="utf-8")
     sync_file(begin)
     return after.total(), written_bytes
+
+
+def _rows(state: StoredState) -> Counter[SlicePlace]:
+    """Count the rows of a state by the slice that they are in, and those on their way by their family."""
+    rows = rows_by_slice(state.buckets())
+    for _, parts in state.exchanged():
+        for part in parts:
+            rows[part.family, "exchange", "a", 0] += part.rows.num_rows
+    return rows

@@ -68,7 +68,9 @@ def find_repair(
 
     Raises:
         NotRepairable: Something is wrong and cannot be repaired.
+        CatalogDamaged: The catalog's file is damaged.
     """
+    store.check_integrity()
     wrong = _wrong(store, data_dir)
     if wrong is None and read_manifests is not None:
         wrong = _wrong_state(store, data_dir, read_manifests)
@@ -132,6 +134,8 @@ def _wrong_state(store: Store, data_dir: DataDir, read_manifests: ReadManifests)
     try:
         state = stored_state(store, data_dir, standing(store, data_dir.checkpoint), read_manifests)
         for _ in state.buckets() if state is not None else ():
+            pass
+        for _ in state.exchanged() if state is not None else ():
             pass
     except (CheckpointDamaged, CorruptSegment) as error:
         return error.primary

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from catalog.sql_text import quoted, text_literal
-from catalog.values.query import Query
+from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Stream
 from operators.lineage.expressions import struct_sql
 
@@ -80,7 +80,7 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
     Returns:
         A SELECT to which ``ORDER BY`` over ``order_sql()`` and LIMIT can be added.
     """
-    outputs = [f"TRY_CAST(({o.sql}) AS {o.type}) AS {quoted(o.name)}" for o in query.outputs]
+    outputs = [f"{_value_sql(query, output)} AS {quoted(output.name)}" for output in query.outputs]
     outputs += [f'r."{name}" AS "{name}"' for name in besides]
     order = ", ".join(_event_time_sql(query) if name == "_event_time" else name for name in RESULT_ORDER)
     if query.grouping is not None:
@@ -92,6 +92,14 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
         f"SELECT {', '.join(outputs)} "
         f"FROM (SELECT {order}, {structs} FROM {pairs} AS p WHERE _route IN ({routes})) AS r"
     )
+
+
+def _value_sql(query: Query, output: Output) -> str:
+    """Return the text of a result column; in result punctuations, which have no event time, it is NULL."""
+    value = f"TRY_CAST(({output.sql}) AS {output.type})"
+    if not query.announces or output.name == PUNCTUATION_OUTPUT:
+        return value
+    return f'CASE WHEN r."_event_time" IS NOT NULL THEN {value} END'
 
 
 def _values(query: Query, stream_a: Stream) -> dict[str, str]:

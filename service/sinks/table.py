@@ -6,6 +6,8 @@
       sluice_delivered    the batch
     COMMIT
 
+A table with a key gets no result punctuations: they have no values but those of the join key.
+
 The catalog learns of the batch afterwards. Where it does not, by a crash or a connection that broke during
 the commit, the batch comes again and finds its note. Both tables are made if they are not there; that of the
 results can be there with more columns, and with other types that PostgreSQL reads from the same text.
@@ -18,8 +20,10 @@ from typing import Any, Final
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg import sql
 
+from catalog.values.query import PUNCTUATION_OUTPUT
 from catalog.values.sink import SinkRecord, TableSink
 from service.config.kafka_client import secret_value
 from service.errors import SinkFailed
@@ -94,6 +98,8 @@ def _connected(sink: TableSink) -> psycopg.Connection:
 
 def _write(connection: psycopg.Connection, sink: TableSink, parts: Iterator[pa.RecordBatch]) -> int:
     """Write rows in the open transaction; return how many."""
+    if sink.key:
+        parts = map(_without_punctuations, parts)
     first = next(parts)
     columns = first.schema.names
     table = sql.Identifier(*sink.table.split("."))
@@ -124,6 +130,12 @@ def _write(connection: psycopg.Connection, sink: TableSink, parts: Iterator[pa.R
         )
     )
     return rows
+
+
+def _without_punctuations(part: pa.RecordBatch) -> pa.RecordBatch:
+    if PUNCTUATION_OUTPUT not in part.schema.names:
+        return part
+    return part.filter(pc.is_null(part.column(PUNCTUATION_OUTPUT)))
 
 
 def _copy(

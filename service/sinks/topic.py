@@ -25,7 +25,7 @@ from catalog.store.store import Store
 from catalog.values.sink import SinkRecord, TopicSink
 from service.config.kafka_client import new_consumer, new_producer
 from service.errors import SinkFailed
-from service.results.result_formats import json_line, rows_for_json
+from service.results.result_formats import result_line, rows_for_json
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -96,7 +96,7 @@ def _transaction(
                     ("sluice-query", record.query),
                     ("sluice-batch", str(batch)),
                 ]
-                _produce(producer, sink.topic, json_line(row).encode(), _key(sink, row), headers)
+                _produce(producer, sink.topic, result_line(row).encode(), _key(sink, row), headers)
                 sent += 1
         producer.commit_transaction(TRANSACTION_S)
     except BaseException:

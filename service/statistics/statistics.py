@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from catalog.clock import wall_clock_us
+from catalog.steps import is_exchanged
 from catalog.store.store import Store
 from catalog.values.batch import (
     BatchManifest,
@@ -126,6 +128,10 @@ class FamilyStatistics:
         absent_b: The same for b.
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
         closed_groups: Groups that came out in the last batches, over all queries; None likewise.
+        exchange_rows: Pairs of the step before that set out for other buckets in the last batches; None where
+            rows of a are no such pairs.
+        exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
+            batch that joins them; None without any.
         rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
         ordered: Order of the sides of a family without windows, and what it costs; empty for others.
     """
@@ -148,6 +154,8 @@ class FamilyStatistics:
     absent_b: int | None
     open_groups: int | None
     closed_groups: int | None
+    exchange_rows: int | None
+    exchange_seconds: float | None
     rings: tuple[RingStatistics, ...] = ()
     ordered: tuple[OrderStatistics, ...] = ()
 
@@ -366,6 +374,9 @@ def _families(
     closed_groups = Counter[str]()
     for group in (c for m in recent for c in m.groups):
         closed_groups[group.family] += group.closed
+    sent = Counter[str]()
+    for exchanged in (c for m in recent for c in m.exchanged):
+        sent[exchanged.family] += exchanged.rows
     absent = Counter[tuple[str, str]]()
     for counters in (c for m in recent for c in m.absence):
         absent[counters.family, counters.side] += counters.absent
@@ -394,9 +405,21 @@ def _families(
             absent_b=absent.get((family, "b")),
             open_groups=open_groups.get(family),
             closed_groups=closed_groups.get(family),
+            exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,
+            exchange_seconds=_exchange_seconds(recent, family),
             rings=tuple(ring_statistics(recent, family)),
             ordered=tuple(order_statistics(recent, family, found, names)),
         )
+
+
+def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | None:
+    """Return how long pairs were on their way to a family, mean of the batches; None without any."""
+    seconds = [
+        (following.committed_at_us - batch.committed_at_us) / 1e6
+        for batch, following in pairwise(recent)
+        if any(counters.family == family for counters in batch.exchanged)
+    ]
+    return _mean(seconds) if seconds else None
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:

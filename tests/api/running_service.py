@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import httpx
 
+from tests.builders import stream_document
 from tests.sluice_run import command
 
 #: Spark starts in 5-10 s here, and two such starts may share the cores.
@@ -125,6 +126,11 @@ class RunningService:
         assert response.status_code == status, response.text
         return response.json() if response.content else None
 
+    def register(self, columns: Mapping[str, str], *names: str, **facts: object) -> None:
+        """Register streams of posted events with event time ``ts``."""
+        for name in names:
+            self.ok("POST", "/streams", 201, json=stream_document(name, columns) | facts)
+
     @contextmanager
     def events(self, path: str, headers: Mapping[str, str] | None = None) -> Iterator[Iterator[Event]]:
         """Open a stream of server-sent events, which must give what is asked of it within ``EVENTS_S``."""
@@ -132,6 +138,41 @@ class RunningService:
             assert response.status_code == 200, response.read()
             assert response.headers["content-type"].startswith("text/event-stream")
             yield _parse(response.iter_lines(), time.monotonic() + EVENTS_S)
+
+
+def at(second: float) -> str:
+    """Event time, in seconds after a fixed start."""
+    return f"2026-01-01T00:{int(second) // 60:02}:{second % 60:09.6f}Z"
+
+
+def post(service: RunningService, stream: str, *rows: Sequence[Any]) -> None:
+    """Post rows: the second of the event time ``ts``, then the other columns in declared order."""
+    _, *names = service.ok("GET", f"/streams/{stream}", 200)["columns"]
+    events = [{"ts": at(second), **dict(zip(names, values, strict=True))} for second, *values in rows]
+    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
+
+
+def results(service: RunningService, query: str, count: int) -> list[tuple[Any, ...]]:
+    """Wait until a query has as many results, and return them in order, each with all of its columns."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
+        if len(rows) >= count or time.monotonic() > deadline:
+            return [tuple(row.values()) for row in rows]
+        time.sleep(0.1)
+
+
+def selected(service: RunningService, query: str, count: int) -> list[tuple[Any, ...]]:
+    """Wait until a query has as many results, and return what it selects without their event time, sorted."""
+    return sorted(row[:-1] for row in results(service, query, count))
+
+
+def wait_for(service: RunningService, query: str, state: str) -> None:
+    """Wait until a query is in a state."""
+    deadline = time.monotonic() + WAIT_S
+    while (found := service.ok("GET", f"/queries/{query}", 200))["observed"] != state:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
 
 
 def default_settings(log: Path) -> dict[str, str]:

@@ -14,10 +14,11 @@ import pytest
 
 from api.routes import SluiceRoute
 from service.access.api_keys import create_key
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-STREAM = a_stream("A")
+STREAM = stream_document("A")
 
 
 @pytest.fixture
@@ -249,7 +250,7 @@ def test_a_key_has_a_limit_of_requests(guarded: Service) -> None:
 def test_history_and_audit_log_name_the_key(guarded: Service) -> None:
     writer, admin = key(guarded, "write", name="deployer"), key(guarded, "admin", name="boss")
     for name in ("A", "B"):
-        assert sent(guarded, "POST", "/streams", json=a_stream(name), headers=writer).is_success
+        assert sent(guarded, "POST", "/streams", json=stream_document(name), headers=writer).is_success
     for name, actor in (("q1", {}), ("q2", {"X-Actor": "ann"})):
         query = {"name": name, "cql": CQL}
         assert sent(guarded, "POST", "/queries", json=query, headers=writer | actor).is_success
@@ -278,6 +279,14 @@ def test_without_keys_a_change_is_in_the_audit_log_as_anonymous(open_service: Se
 
     (entry,) = open_service.store.audit_log.page()
     assert (entry.actor, entry.address, entry.status) == ("anonymous", "127.0.0.1", 201)
+
+
+def test_a_body_that_is_announced_to_be_too_large_is_refused_before_it_is_sent(open_service: Service) -> None:
+    headers = {"Content-Length": str((64 << 20) + 1), "Content-Type": "application/json"}
+    response = sent(open_service, "POST", "/streams/A/events", headers=headers, content=b"[]")
+
+    assert code(response) == (413, "body-too-large")
+    assert response.headers["x-request-id"]
 
 
 @pytest.mark.parametrize("path", ["/streams", "/docs", "/no/such/path", "/streams?no_such=1"])

@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from catalog.store.pruning import REPLAYED_BATCHES
 from service.inputs.retention import InputRetention
 from service.workspace.back_pressure import RETRY_S
-from tests.api.without_engine import Service, a_stream
+from tests.api.without_engine import Service
+from tests.builders import stream_document
 from tests.catalog.examples import commit, manifest
 from tests.crash.disks import tmpfs
 
@@ -84,7 +85,7 @@ def metric(service: Service, name: str, **labels: str) -> float:
 def test_a_backlog_in_rows_is_refused_until_a_batch_has_read_it(start: Start) -> None:
     service = start(max_backlog_rows=10)
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
+        service.made("POST", "/streams", stream_document(name))
     assert post(service, 9).status_code == 202
     assert post(service, 9).status_code == 202  # taken as a whole: the stream was below its limit
     wait_s = refused(post(service, 1), 'stream "A"', "18 of its events", "10 rows", "MAX_BACKLOG_ROWS")
@@ -105,7 +106,7 @@ def test_a_backlog_in_rows_is_refused_until_a_batch_has_read_it(start: Start) ->
 
 def test_a_client_is_told_to_come_back_when_there_will_be_room(start: Start) -> None:
     service = start(max_backlog_rows=1000)
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     assert post(service, 300).status_code == 202
     read_up_to(service, {"A": 100})
     assert post(service, 6000).status_code == 202
@@ -119,7 +120,7 @@ def test_a_client_is_told_to_come_back_when_there_will_be_room(start: Start) -> 
 
 def test_a_backlog_in_bytes_is_refused(start: Start) -> None:
     service = start(max_backlog_mb=1)
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     taken = 0
     while (answer := post(service, 10_000)).status_code == 202:
         taken += 1
@@ -133,7 +134,7 @@ def test_a_backlog_in_bytes_is_refused(start: Start) -> None:
 
 def test_the_numbers_are_right_after_a_restart_and_after_old_events_were_dropped(start: Start) -> None:
     service = start(max_backlog_rows=100)
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     for _ in range(4):
         post(service, 30)
     read_up_to(service, {"A": 60})
@@ -152,7 +153,7 @@ def test_the_numbers_are_right_after_a_restart_and_after_old_events_were_dropped
 
 def test_a_request_that_was_stored_before_gets_its_receipt(start: Start) -> None:
     service = start(max_backlog_rows=10)
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     first = post(service, 10, key="one")
     assert first.status_code == 202
     refused(post(service, 10, key="two"))
@@ -168,7 +169,7 @@ def test_a_request_that_was_stored_before_gets_its_receipt(start: Start) -> None
 
 def test_a_stream_that_no_query_reads_says_so(start: Start) -> None:
     service = start(max_backlog_rows=1)
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     post(service, 1)
     refused(post(service, 1), "No batch has read the stream yet")
     read_up_to(service, {"A": 1})
@@ -178,7 +179,7 @@ def test_a_stream_that_no_query_reads_says_so(start: Start) -> None:
 
 def test_the_events_of_a_stream_that_begins_with_the_latest_are_those_since_then(start: Start) -> None:
     service = start(max_backlog_rows=5)
-    service.made("POST", "/streams", a_stream("A") | {"start": "latest"})
+    service.made("POST", "/streams", stream_document("A") | {"start": "latest"})
     assert [post(service, 5).status_code for _ in range(2)] == [202, 429]
 
 
@@ -187,7 +188,7 @@ def test_without_limits_and_far_below_the_usual_ones_everything_is_taken(
     start: Start, limits: dict[str, Any]
 ) -> None:
     service = start(**limits)
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     assert {post(service, 1000).status_code for _ in range(5)} == {202}
 
 
@@ -196,8 +197,8 @@ def test_a_disk_that_is_nearly_full_takes_no_events_but_gives_results_and_takes_
 ) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk:
         service = start(disk.root / "data", min_free_mb=16)
-        service.made("POST", "/streams", a_stream("A"))
-        service.made("POST", "/streams", a_stream("B"))
+        service.made("POST", "/streams", stream_document("A"))
+        service.made("POST", "/streams", stream_document("B"))
         assert post(service, 1, key="one").status_code == 202
         disk.fill(12 * MB)
         look_anew(service)

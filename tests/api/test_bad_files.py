@@ -10,7 +10,8 @@ from typing import NoReturn
 import pytest
 
 from service.inputs.sources.files import list_files
-from tests.api.without_engine import Service, a_stream
+from tests.api.without_engine import Service
+from tests.builders import stream_document
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def test_a_file_set_aside_is_told_until_it_is_corrected_and_retried(service: Ser
     (tmp_path / "in").mkdir()
     file = tmp_path / "in" / "1.csv"
     file.write_text("ts,k\n2024-05-01T08:00:00Z,1\n2024-05-01T08:00:01Z,one\n")
-    service.made("POST", "/streams", a_stream("A", type="files", format="csv", path=str(tmp_path / "in")))
+    source = {"type": "files", "format": "csv", "path": str(tmp_path / "in")}
+    service.made("POST", "/streams", stream_document("A", **source))
     list_files(service.store, service.workspace.streams.get("A"))
     reason = "row 2 (line 3), column \"k\": 'one' is not an integer of 64 bits"
 
@@ -57,7 +59,7 @@ def test_a_directory_that_cannot_be_listed_is_refused(
 
     monkeypatch.setattr("service.workspace.streams.candidates", refused)
     (tmp_path / "in").mkdir()
-    answer = service.send("POST", "/streams", a_stream("A", type="files", path=f"{tmp_path}/in/**/*"))
+    answer = service.send("POST", "/streams", stream_document("A", type="files", path=f"{tmp_path}/in/**/*"))
     assert answer.status_code == 422
     assert "cannot be listed: [Errno 13] Permission denied" in answer.text
 

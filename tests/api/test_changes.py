@@ -14,25 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.running_service import START_TIMEOUT_S, WAIT_S, RunningService, free_port
+from tests.api.running_service import START_TIMEOUT_S, WAIT_S, RunningService, at, free_port, post
 from tests.sluice_run import Command
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
 CLIENTS = 50
-
-
-def at(second: float) -> str:
-    """Event time, in seconds after a fixed start."""
-    return f"2026-01-01T00:{int(second) // 60:02}:{second % 60:09.6f}Z"
-
-
-def register(service: RunningService, *names: str) -> None:
-    """Register streams of posted events."""
-    for name in names:
-        body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=body | {"lateness": "60s"})
 
 
 def cql(a: str, b: str, window_s: int = 10, where: str = "") -> str:
@@ -42,11 +30,6 @@ def cql(a: str, b: str, window_s: int = 10, where: str = "") -> str:
     )
 
 
-def post(service: RunningService, stream: str, *rows: tuple[float, int, float]) -> None:
-    events = [{"ts": at(t), "k": k, "v": v} for t, k, v in rows]
-    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
-
-
 def results(service: RunningService, query: str, count: int) -> list[Any]:
     """Wait for a query's first results."""
     with service.events(f"/queries/{query}/results/stream") as events:
@@ -54,7 +37,7 @@ def results(service: RunningService, query: str, count: int) -> list[Any]:
 
 
 def test_a_query_is_updated_paused_resumed_and_removed_under_one_name(service: RunningService) -> None:
-    register(service, "up_a", "up_b")
+    service.register(COLUMNS, "up_a", "up_b", lateness="60s")
     added = service.ok(
         "POST",
         f"/queries?wait={WAIT_S}",
@@ -121,7 +104,7 @@ def test_a_query_is_updated_paused_resumed_and_removed_under_one_name(service: R
 
 
 def test_a_list_of_changes_is_one_plan_version_or_nothing(service: RunningService) -> None:
-    register(service, "ls_a", "ls_b")
+    service.register(COLUMNS, "ls_a", "ls_b", lateness="60s")
     text = cql("ls_a", "ls_b")
     add = [{"add": {"name": f"ls_q{n}", "cql": text}} for n in range(1, 5)]
     first = service.ok("POST", f"/changes?wait={WAIT_S}", 200, json={"changes": add})
@@ -156,7 +139,7 @@ def test_a_list_of_changes_is_one_plan_version_or_nothing(service: RunningServic
 
 
 def test_the_current_version_stands_in_the_problem(service: RunningService) -> None:
-    register(service, "cv_s")
+    service.register(COLUMNS, "cv_s", lateness="60s")
     service.ok("POST", "/queries", 202, json={"name": "cv_q", "cql": cql("cv_s", "cv_s")})
     version = service.ok("GET", "/plan", 200)["version"]
     stale = {"If-Match": f'"{version - 1}"'}
@@ -171,7 +154,7 @@ def test_the_current_version_stands_in_the_problem(service: RunningService) -> N
 
 
 def test_fifty_clients_at_once_give_a_linear_history(service: RunningService) -> None:
-    register(service, "cc_s")
+    service.register(COLUMNS, "cc_s", lateness="60s")
     before = service.ok("GET", "/plan", 200)["version"]
     barrier = threading.Barrier(CLIENTS)
 
@@ -204,7 +187,7 @@ def test_fifty_clients_at_once_give_a_linear_history(service: RunningService) ->
 
 
 def test_of_many_changes_made_for_one_version_one_is_made(service: RunningService) -> None:
-    register(service, "om_s")
+    service.register(COLUMNS, "om_s", lateness="60s")
     version = service.ok("GET", "/plan", 200)["version"]
     barrier = threading.Barrier(CLIENTS)
 
@@ -223,7 +206,7 @@ def test_of_many_changes_made_for_one_version_one_is_made(service: RunningServic
 
 
 def test_a_post_sent_five_times_at_once_makes_one_query(service: RunningService) -> None:
-    register(service, "fv_s")
+    service.register(COLUMNS, "fv_s", lateness="60s")
     version = service.ok("GET", "/plan", 200)["version"]
     body = {"name": "fv_q", "cql": cql("fv_s", "fv_s")}
     barrier = threading.Barrier(5)
@@ -249,7 +232,7 @@ def test_the_command_line_updates_pauses_and_resumes(
     service: RunningService, sluice: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLUICE_URL", service.root)
-    register(service, "cl_s")
+    service.register(COLUMNS, "cl_s", lateness="60s")
     service.ok(
         "POST", "/queries", 202, json={"name": "cl_q", "cql": cql("cl_s", "cl_s", where=" AND a.v < 1")}
     )
@@ -282,7 +265,7 @@ def test_a_crash_between_a_change_and_its_answer_loses_neither(
     with monkeypatch.context() as patched:
         patched.setenv("SLUICE_FAILPOINT", "after-change@1")
         with RunningService(tmp_path / "data", tmp_path / "first.txt", free_port()) as dying:
-            register(dying, "cr_s")
+            dying.register(COLUMNS, "cr_s", lateness="60s")
             with pytest.raises(httpx.TransportError):
                 dying.http.post(f"/queries?wait={WAIT_S}", json=body, headers=key)
             dying.process.wait(START_TIMEOUT_S)

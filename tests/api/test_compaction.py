@@ -13,7 +13,8 @@ import pytest
 from catalog.store.store import Store
 from service.commit.compaction import BATCHES_AT_A_TIME
 from tests.api.running_service import WAIT_S, RunningService, free_port
-from tests.api.without_engine import CQL, a_stream
+from tests.api.without_engine import CQL
+from tests.builders import stream_document
 from tests.service.compacting import named
 
 
@@ -47,7 +48,8 @@ def test_results_are_the_same_before_and_after_a_merge_and_a_kill(tmp_path: Path
         for seed, name in enumerate(("A", "B")):
             columns = {"k": {"distribution": "uniform", "low": 0, "high": 20}}
             source = {"type": "generator", "rate_per_s": 100, "seed": seed, "columns": columns}
-            service.ok("POST", "/streams", 201, json=a_stream(name) | {"source": source, "lateness": "1s"})
+            document = stream_document(name) | {"source": source, "lateness": "1s"}
+            service.ok("POST", "/streams", 201, json=document)
         service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "q", "cql": CQL})
         deadline = time.monotonic() + 600
         while (service.ok("GET", "/engine", 200)["batch"] or 0) < BATCHES_AT_A_TIME:

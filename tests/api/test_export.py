@@ -26,7 +26,8 @@ from api.queries import results as endpoints
 from service.cli.client import Client
 from service.cli.client_cli import RowsForm, followed
 from service.results import results
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 from tests.service.compacting import compact, compactor_of
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
@@ -38,7 +39,7 @@ class Exported:
     def __init__(self, directory: Path) -> None:
         self.service = Service(directory)
         for name in ("A", "B"):
-            self.service.made("POST", "/streams", a_stream(name))
+            self.service.made("POST", "/streams", stream_document(name))
         query = self.service.made("POST", "/queries", {"name": "q", "cql": CQL})
         store, where = self.service.store, self.service.workspace.data_dir
         store.epochs.begin("test")

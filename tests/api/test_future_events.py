@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from service.inputs.sources.files import list_files
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def events(*days_ahead: float) -> list[dict[str, Any]]:
 
 
 def test_an_event_a_year_ahead_is_kept_apart_and_shown(service: Service) -> None:
-    assert service.made("POST", "/streams", a_stream("A"))["max_ahead"] == "1d"
+    assert service.made("POST", "/streams", stream_document("A"))["max_ahead"] == "1d"
     receipt = service.made("POST", "/streams/A/events", events(0, 365, 0.9, 1.1))
     assert receipt == {"accepted": 2, "quarantined": 2, "first_offset": 0, "last_offset": 1}
     shown = service.made("GET", "/streams/A/quarantine")
@@ -35,14 +36,14 @@ def test_an_event_a_year_ahead_is_kept_apart_and_shown(service: Service) -> None
 
 
 def test_a_request_of_events_from_the_future_alone_takes_no_offset(service: Service) -> None:
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     receipt = service.made("POST", "/streams/A/events", events(2))
     assert receipt == {"accepted": 0, "quarantined": 1, "first_offset": 0, "last_offset": -1}
     assert service.made("POST", "/streams/A/events", events(0))["first_offset"] == 0
 
 
 def test_the_newest_are_kept_and_all_are_counted(service: Service) -> None:
-    service.made("POST", "/streams", a_stream("A"))
+    service.made("POST", "/streams", stream_document("A"))
     for number in range(110):
         service.made("POST", "/streams/A/events", events(2) if number % 2 else events(2, 3))
     shown = service.made("GET", "/streams/A/quarantine?limit=1000")
@@ -51,7 +52,7 @@ def test_the_newest_are_kept_and_all_are_counted(service: Service) -> None:
 
 @pytest.mark.parametrize(("said", "kept"), [(None, None), ("1000 days", "1000d"), (0, "0s")])
 def test_a_stream_says_how_far_ahead_its_events_may_be(service: Service, said: Any, kept: str | None) -> None:
-    service.made("POST", "/streams", a_stream("A") | {"max_ahead": said})
+    service.made("POST", "/streams", stream_document("A") | {"max_ahead": said})
     assert service.made("GET", "/streams/A")["max_ahead"] == kept
     assert service.made("POST", "/streams/A/events", events(365))["quarantined"] == int(said == 0)
 
@@ -62,8 +63,8 @@ def test_a_file_with_rows_from_the_future_is_set_aside_where_that_is_asked(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text('{"ts": "2999-01-01T00:00:00Z", "k": 1}\n')
     source = {"type": "files", "format": "jsonl", "path": str(tmp_path / "in")}
-    service.made("POST", "/streams", a_stream("any") | {"source": source})
-    service.made("POST", "/streams", a_stream("near") | {"source": source, "max_ahead": "1d"})
+    service.made("POST", "/streams", stream_document("any") | {"source": source})
+    service.made("POST", "/streams", stream_document("near") | {"source": source, "max_ahead": "1d"})
     listed = {}
     for name in ("any", "near"):
         stream = service.workspace.streams.get(name)
@@ -75,15 +76,15 @@ def test_a_file_with_rows_from_the_future_is_set_aside_where_that_is_asked(
 
 @pytest.mark.parametrize("lateness", ["106751990 days", "1001 y", 1e18, "365251 days"])
 def test_a_length_of_time_beyond_1000_years_is_refused(service: Service, lateness: Any) -> None:
-    answer = service.send("POST", "/streams", a_stream("L") | {"lateness": lateness})
+    answer = service.send("POST", "/streams", stream_document("L") | {"lateness": lateness})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "#/lateness"
-    assert service.send("POST", "/streams", a_stream("L") | {"lateness": "365250 days"}).is_success
+    assert service.send("POST", "/streams", stream_document("L") | {"lateness": "365250 days"}).is_success
 
 
 def test_a_reset_is_a_record_of_the_control_log(service: Service) -> None:
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
+        service.made("POST", "/streams", stream_document(name))
     service.made("POST", "/queries", {"name": "q", "cql": CQL})
     assert service.send("POST", "/streams/A:reset-watermark").status_code == 202
     assert service.send("POST", "/streams/none:reset-watermark").status_code == 404

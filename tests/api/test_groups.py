@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.running_service import RunningService
-from tests.api.test_absence import at, post, results, wait_for
+from tests.api.running_service import RunningService, at, post, results, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -22,9 +21,7 @@ def page(service: RunningService, query: str) -> dict[str, Any]:
 
 
 def test_groups_come_out_once_and_open_ones_when_the_query_leaves(service: RunningService) -> None:
-    for name in ("calls", "answers"):
-        stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=stream)
+    service.register(COLUMNS, "calls", "answers")
     queries = {
         "by_minute": "SELECT k, TUMBLE(1 MINUTE) AS m, COUNT(*) AS n, SUM(b.v) AS total, AVG(a.v) AS mean "
         f"{FROM} GROUP BY k, TUMBLE(1 MINUTE)",

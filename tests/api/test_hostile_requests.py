@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 TYPED = {
     "ts": "timestamp",
@@ -37,8 +38,8 @@ BODY_PATHS = (
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(tmp_path_factory.mktemp("hostile"))
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
-    service.made("POST", "/streams", a_stream("T") | {"columns": TYPED})
+        service.made("POST", "/streams", stream_document(name))
+    service.made("POST", "/streams", stream_document("T") | {"columns": TYPED})
     yield service
     service.close()
 
@@ -71,9 +72,9 @@ def test_an_integer_of_5000_digits_is_refused(service: Service, path: str, body:
 @pytest.mark.parametrize(
     ("path", "body", "pointer"),
     [
-        ("/streams", a_stream("X") | {"name": "\ud800"}, "#/name"),
-        ("/streams", a_stream("X") | {"columns": {"ts": "timestamp", "a\ud800": "int"}}, "#/columns"),
-        ("/streams", a_stream("X", type="files", path="\udfff"), "#/source/path"),
+        ("/streams", stream_document("X") | {"name": "\ud800"}, "#/name"),
+        ("/streams", stream_document("X") | {"columns": {"ts": "timestamp", "a\ud800": "int"}}, "#/columns"),
+        ("/streams", stream_document("X", type="files", path="\udfff"), "#/source/path"),
         ("/queries", {"name": "q\ud800", "cql": CQL}, "#/name"),
         ("/queries:validate", {"cql": CQL + "\ud800"}, "#/cql"),
         ("/plan:preview", {"remove": ["\ud800"]}, "#/remove/0"),
@@ -116,7 +117,7 @@ def test_a_plan_version_is_shown_after_its_stream_was_removed(tmp_path: Path) ->
     service = Service(tmp_path)
     try:
         for name in ("A", "B"):
-            service.made("POST", "/streams", a_stream(name))
+            service.made("POST", "/streams", stream_document(name))
         service.made("POST", "/queries", {"name": "q", "cql": CQL})
         service.made("DELETE", "/queries/q")
         service.made("DELETE", "/streams/A")
@@ -128,14 +129,14 @@ def test_a_plan_version_is_shown_after_its_stream_was_removed(tmp_path: Path) ->
 
 @pytest.mark.parametrize("path", ["~nosuch/x", "a\0b"])
 def test_a_path_that_cannot_be_made_absolute_is_refused(service: Service, path: str) -> None:
-    problem = refused(service, "/streams", json.dumps(a_stream("F", type="files", path=path)), 422)
+    problem = refused(service, "/streams", json.dumps(stream_document("F", type="files", path=path)), 422)
     assert problem["code"] == "source-not-found"
     assert problem["errors"][0]["pointer"] == "#/source/path"
 
 
 @pytest.mark.parametrize("column", ["a\0b", "a\nb", "\u202e", "\x7f"])
 def test_a_column_name_that_cannot_be_printed_is_refused(service: Service, column: str) -> None:
-    stream = a_stream("X") | {"columns": {"ts": "timestamp", column: "int"}}
+    stream = stream_document("X") | {"columns": {"ts": "timestamp", column: "int"}}
     problem = refused(service, "/streams", json.dumps(stream), 422)
     assert problem["detail"] == f"column name {column!a} holds a character that cannot be printed"
 
@@ -165,7 +166,7 @@ def test_a_value_that_was_taken_for_another_is_refused(service: Service, event: 
 
 def test_a_time_before_the_year_1_is_refused_also_beside_times_of_another_form(service: Service) -> None:
     # Columns whose values are not all of one form are read one by one.
-    column = a_stream("O") | {"columns": {"ts": "timestamp", "t": "timestamp"}}
+    column = stream_document("O") | {"columns": {"ts": "timestamp", "t": "timestamp"}}
     service.made("POST", "/streams", column)
     events = [{"ts": 1, "t": "2013-01-31T05:15:00.123456789Z"}, {"ts": 1, "t": "0001-01-01T00:00:00+14:00"}]
     problem = refused(service, "/streams/O/events", json.dumps(events), 422)

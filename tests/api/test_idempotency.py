@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from catalog.store.repositories.idempotency import IdempotencyRepository
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 
 class Died(RuntimeError):
@@ -26,7 +27,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     """A service with the streams A and B, a query over them, and a third stream that nobody uses."""
     opened = Service(tmp_path / "data")
     for name in ("A", "B", "unused"):
-        opened.made("POST", "/streams", a_stream(name))
+        opened.made("POST", "/streams", stream_document(name))
     opened.made("POST", "/queries", {"name": "q", "cql": CQL})
     yield opened
     opened.close()
@@ -49,7 +50,7 @@ def dying(service: Service, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPat
 
 
 MUTATIONS: list[tuple[str, str, Any, int]] = [
-    ("POST", "/streams", a_stream("C"), 201),
+    ("POST", "/streams", stream_document("C"), 201),
     ("DELETE", "/streams/unused", None, 204),
     ("POST", "/queries", {"name": "q2", "cql": CQL}, 202),
     ("PATCH", "/queries/q", {"window": "30s"}, 202),
@@ -105,7 +106,7 @@ def test_the_files_of_a_stream_and_where_it_begins_come_with_it(service: Service
         (tmp_path / "in" / f"{number}.csv").write_text("ts,k\n2026-01-01T00:00:00Z,1\n")
     files = {"type": "files", "format": "csv", "path": str(tmp_path / "in")}
     for name, start, position in (("old", "earliest", 0), ("new", "latest", 3)):
-        service.made("POST", "/streams", a_stream(name, **files) | {"start": start})
+        service.made("POST", "/streams", stream_document(name, **files) | {"start": start})
         stream = service.store.streams.get(name)
         assert stream.initial_position == position
         assert service.store.source_files.count(stream.id) == 3

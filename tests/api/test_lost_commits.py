@@ -11,7 +11,8 @@ import pytest
 
 from api.problems import MEDIA_TYPE
 from catalog.errors import CatalogDown
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 from tests.dropping_proxy import DroppingProxy, Loss
 from tests.postgres import PostgresServer
 
@@ -32,7 +33,7 @@ def service(
 ) -> Iterator[Service]:
     opened = Service(tmp_path / "data", catalog_url=postgres.url(postgres_database, proxy.port))
     for name in ("A", "B"):
-        opened.made("POST", "/streams", a_stream(name))
+        opened.made("POST", "/streams", stream_document(name))
     yield opened
     opened.close()
 
@@ -55,7 +56,7 @@ def test_a_mutation_is_done_once_whichever_of_its_commits_is_lost(
     failures = []
     for lost in range(COMMITS):
         for path, body, status in (
-            ("/streams", a_stream(f"C{lost}"), 201),
+            ("/streams", stream_document(f"C{lost}"), 201),
             ("/queries", {"name": f"q{lost}", "cql": CQL}, 202),
         ):
             proxy.lose(loss, after=lost)
@@ -78,7 +79,7 @@ def test_a_mutation_is_done_once_whichever_of_its_commits_is_lost(
 
 def test_a_failed_commit_says_that_the_change_may_be_there(service: Service, proxy: DroppingProxy) -> None:
     proxy.lose("answer", after=1)
-    refused = service.send("POST", "/streams", a_stream("C"))
+    refused = service.send("POST", "/streams", stream_document("C"))
     assert refused.status_code == 503
     assert "may have taken effect" in refused.json()["hint"]
-    assert service.send("POST", "/streams", a_stream("C")).json()["code"] == "name-taken"
+    assert service.send("POST", "/streams", stream_document("C")).json()["code"] == "name-taken"

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from tests.api.running_service import WAIT_S, RunningService
+from tests.api.running_service import WAIT_S, RunningService, post, selected
 
 pytestmark = pytest.mark.spark
 
 CQL = "SELECT a.epoch AS epoch, a.v AS v, b.v AS w FROM or_left a JOIN or_right b ON a.epoch = b.epoch"
 
 
-def post(service: RunningService, stream: str, *rows: tuple[int, int]) -> None:
-    events = [{"ts": f"2026-01-01T00:00:{v:02d}Z", "epoch": epoch, "v": v} for epoch, v in rows]
-    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
-
-
-def results(service: RunningService, count: int, query: str = "or_q") -> list[tuple[int, ...]]:
-    """Wait until a query has the given number of results, and return them."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
-        if len(rows) >= count or time.monotonic() > deadline:
-            return sorted(tuple(v for name, v in row.items() if name[0] != "_") for row in rows)
+def post_epochs(service: RunningService, stream: str, *rows: tuple[int, int]) -> None:
+    post(service, stream, *((v, epoch, v) for epoch, v in rows))
 
 
 def test_streams_in_order_are_joined_without_windows(service: RunningService) -> None:
@@ -49,19 +38,19 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json=body)
 
     # Event times are in no order, and far apart; nothing is late.
-    post(service, "or_left", (1, 50), (2, 3), (4, 1), (3, 2))
-    post(service, "or_right", (1, 1), (3, 59))
-    assert results(service, 2) == [(1, 50, 1), (3, 2, 59)]
+    post_epochs(service, "or_left", (1, 50), (2, 3), (4, 1), (3, 2))
+    post_epochs(service, "or_right", (1, 1), (3, 59))
+    assert selected(service, "or_q", 2) == [(1, 50, 1), (3, 2, 59)]
     shown = service.ok("GET", "/queries/or_q/results", 200)["rows"]
     assert {row["_event_time"][:19] for row in shown} == {"2026-01-01T00:00:50", "2026-01-01T00:00:59"}
 
     # Of the left stream all but the last two rows have come up to 4, so that 2 breaks its order.
-    post(service, "or_left", (5, 4), (6, 5))
-    post(service, "or_left", (2, 9), (7, 6))
-    post(service, "or_right", (2, 7), (7, 8), (6, 9))
-    assert results(service, 5) == [(1, 50, 1), (2, 3, 7), (3, 2, 59), (6, 5, 9), (7, 6, 8)]
-    post(service, "or_third", (3, 11), (6, 12), (8, 13))
-    assert results(service, 2, "or_3") == [(2, 59, 11), (5, 9, 12)]
+    post_epochs(service, "or_left", (5, 4), (6, 5))
+    post_epochs(service, "or_left", (2, 9), (7, 6))
+    post_epochs(service, "or_right", (2, 7), (7, 8), (6, 9))
+    assert selected(service, "or_q", 5) == [(1, 50, 1), (2, 3, 7), (3, 2, 59), (6, 5, 9), (7, 6, 8)]
+    post_epochs(service, "or_third", (3, 11), (6, 12), (8, 13))
+    assert selected(service, "or_3", 2) == [(2, 59, 11), (5, 9, 12)]
     counters = service.ok("GET", "/statistics", 200)["punctuations"]
     (left,) = [each for each in counters if each["stream"] == "or_left"]
     assert left["violating"] == 1
@@ -99,8 +88,8 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
         ({"column": "ts", "scramble": 1, "descending": 3}, "descending"),
     ):
         assert said in str(service.ok("PATCH", "/streams/or_left", 422, json={"order": bad}))
-    post(service, "or_left", (9, 20), (8, 21))
-    post(service, "or_right", (9, 22))
-    assert results(service, 6)[-1] == (9, 20, 22)
+    post_epochs(service, "or_left", (9, 20), (8, 21))
+    post_epochs(service, "or_right", (9, 22))
+    assert selected(service, "or_q", 6)[-1] == (9, 20, 22)
     service.ok("DELETE", "/queries/or_q", 202)
     service.ok("DELETE", "/queries/or_3", 202)

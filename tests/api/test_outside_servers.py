@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 from tests.service.kafka.brokers import Brokers, brokers
 
 SASL = {"mechanism": "PLAIN", "username": "u", "password": {"env": "SLUICE_SECRET_KAFKA"}}
@@ -47,7 +48,7 @@ def service(tmp_path: Path, kafka: Brokers) -> Iterator[Service]:
 
 def topic_document(kafka: Brokers, topic: str, **more: Any) -> dict[str, Any]:
     source: Any = {"type": "kafka", "bootstrap": kafka.bootstrap, "topic": topic} | more
-    return a_stream("A") | {"source": source}
+    return stream_document("A") | {"source": source}
 
 
 def test_a_topic_is_registered_and_shown_as_it_was(service: Service, kafka: Brokers) -> None:
@@ -102,7 +103,7 @@ def test_a_secret_that_is_not_there_is_told(service: Service, kafka: Brokers) ->
 @pytest.mark.parametrize("sink", [TABLE, TOPIC])
 def test_a_sink_is_answered_as_it_was_set(service: Service, sink: dict[str, Any]) -> None:
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
+        service.made("POST", "/streams", stream_document(name))
     service.made("POST", "/queries", {"name": "q", "cql": CQL, "sink": sink})
     found = service.made("GET", "/queries/q")["sink"]
     if sink is TOPIC:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.without_engine import Service, a_stream
+from tests.api.without_engine import Service
+from tests.builders import stream_document
 
 SIDES = ("a", "b")
 
@@ -17,7 +18,7 @@ SIDES = ("a", "b")
 def service(tmp_path: Path) -> Iterator[Service]:
     opened = Service(tmp_path / "data")
     for name in ("A", "B"):
-        opened.made("POST", "/streams", a_stream(name))
+        opened.made("POST", "/streams", stream_document(name))
     for name, a, b, more in (
         ("q1", "10 SECONDS", "20 SECONDS", ""),
         ("q2", "30 SECONDS", "5 SECONDS", " AND A.k > 3"),

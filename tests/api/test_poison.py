@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.api.running_service import WAIT_S, RunningService, free_port
+from tests.builders import stream_document
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -36,7 +37,7 @@ def test_a_poisoned_batch_is_skipped_and_other_queries_go_on(tmp_path: Path) -> 
     data = tmp_path / "data"
     with RunningService(data, tmp_path / "log.txt", free_port()) as service:
         for name in "ABCD":
-            body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
+            body = stream_document(name, COLUMNS)
             service.ok("POST", "/streams", 201, json=body)
         for name, a, b in (("bad", "A", "B"), ("good", "C", "D")):
             cql = f"SELECT {a}.k FROM {a} [RANGE 1 MINUTE], {b} [RANGE 1 MINUTE] WHERE {a}.k = {b}.k"

@@ -8,6 +8,7 @@ import pytest
 
 from planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
 from tests.api.running_service import RunningService
+from tests.builders import stream_document
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +31,7 @@ def cql(seconds: int, condition: str = "") -> str:
 def running(service: RunningService) -> RunningService:
     """Two streams and the paper's two queries."""
     for name in ("pv_a", "pv_b"):
-        body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
+        body = stream_document(name, COLUMNS)
         service.ok("POST", "/streams", 201, json=body)
     service.ok("POST", "/queries", 202, json={"name": "pv_q1", "cql": cql(10)})
     service.ok("POST", "/queries", 202, json={"name": "pv_q2", "cql": cql(30, " AND a.v < 0.2")})

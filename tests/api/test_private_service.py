@@ -12,6 +12,7 @@ import pytest
 
 from tests.api.conftest import SECRET
 from tests.api.running_service import WAIT_S, RunningService
+from tests.builders import stream_document
 
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
 CQL = "SELECT a.k FROM private_a [RANGE 10 SECONDS] a, private_b [RANGE 10 SECONDS] b WHERE a.k = b.k"
@@ -21,7 +22,7 @@ CQL = "SELECT a.k FROM private_a [RANGE 10 SECONDS] a, private_b [RANGE 10 SECON
 def at_work(service: RunningService) -> RunningService:
     """Shared service, after a committed batch of this test; its settings have a secret."""
     for name in ("private_a", "private_b"):
-        stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
+        stream = stream_document(name, COLUMNS)
         service.ok("POST", "/streams", 201, json=stream)
     sink = {"type": "files", "path": "private", "format": "ndjson"}
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "private", "cql": CQL, "sink": sink})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.running_service import WAIT_S, RunningService
+from tests.api.running_service import WAIT_S, RunningService, at, selected
 
 pytestmark = pytest.mark.spark
 
@@ -16,25 +16,11 @@ COLUMNS = {"ts": "timestamp", "item": "bigint", "v": "int"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
-def at(second: float) -> str:
-    """Event time, in seconds after a fixed start."""
-    return f"2026-01-01T00:00:{second:09.6f}Z"
-
-
-def post(service: RunningService, stream: str, *events: dict[str, Any]) -> dict[str, Any]:
+def post_events(service: RunningService, stream: str, *events: dict[str, Any]) -> dict[str, Any]:
     body = "\n".join(json.dumps(event) for event in events)
     answer = service.ok("POST", f"/streams/{stream}/events", 202, content=body, headers=NDJSON)
     assert isinstance(answer, dict)
     return answer
-
-
-def results(service: RunningService, query: str, count: int) -> list[tuple[int, int]]:
-    """Wait until a query has the given number of results, and return them."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
-        if len(rows) >= count or time.monotonic() > deadline:
-            return sorted((row["bid"], row["offer"]) for row in rows)
 
 
 def counters(service: RunningService, stream: str) -> dict[str, Any]:
@@ -62,9 +48,9 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     )
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "punc_q", "cql": cql})
 
-    post(service, "punc_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
+    post_events(service, "punc_bids", {"ts": at(1), "item": 180, "v": 1}, {"ts": at(1), "item": 181, "v": 2})
     # In one request: the second item of 180 stands behind the promise that there is none.
-    taken = post(
+    taken = post_events(
         service,
         "punc_items",
         {"ts": at(2), "item": 180, "v": 10},
@@ -73,20 +59,22 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
         {"ts": at(3), "item": 181, "v": 20},
     )
     assert (taken["accepted"], taken["first_offset"], taken["last_offset"]) == (5, 0, 4)
-    assert results(service, "punc_q", 2) == [(1, 10), (2, 20)]
+    assert selected(service, "punc_q", 2) == [(1, 10), (2, 20)]
     found = counters(service, "punc_items")
     assert (found["closed"], found["violating"]) == (2, 1)
 
     # A bid on a closed item probes and is not stored.
-    post(service, "punc_bids", {"ts": at(4), "item": 180, "v": 3})
-    assert results(service, "punc_q", 3) == [(1, 10), (2, 20), (3, 10)]
+    post_events(service, "punc_bids", {"ts": at(4), "item": 180, "v": 3})
+    assert selected(service, "punc_q", 3) == [(1, 10), (2, 20), (3, 10)]
     assert counters(service, "punc_items")["discarded"] == 1
 
     closed = service.ok("POST", "/streams/punc_items/punctuations", 202, json=[{"item": 181}])
     assert closed["accepted"] == 1
-    post(service, "punc_items", {"ts": at(5), "item": 181, "v": 21}, {"ts": at(5), "item": 182, "v": 30})
-    post(service, "punc_bids", {"ts": at(5), "item": 182, "v": 4})
-    assert results(service, "punc_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
+    post_events(
+        service, "punc_items", {"ts": at(5), "item": 181, "v": 21}, {"ts": at(5), "item": 182, "v": 30}
+    )
+    post_events(service, "punc_bids", {"ts": at(5), "item": 182, "v": 4})
+    assert selected(service, "punc_q", 4) == [(1, 10), (2, 20), (3, 10), (4, 30)]
     assert counters(service, "punc_items")["violating"] == 2
 
     # From the plan version without the contract on, nothing is promised.
@@ -94,11 +82,40 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
     changed = service.ok("PATCH", "/streams/punc_items", 200, json={"punctuations": None})
     assert changed["punctuations"] is None
     assert service.ok("GET", "/plan", 200)["version"] == before + 1
-    post(service, "punc_items", {"ts": at(6), "item": 182, "v": 31})
-    assert results(service, "punc_q", 5)[-1] == (4, 31)
+    post_events(service, "punc_items", {"ts": at(6), "item": 182, "v": 31})
+    assert selected(service, "punc_q", 5)[-1] == (4, 31)
     refused = service.http.request("POST", "/streams/punc_items/punctuations", json=[{"item": 181}])
     assert refused.status_code == 422
     assert "no contract" in refused.text
+
+
+def test_finished_keys_leave_as_result_punctuations(service: RunningService) -> None:
+    for name in ("done_bids", "done_items"):
+        document: dict[str, Any] = {"name": name, "columns": COLUMNS, "event_time": "ts"}
+        document |= {"source": {"type": "http"}, "punctuations": {"on": [["item"]], "remember": "forever"}}
+        service.ok("POST", "/streams", 201, json=document)
+    cql = (
+        "SELECT b.v, a.item AS number, _punctuation "
+        "FROM done_bids [RANGE 10 SECONDS] a, done_items [RANGE 10 SECONDS] b WHERE a.item = b.item"
+    )
+    service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "done_q", "cql": cql})
+    post_events(service, "done_items", {"ts": at(1), "item": 7, "v": 1}, {"_punctuation": {"item": 7}})
+    post_events(service, "done_bids", {"ts": at(2), "item": 7, "v": 2}, {"_punctuation": {"item": 7}})
+    with service.events("/queries/done_q/results/stream") as events:
+        result, done = next(events), next(events)
+    assert (result.event, done.event) == ("result", "punctuation")
+    assert result.data["number"] == 7
+    assert done.data == {"_punctuation": {"number": 7}}
+    page = service.http.get("/queries/done_q/results", headers={"Accept": "application/x-ndjson"})
+    assert page.text.splitlines()[1] == '{"_punctuation":{"number":7}}'
+    exported = service.http.get("/queries/done_q/results:export?format=ndjson")
+    assert exported.text == page.text
+    rows = service.ok("GET", "/queries/done_q/results", 200)["rows"]
+    told = {"v": None, "number": None, "_punctuation": '{"number":7}', "_event_time": None}
+    assert rows[1] == told
+    # Whoever goes on from there gets each of them once.
+    after = service.ok("GET", "/queries/done_q/results?limit=1", 200)["next_cursor"]
+    assert service.ok("GET", f"/queries/done_q/results?after={after}", 200)["rows"] == [told]
 
 
 def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
@@ -155,5 +172,5 @@ def test_a_punctuation_that_does_not_fit_is_refused_with_its_whole_request(
     refused = service.http.request("POST", "/streams/punc_refused/events", content=body, headers=NDJSON)
     assert refused.status_code == 422
     assert told in refused.json()["title"] or told in refused.json()["detail"], refused.text
-    taken = post(service, "punc_refused", {"ts": at(1), "item": 1, "v": 1})
+    taken = post_events(service, "punc_refused", {"ts": at(1), "item": 1, "v": 1})
     assert taken["accepted"] == 1

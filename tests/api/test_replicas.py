@@ -22,7 +22,8 @@ import pytest
 
 from service.config.data_dir import open_data_dir
 from service.recovery.opening import open_catalog
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 SEED = 23
 CHANGES = 12
@@ -43,7 +44,7 @@ def replicas(tmp_path: Path, either_url: str) -> Iterator[Replicas]:
         assert len(set(starting.map(begin, range(3)))) == 1
     made = [Service(tmp_path / "data", catalog_url=either_url) for _ in range(2)]
     for name in ("A", "B"):
-        made[0].made("POST", "/streams", a_stream(name))
+        made[0].made("POST", "/streams", stream_document(name))
     yield made
     for service in made:
         service.close()
@@ -110,7 +111,7 @@ def test_of_two_changes_for_one_plan_version_one_is_made(replicas: Replicas) -> 
     [
         ("/queries", {"name": "q", "cql": CQL}),
         ("/migrations", {"strategy": "pullup"}),
-        ("/streams", a_stream("C")),
+        ("/streams", stream_document("C")),
         ("/streams/A/events", [{"ts": 1, "k": 1}, {"ts": 2, "k": 2}]),
     ],
 )

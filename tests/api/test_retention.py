@@ -21,7 +21,8 @@ from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from service.commit.retention import ResultRetention
 from tests.api.running_service import WAIT_S, RunningService, free_port
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 from tests.catalog.examples import plan
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
@@ -54,7 +55,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
     monkeypatch.setattr(retention, "KEPT_BATCHES", 3)
     service = Service(tmp_path / "data")
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
+        service.made("POST", "/streams", stream_document(name))
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, directory = service.store, service.workspace.data_dir
     store.epochs.begin("test")
@@ -197,7 +198,7 @@ def test_a_service_that_keeps_a_second_of_results_is_killed_and_goes_on(
         for seed, name in enumerate(("A", "B")):
             columns = {"k": {"distribution": "uniform", "low": 0, "high": 20}}
             source = {"type": "generator", "rate_per_s": 200, "seed": seed, "columns": columns}
-            stream = a_stream(name) | {"source": source, "lateness": "1s"}
+            stream = stream_document(name) | {"source": source, "lateness": "1s"}
             service.ok("POST", "/streams", 201, json=stream)
         service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "q", "cql": CQL})
         first = service.ok("GET", "/queries/q/results?limit=1", 200)

@@ -11,7 +11,8 @@ import pytest
 
 from api.timestamps import timestamp
 from catalog.clock import wall_clock_us
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 from tests.catalog.examples import commit, manifest
 
 FILES = {"type": "files", "path": "alerts/q", "format": "ndjson"}
@@ -22,7 +23,7 @@ HOOK = {"type": "webhook", "url": "http://127.0.0.1:9/hook"}
 def service(tmp_path: Path) -> Iterator[Service]:
     opened = Service(tmp_path / "data")
     for name in ("A", "B"):
-        opened.made("POST", "/streams", a_stream(name))
+        opened.made("POST", "/streams", stream_document(name))
     opened.made("POST", "/queries", {"name": "q", "cql": CQL})
     yield opened
     opened.close()

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.results.result_formats import rows_for_json
-from tests.api.running_service import WAIT_S, RunningService, free_port
+from tests.api.running_service import WAIT_S, RunningService, at, free_port, post
 from tests.service.sinks.receiver import Receiver
 from tests.sluice_run import sluice
 
@@ -30,26 +30,9 @@ def receiver() -> Iterator[Receiver]:
         yield started
 
 
-def at(second: float) -> str:
-    """Event time, in seconds after a fixed start."""
-    return f"2026-01-01T00:{int(second) // 60:02}:{second % 60:09.6f}Z"
-
-
-def register(service: RunningService, *names: str) -> None:
-    """Register streams of posted events."""
-    for name in names:
-        body = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=body | {"lateness": "60s"})
-
-
 def cql(a: str, b: str, select: str = "a.k, b.v") -> str:
     windows = f"{a} [RANGE 10 SECONDS] a, {b} [RANGE 10 SECONDS] b"
     return f"SELECT {select} FROM {windows} WHERE a.k = b.k AND a.v < 0.9"
-
-
-def post(service: RunningService, stream: str, *rows: tuple[float, int, float]) -> None:
-    events = [{"ts": at(t), "k": k, "v": v} for t, k, v in rows]
-    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
 
 
 def eventually(
@@ -102,7 +85,7 @@ def files(directory: Path) -> dict[int, list[Any]]:
 
 
 def test_sinks_follow_each_other_while_a_query_changes(service: RunningService, receiver: Receiver) -> None:
-    register(service, "sk_a", "sk_b")
+    service.register(COLUMNS, "sk_a", "sk_b", lateness="60s")
     exports = service.data_dir / "exports"
     first = {"type": "files", "path": "sk/first", "format": "ndjson"}
     body = {"name": "sk_q", "cql": cql("sk_a", "sk_b"), "sink": first}
@@ -169,7 +152,7 @@ def test_sinks_follow_each_other_while_a_query_changes(service: RunningService, 
 
 @pytest.mark.slow
 def test_sinks_in_lists_and_from_a_shell(service: RunningService, tmp_path: Path) -> None:
-    register(service, "sl_a", "sl_b")
+    service.register(COLUMNS, "sl_a", "sl_b", lateness="60s")
     text = cql("sl_a", "sl_b")
     csv_sink = {"type": "files", "path": "sl/q1", "format": "csv"}
     add = [{"add": {"name": "sl_q1", "cql": text, "sink": csv_sink}}, {"add": {"name": "sl_q2", "cql": text}}]
@@ -180,7 +163,7 @@ def test_sinks_in_lists_and_from_a_shell(service: RunningService, tmp_path: Path
     assert query(service, "sl_q1")["desired"] == "running"
 
     def query_command(*words: str) -> Any:
-        ran = sluice("query", *words, "--url", service.root, timeout_s=WAIT_S)
+        ran = sluice("query", *words, "--json", "--url", service.root, timeout_s=WAIT_S)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)
 

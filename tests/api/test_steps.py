@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import time
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.api.running_service import WAIT_S, RunningService
+from tests.api.running_service import RunningService, at, post, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -19,30 +17,8 @@ THREE = (
 ).format("[RANGE 10 SECONDS]")
 
 
-def at(second: int) -> str:
-    """Event time, in seconds after a fixed start."""
-    return f"2026-01-01T00:00:{second:02}.000000Z"
-
-
-def post(service: RunningService, stream: str, *rows: tuple[int, int, int]) -> None:
-    events = [{"ts": at(second), "k": k, "v": v} for second, k, v in rows]
-    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
-
-
-def results(service: RunningService, query: str, count: int) -> list[tuple[Any, ...]]:
-    """Wait until a query has as many results, and return them in order."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
-        if len(rows) >= count or time.monotonic() > deadline:
-            return [tuple(row.values()) for row in rows]
-        time.sleep(0.1)
-
-
 def test_three_streams_are_joined_beside_two(service: RunningService) -> None:
-    for name in ("st_a", "st_b", "st_c"):
-        stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
-        service.ok("POST", "/streams", 201, json=stream)
+    service.register(COLUMNS, "st_a", "st_b", "st_c")
     found = service.ok("POST", "/queries:validate", 200, json={"cql": THREE})
     assert [side["stream"] for side in found["streams"]] == ["st_a", "st_b", "st_c"]
     assert (found["a"]["stream"], found["b"]["stream"]) == ("(st_a, st_b)", "st_c")
@@ -92,3 +68,30 @@ def test_three_streams_are_joined_beside_two(service: RunningService) -> None:
     for query in ("st_three", "st_two"):
         service.ok("DELETE", f"/queries/{query}?wait=60", 200)
     service.ok("DELETE", "/streams/st_c", 204)
+
+
+def test_streams_of_two_keys_are_joined_though_nothing_more_comes(service: RunningService) -> None:
+    for name in ("sk_a", "sk_b", "sk_c"):
+        stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
+        service.ok("POST", "/streams", 201, json=stream)
+    cql = (
+        "SELECT a.v AS a, b.v AS b, c.k AS c FROM sk_a {0} a JOIN sk_b {0} b USING (k) "
+        "JOIN sk_c {0} c USING (v)"
+    ).format("[RANGE 10 SECONDS]")
+    refused = service.ok("POST", "/queries:validate", 422, json={"cql": cql})
+    assert refused["code"] == "ambiguous-column"
+    cql = cql.replace("USING (v)", "ON b.v = c.v")
+    service.ok("POST", "/queries?wait=60", 201, json={"name": "sk_three", "cql": cql})
+    post(service, "sk_c", (5, 100, 20), (6, 101, 21), (7, 102, 29))
+    post(service, "sk_b", (3, 1, 20), (8, 2, 21))
+    # The last rows that come; their pairs take a batch more.
+    post(service, "sk_a", (4, 1, 10), (9, 2, 11), (19, 2, 12))
+    assert sorted(results(service, "sk_three", 2)) == [(10, 20, 100, at(5)), (11, 21, 101, at(9))]
+
+    titles = {f["title"]: f["id"] for f in service.ok("GET", "/plan", 200)["families"]}
+    statistics = {f["family"]: f for f in service.ok("GET", "/statistics", 200)["families"]}
+    first, second = titles["sk_a.k = sk_b.k"], titles["(sk_a, sk_b).b.v = sk_c.v"]
+    assert (statistics[first]["exchange_rows"], statistics[second]["exchange_rows"]) == (None, 2)
+    assert statistics[second]["exchange_seconds"] > 0
+    assert "exchange, one batch later" in service.http.get("/plan?format=mermaid").text
+    service.ok("DELETE", "/queries/sk_three?wait=60", 200)

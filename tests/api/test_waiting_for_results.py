@@ -12,7 +12,8 @@ import anyio
 import httpx
 import pytest
 
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 from tests.catalog.examples import plan
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
@@ -62,7 +63,7 @@ class Waiting:
 def waiting(tmp_path: Path) -> Iterator[Waiting]:
     service = Service(tmp_path / "data")
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
+        service.made("POST", "/streams", stream_document(name))
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, results = service.store, service.workspace.data_dir.results
     store.epochs.begin("test")

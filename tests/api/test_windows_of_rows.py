@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import pytest
 
-from tests.api.running_service import WAIT_S, RunningService
+from tests.api.running_service import WAIT_S, RunningService, post, selected
+from tests.builders import stream_document
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = {"ts": "timestamp", "sym": "string", "v": "int"}
 
 
-def at(second: int) -> str:
-    """Event time, in seconds after a fixed start."""
-    return f"2026-01-01T00:00:{second:02}.000000Z"
-
-
-def post(service: RunningService, stream: str, *rows: tuple[int, str | None, int]) -> None:
-    events = [{"ts": at(second), "sym": sym, "v": v} for second, sym, v in rows]
-    service.ok("POST", f"/streams/{stream}/events", 202, json=events)
-
-
-def results(service: RunningService, query: str, count: int) -> list[tuple[Any, ...]]:
-    """Wait until a query has as many results, and return its columns without the event time, sorted."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        rows = service.ok("GET", f"/queries/{query}/results", 200)["rows"]
-        if len(rows) >= count or time.monotonic() > deadline:
-            return sorted(tuple(row.values())[:-1] for row in rows)
-        time.sleep(0.1)
-
-
 def test_each_trade_meets_the_last_quote_of_its_symbol(service: RunningService) -> None:
     for name in ("asof_quotes", "asof_trades"):
-        stream = {"name": name, "columns": COLUMNS, "event_time": "ts", "source": {"type": "http"}}
+        stream = stream_document(name, COLUMNS)
         answer = service.ok("POST", "/streams", 201, json=stream | {"retain": "30d"})
         assert answer["retain"] == "30d"
     form = (
@@ -59,7 +37,7 @@ def test_each_trade_meets_the_last_quote_of_its_symbol(service: RunningService) 
     post(service, "asof_quotes", (1, "x", 10), (2, "y", 20), (3, "x", 11), (5, None, 0))
     post(service, "asof_trades", (4, "x", 1), (4, "y", 2), (6, "x", 3))
     # Trades before the newest quote are decided, that of 6 s only is when a quote comes behind it.
-    assert results(service, "asof", 2) == [(1, 11), (2, 20)]
+    assert selected(service, "asof", 2) == [(1, 11), (2, 20)]
     post(service, "asof_quotes", (7, "x", 12))
-    assert results(service, "asof", 3) == [(1, 11), (2, 20), (3, 11)]
-    assert results(service, "last_two", 3) == [(1, 11), (2, 20), (3, 11)]
+    assert selected(service, "asof", 3) == [(1, 11), (2, 20), (3, 11)]
+    assert selected(service, "last_two", 3) == [(1, 11), (2, 20), (3, 11)]

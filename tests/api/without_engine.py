@@ -16,12 +16,7 @@ from service.config.settings import load_settings
 from service.workspace.workspace import Workspace
 from tests.empty_catalog import write_empty_catalog
 
-COLUMNS = {"ts": "timestamp", "k": "bigint"}
 CQL = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
-
-
-def a_stream(name: str, **source: str) -> dict[str, Any]:
-    return {"name": name, "columns": COLUMNS, "event_time": "ts", "source": source or {"type": "http"}}
 
 
 class Service:

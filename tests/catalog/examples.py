@@ -11,10 +11,11 @@ from sqlalchemy import Connection
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile, SliceCounters, StreamCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
-from catalog.values.query import Output, Query, QueryRecord, Side
+from catalog.values.query import Output, Query, QueryRecord
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import Column, FilesSource, Stream
+from tests.builders import a_query
 
 STREAM = Stream(
     id=0,
@@ -33,10 +34,18 @@ def stream(name: str) -> Stream:
 
 def query(name: str, a: Stream, b: Stream, query_id: int = 0) -> Query:
     """A query over two registered streams."""
-    sides = [Side(s.id, s.name, s.name, 10_000_000, '"v" < 0.2', ("v",), ("k", "ts", "v")) for s in (a, b)]
+    low, columns = '"v" < 0.2', ("k", "ts")
+    made = a_query(
+        query_id,
+        streams=(a, b),
+        filter_a=low,
+        filter_b=low,
+        columns_a=columns,
+        columns_b=columns,
+        name=name,
+    )
     cql = f"SELECT {a.name}.k FROM {a.name} [RANGE 10 SECONDS], {b.name} [RANGE 10 SECONDS]"
-    outputs = (Output("k", 'a."k"', "bigint"),)
-    return Query(query_id, name, cql, sides[0], sides[1], (("k", "k"),), ("bigint",), None, outputs)
+    return dataclasses.replace(made, cql=cql)
 
 
 def add_query(store: Store, name: str, a: Stream, b: Stream, version: int = 1) -> QueryRecord:

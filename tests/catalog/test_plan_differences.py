@@ -18,8 +18,9 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import a_query_s
 from tests.examples import examples
-from tests.planner.values import STREAMS, a_query
+from tests.planner.values import STREAMS
 
 FILTERS = (None, '"v" < 0.2', '"v" > 0.9', '"v" < 0.5')
 STRATEGIES: tuple[Strategy, ...] = ("mem-opt", "unshared", "pullup", "pushdown")
@@ -35,7 +36,7 @@ def versions(seed: int, count: int) -> list[Plan]:
             del running[query_id]
         for _ in range(rng.choice((0, 1, 1, 4))):
             query_id = max(running, default=0) + rng.randint(1, 3) + 10 * len(plans)
-            running[query_id] = a_query(
+            running[query_id] = a_query_s(
                 query_id,
                 rng.choice((5, 10, 30, 60)),
                 rng.choice((5, 20, 30)),
@@ -64,9 +65,9 @@ def test_differences_in_order_are_the_plans(seed: int) -> None:
 
 
 def test_a_difference_names_what_has_changed_alone() -> None:
-    queries = [a_query(n, 10 * (1 + n % 3)) for n in range(1, 200)]
+    queries = [a_query_s(n, 10 * (1 + n % 3)) for n in range(1, 200)]
     old = build_plan(queries, STREAMS)
-    new = build_plan([*queries[1:], a_query(200, 20)], STREAMS, old)
+    new = build_plan([*queries[1:], a_query_s(200, 20)], STREAMS, old)
     (family,) = difference(old, new).families
     assert family.gone == (1,)
     assert [q.id for q in family.queries] == [200]

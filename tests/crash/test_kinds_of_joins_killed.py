@@ -125,6 +125,33 @@ QUERIES = {
         f"WHERE a.k = b.k AND b.k = c.k AND a.v <= c.v AND {near('a', 'b', 4, 3)} "
         f"AND {near('a', 'c', 4, 2)} AND {near('b', 'c', 3, 2)}",
     ),
+    "two_keys": Written(
+        "SELECT a.r AS x, b.r AS y, c.r AS z FROM A [RANGE 20 SECONDS] a, B [RANGE 20 SECONDS] b, "
+        "C [RANGE 20 SECONDS] c WHERE a.k = b.k AND b.e = c.e AND a.v <= c.v",
+        "SELECT a.r AS x, b.r AS y, c.r AS z FROM punctual_a a, punctual_b b, punctual_c c "
+        f"WHERE a.k = b.k AND b.e = c.e AND a.v <= c.v AND {near('a', 'b', 20, 20)} "
+        f"AND {near('a', 'c', 20, 20)} AND {near('b', 'c', 20, 20)}",
+    ),
+    "entering_two_keys": Written(
+        "SELECT a.r AS x, b.r AS y, c.r AS z, a2.r AS w FROM A [RANGE 20 SECONDS] a, "
+        "B [RANGE 20 SECONDS] b, C [RANGE 20 SECONDS] c, A [RANGE 9 SECONDS] a2 "
+        "WHERE a.k = b.k AND b.e = c.e AND a2.k = c.k AND a.v <= c.v",
+        "SELECT a.r AS x, b.r AS y, c.r AS z, a2.r AS w FROM punctual_a a, punctual_b b, punctual_c c, "
+        "punctual_a a2 WHERE a.k = b.k AND b.e = c.e AND a2.k = c.k AND a.v <= c.v "
+        f"AND {near('a', 'b', 20, 20)} AND {near('a', 'c', 20, 20)} AND {near('b', 'c', 20, 20)} "
+        f"AND {near('a', 'a2', 20, 9)} AND {near('b', 'a2', 20, 9)} AND {near('c', 'a2', 20, 9)} "
+        f"AND least(a.file, b.file, c.file, a2.file) >= {ENTERS}",
+        enters=ENTERS,
+    ),
+    "leaving_two_keys": Written(
+        "SELECT a.r AS x, b.r AS y, c.r AS z FROM A [RANGE 15 SECONDS] a, B [RANGE 15 SECONDS] b, "
+        "C [RANGE 15 SECONDS] c WHERE a.k = b.k AND b.e = c.e",
+        # The pairs of A and B are joined with C one batch later, up to the last batch of the query.
+        "SELECT a.r AS x, b.r AS y, c.r AS z FROM punctual_a a, punctual_b b, punctual_c c "
+        f"WHERE a.k = b.k AND b.e = c.e AND {near('a', 'b', 15, 15)} AND {near('a', 'c', 15, 15)} "
+        f"AND {near('b', 'c', 15, 15)} AND greatest(a.file + 1, b.file + 1, c.file) < {LEAVES}",
+        leaves=LEAVES,
+    ),
     "rows": Written(
         "SELECT a.r AS x, b.r AS y FROM A [ROWS 40] a, B [RANGE 2 SECONDS] b WHERE a.k = b.k",
         pairs(f"({last_rows('a', 'b', 40)} OR (b.ts <= a.ts AND {near('b', 'a', 2, 0)}))", "ranked"),

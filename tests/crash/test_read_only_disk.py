@@ -9,7 +9,8 @@ import pytest
 
 from service.errors import EventLogDown
 from tests.api.running_service import RunningService, default_settings, free_port, serve_command
-from tests.api.without_engine import Service, a_stream
+from tests.api.without_engine import Service
+from tests.builders import stream_document
 from tests.crash.disks import ext4, remount, tmpfs
 from tests.crash.posting import Client, add_streams_and_query, expected, results, wait_for_rows
 from tests.crash.test_full_disk import BEARS, awaited, engine
@@ -28,7 +29,7 @@ def test_a_data_directory_on_a_read_only_disk_is_refused(tmp_path: Path) -> None
     with tmpfs(tmp_path / "disk", 64) as disk:
         data = disk.root / "data"
         with closing(Service(data)) as service:
-            service.made("POST", "/streams", a_stream("A"))
+            service.made("POST", "/streams", stream_document("A"))
         remount(disk, "ro")
         code, said = started(data)
         assert code == 2
@@ -57,7 +58,7 @@ def test_a_full_disk_is_no_place_to_start_until_there_is_space(tmp_path: Path) -
         assert f"{data / 'catalog.db'}: database or disk is full" in said
         disk.clear()
         with closing(Service(data)) as service:  # what the first start left is no obstacle
-            service.made("POST", "/streams", a_stream("A"))
+            service.made("POST", "/streams", stream_document("A"))
         disk.fill()
         code, said = started(data)
         assert code == 1

@@ -24,7 +24,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.api.without_engine import CQL, Service, a_stream
+from tests.api.without_engine import CQL, Service
+from tests.builders import stream_document
 
 CHECKS = [
     not_a_server_error,
@@ -41,7 +42,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service = Service(tmp_path, allowed_hosts="testserver")
     service.app.state.wait_limiter = anyio.CapacityLimiter(10)
     for name in ("A", "B"):
-        service.made("POST", "/streams", a_stream(name))
+        service.made("POST", "/streams", stream_document(name))
     service.made("POST", "/queries", {"name": "q", "cql": CQL})
     yield service
     service.close()
@@ -120,7 +121,7 @@ def attack(service: Service, *, seconds: float, least_runs: int, least_successes
     end, runs = time.monotonic() + seconds, 0
     while time.monotonic() < end or runs < least_runs:
         for name in ("A", "B"):
-            service.send("POST", "/streams", a_stream(name))  # they may have been removed
+            service.send("POST", "/streams", stream_document(name))  # they may have been removed
         with_seed(runs)(Requests).run(settings=chosen)
         with_seed(runs)(one_request(operations[runs % len(operations)], chosen, answered))()
         runs += 1

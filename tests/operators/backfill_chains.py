@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
+from tests.builders import a_query, a_stream
 from tests.operators.cases import ALL_STRATEGIES, Case, Step, a_few
-from tests.operators.queries import Row, a_query, a_stream
+from tests.operators.queries import Row
 
 _windows = st.sampled_from((30, 9, 14, 60, UNBOUNDED_US))
 

@@ -76,7 +76,7 @@ class DurableRunner(Runner):
         self, bucket: Bucket, payloads: Sequence[Payload], number: int, stored: Stored
     ) -> tuple[BatchOutput, Stored]:
         """Process a batch and write out the bucket, as the processor does."""
-        output = bucket.process(payloads)
+        output = bucket.process(payloads, self.sent_to(number))
         segments = dict(stored.segments)
 
         def put(segment_id: str, data: bytes | ArrivedFile, segment: Segment | None) -> None:
@@ -118,4 +118,9 @@ def _assert_same_output(one: BatchOutput, other: BatchOutput) -> None:
     for family, routes in one.routes.items():
         twin = other.routes[family]
         assert (routes.table.ids(), routes.totals()) == (twin.table.ids(), twin.totals())
+    sent, again = (
+        [(p.family, p.members, p.bucket, repr(p.rows.to_pydict())) for p in output.exchanged]
+        for output in (one, other)
+    )
+    assert sent == again
     assert (one.filters, one.keys) == (other.filters, other.keys)

@@ -31,6 +31,7 @@ from operators.pack.payload import Payload
 from operators.segments.row_codec import encode_rows
 from operators.segments.segment import ArrivedFile, Segment, labelled
 from operators.segments.views import read_segment
+from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from tests.operators.reloaded import check_reloaded
 
 #: A slice: family id, join id, side, number from 1.
@@ -50,6 +51,8 @@ class Runner:
         files: Rows of the batch that came in files, by name.
         violating: Family id, side and position of the rows that broke a promise.
         groups: Groups per query id that came out.
+        sent: Pairs that each bucket has sent to the others in the batch before.
+        announced: Result punctuations by batch: query id and key, as side a has it.
     """
 
     streams: Mapping[int, Stream]
@@ -63,10 +66,12 @@ class Runner:
     late: dict[int, set[int]] = field(default_factory=dict)
     violating: set[tuple[str, str, int]] = field(default_factory=set)
     groups: dict[int, list[dict[str, object]]] = field(default_factory=dict)
+    announced: dict[int, list[tuple[int, tuple[object, ...]]]] = field(default_factory=dict)
     state: list[Bucket] = field(default_factory=list)
     segments: list[dict[str, bytes]] = field(default_factory=list)
     done: dict[SliceName, Counter[str]] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    sent: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.state = [Bucket(slack_us=self.slack_us) for _ in range(self.buckets)]
@@ -92,6 +97,7 @@ class Runner:
         """
         payloads = self._packed(rows, plans, heartbeats, promises)
         outputs = self.processed(payloads)
+        self.sent = [encode_exchange(output.exchanged) for output in outputs if output.exchanged]
         for output in outputs:
             self._count(output)
         if plans:
@@ -107,7 +113,14 @@ class Runner:
 
     def processed(self, payloads: Sequence[list[Payload]]) -> list[BatchOutput]:
         """Run every bucket on its payloads; ``tests.operators.durable`` does it with crashes."""
-        return [bucket.process(given) for bucket, given in zip(self.state, payloads, strict=True)]
+        return [
+            bucket.process(given, self.sent_to(number))
+            for number, (bucket, given) in enumerate(zip(self.state, payloads, strict=True))
+        ]
+
+    def sent_to(self, bucket: int) -> list[ExchangedRows]:
+        """Return the pairs that the buckets have sent to one of them in the batch before, in any order."""
+        return [p for data in reversed(self.sent) for p in decode_exchange(pa.py_buffer(data), bucket)]
 
     def state_rows(self, family_id: str, side: str, join_id: str | None = None) -> list[set[int]]:
         """Return the positions of the rows that each slice of a chain holds, over all buckets.
@@ -193,10 +206,15 @@ class Runner:
         for family, table in output.results.items():
             members = output.routes[family].table.ids()
             routes = table.column("_route").to_pylist()
-            pairs = zip(table.column("_pos_a").to_pylist(), table.column("_pos_b").to_pylist(), strict=True)
-            for route, (a, b) in zip(routes, pairs, strict=True):
+            assert self.plan is not None
+            keys = {f.id: [f"a_{a}" for a, _ in f.key] for f in self.plan.families}
+            for route, row in zip(routes, table.to_pylist(), strict=True):
                 for query_id in members[route]:
-                    self.results[query_id, a, b] += 1
+                    if row["_event_time"] is None:
+                        key = tuple(row[name] for name in keys[family])
+                        self.announced.setdefault(self.batch, []).append((query_id, key))
+                    else:
+                        self.results[query_id, row["_pos_a"], row["_pos_b"]] += 1
             assert Counter(routes) == output.routes[family].totals()
             if "g_closed_by" in table.schema.names:
                 for row in table.to_pylist():

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from catalog.values.plan import Heartbeat
 from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
-from tests.operators.queries import FILTERS, RESIDUALS, Key, Row
+from tests.builders import Key
+from tests.operators.queries import FILTERS, RESIDUALS, Row
 
 #: A result: query id, position of a's row, position of b's row; None in place of the row that is absent, or
 #: that a semi join does not give.

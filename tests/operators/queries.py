@@ -1,4 +1,4 @@
-"""Streams, predicates and bound queries built by hand, for operator tests that need no CQL.
+"""Predicates and rows for operator tests that need no CQL.
 
 Every predicate stands here twice, as the SQL text that the operators evaluate and as a Python function for
 the oracle, so that neither is derived from the other.
@@ -9,20 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_type
 from catalog.values.plan import PlannedFilter
-from catalog.values.query import Backfill, JoinKind, Output, Query, Side
-from catalog.values.stream import Column, HttpSource, Stream
+from catalog.values.stream import Stream
 from planner.predicates.threshold import threshold
 
 Values = Mapping[str, object]
-Key = tuple[tuple[str, str], ...]
-
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -108,58 +103,6 @@ RESIDUALS = {
         Residual('b."w" = 1', (), ("w",), lambda a, b: b["w"] == 1),
     )
 }
-
-
-def a_stream(
-    stream_id: int, lateness_us: int = 0, columns: Sequence[tuple[str, str]] | None = None
-) -> Stream:
-    """Return a stream with event time ``ts``; by default with keys ``k``, ``m`` and values ``v``, ``w``."""
-    if columns is None:
-        columns = (("k", "bigint"), ("m", "string"), ("v", "int"), ("w", "int"))
-    typed = (Column("ts", "timestamp"), *(Column(name, kind) for name, kind in columns))
-    return Stream(stream_id, f"S{stream_id}", typed, "ts", lateness_us, HttpSource())
-
-
-def a_query(
-    query_id: int,
-    w_a_us: int,
-    w_b_us: int | None = None,
-    *,
-    filter_a: str | None = None,
-    filter_b: str | None = None,
-    residual: str | None = None,
-    streams: tuple[int, int] = (1, 2),
-    key: Key = (("k", "k"),),
-    key_types: tuple[str, ...] = ("bigint",),
-    columns_a: Sequence[str] = (),
-    columns_b: Sequence[str] = (),
-    backfill: Backfill = "none",
-    kind: JoinKind = "inner",
-    preserved: tuple[Literal["a", "b"], ...] = (),
-) -> Query:
-    """Return query ``q<id>``; predicates are keys of ``FILTERS`` and ``RESIDUALS``."""
-    extra_a = RESIDUALS[residual].columns_a if residual else ()
-    extra_b = RESIDUALS[residual].columns_b if residual else ()
-    return Query(
-        id=query_id,
-        name=f"q{query_id}",
-        cql="",
-        a=_side(streams[0], "a", w_a_us, filter_a, {*columns_a, *extra_a}),
-        b=_side(streams[1], "b", w_a_us if w_b_us is None else w_b_us, filter_b, {*columns_b, *extra_b}),
-        key=key,
-        key_types=key_types,
-        residual=residual,
-        outputs=(Output("t", 'a."ts"', "timestamp"),),
-        backfill=backfill,
-        kind=kind,
-        preserved=preserved,
-    )
-
-
-def _side(stream_id: int, alias: str, window_us: int, predicate: str | None, columns: set[str]) -> Side:
-    reads = FILTERS[predicate].columns if predicate else ()
-    stored = tuple(sorted(columns | set(reads)))
-    return Side(stream_id, f"S{stream_id}", alias, window_us, predicate, reads, stored)
 
 
 def a_table(stream: Stream, rows: Sequence[Row]) -> pa.Table:

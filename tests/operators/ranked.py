@@ -13,10 +13,11 @@ from catalog.values.query import UNBOUNDED_US, Clock, Query
 from catalog.values.stream import Stream
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
+from tests.builders import a_query, a_stream
 from tests.operators.cases import C_SYS
 from tests.operators.harness import Runner
 from tests.operators.oracle import join_key, passes
-from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Row, a_query, a_stream, a_table
+from tests.operators.queries import FILTERS_OF_ALL, RESIDUALS, Row, a_table
 
 CLOCKS: tuple[Clock, ...] = ("time", "rows", "key rows")
 WINDOWS = (1, 2, 3, 7, 20)

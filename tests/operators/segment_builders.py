@@ -14,7 +14,7 @@ from operators.kernels.keys import Bools, Words
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, EPOCH, LINEAGE, WORD_BITS, Segment
 from planner.build.build_plan import build_plan
-from tests.operators.queries import a_stream
+from tests.builders import a_stream
 
 STREAMS = {1: a_stream(1), 2: a_stream(2), 3: a_stream(3)}
 

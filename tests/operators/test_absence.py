@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Unpack
 
 from hypothesis import given, settings
 
@@ -11,11 +12,12 @@ from catalog.values.query import Query
 from operators.bucket.counters import absence_counters
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import QueryFacts, a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, Step, cases, check
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 
 @settings(SETTINGS, max_examples=examples(100))
@@ -66,8 +68,8 @@ def case(*steps: Step, slack_us: int | None = None) -> Case:
     return Case({i: a_stream(i) for i in (1, 2, 3)}, steps, 1, slack_us, stored=True)
 
 
-def anti(number: int, w_us: int, **facts: object) -> Query:
-    return a_query(number, w_us, kind="anti", preserved=("a",), **facts)  # type: ignore[arg-type]
+def anti(number: int, w_us: int, **facts: Unpack[QueryFacts]) -> Query:
+    return a_query(number, w_us, **(facts | {"kind": "anti", "preserved": ("a",)}))
 
 
 def test_a_query_judges_none_of_the_rows_that_were_there_before_it() -> None:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Band, Bound
-from catalog.values.stream import Column, HttpSource, Stream
+from catalog.values.stream import Stream
 from operators.kernels.overlaps import overlapping_pairs
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.bound_query import Tables, results_sql
+from tests.builders import a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.harness import Runner
@@ -57,9 +58,8 @@ CONDITIONS = (
 )
 
 
-def stream(number: int, name: str, x: str, y: str) -> Stream:
-    columns = (Column("ts", "timestamp"), Column("x", x), Column("y", y))
-    return Stream(number, name, columns, "ts", 1_000, HttpSource())
+def stream(number: int, x: str, y: str) -> Stream:
+    return a_stream(number, 1_000, (("x", x), ("y", y)))
 
 
 @st.composite
@@ -84,8 +84,8 @@ def rows_of(draw: st.DrawFn, this: Stream) -> pa.Table:
 def test_pairs_of_a_band_are_those_of_duckdb(data: st.DataObject) -> None:
     kinds = st.sampled_from(TYPES)
     streams = {
-        1: stream(1, "A", data.draw(kinds), data.draw(kinds)),
-        2: stream(2, "B", data.draw(kinds), data.draw(kinds)),
+        1: stream(1, data.draw(kinds), data.draw(kinds)),
+        2: stream(2, data.draw(kinds), data.draw(kinds)),
     }
     tables = {number: data.draw(rows_of(streams[number])) for number in streams}
     conditions = data.draw(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=2))
@@ -134,7 +134,7 @@ def test_pairs_of_a_band_are_those_of_duckdb(data: st.DataObject) -> None:
 def test_the_band_of_a_family_holds_the_pairs_of_all_its_queries(
     conditions: list[str], band: Band | None
 ) -> None:
-    streams = {1: stream(1, "A", "bigint", "bigint"), 2: stream(2, "B", "bigint", "bigint")}
+    streams = {1: stream(1, "bigint", "bigint"), 2: stream(2, "bigint", "bigint")}
     by_name = {s.name: s for s in streams.values()}
     queries = [
         bind(f"SELECT a.x AS x FROM A [NOW] a, B [NOW] b WHERE {text}", by_name, name=f"q{n}", query_id=n)

@@ -23,11 +23,12 @@ from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidPlan
+from tests.builders import Key, a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.oracle import NestedLoops, Result
-from tests.operators.queries import Key, Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 FILTERS = (None, '"v" < 5', '"v" > 2', '"w" = 1', '"v" IS NULL')

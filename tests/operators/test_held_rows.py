@@ -18,12 +18,13 @@ from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, cases, plan_versions
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
-from tests.operators.queries import Row, a_query, a_stream
+from tests.operators.queries import Row
 from tests.operators.world import World
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels import keys
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, Step, check
-from tests.operators.queries import Row, a_query, a_stream
+from tests.operators.queries import Row
 
 #: NaN with another sign and payload than Python's.
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]

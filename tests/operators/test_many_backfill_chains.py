@@ -15,9 +15,10 @@ from catalog.values.query import Query
 from operators.lineage.entitlement import MOST_TERMS, SETTLED_BITS, Term
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import a_query, a_stream
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.durable import Crash
-from tests.operators.queries import UPPER_BOUNDS, Row, a_query, a_stream
+from tests.operators.queries import UPPER_BOUNDS, Row
 from tests.operators.world import World
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}

@@ -29,11 +29,12 @@ from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
+from tests.builders import Key, a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
-from tests.operators.queries import Key, Row, a_query, a_stream
+from tests.operators.queries import Row
 from tests.operators.world import World
 
 COLUMNS = (("k", "bigint"), ("m", "string"), ("v", "int"), ("w", "int"), ("x", "double"))

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
 from operators.segments.layout import SIDES
+from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, WINDOWS_US, Case, Outcome, Step, cases, run
 from tests.operators.chains import rechained
-from tests.operators.queries import FILTERS_OF_ALL, a_query
+from tests.operators.queries import FILTERS_OF_ALL
 
 #: An id that no case gives.
 PASSER_BY = 10_000

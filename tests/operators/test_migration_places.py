@@ -17,9 +17,10 @@ from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.diff import MovedPiece, Shape, apply_primitives, diff, shapes
 from planner.build.objective import Objective
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 #: Event time of the newest row, and how far apart rows are: one row in each unit of time, for 120 units.

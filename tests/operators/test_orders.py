@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import get_args
@@ -16,12 +17,13 @@ from hypothesis import strategies as st
 
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Strategy
-from catalog.values.stream import Column, HttpSource, Order, Stream
+from catalog.values.stream import Order, Stream
 from operators.orders.order_progress import OrderProgress, ordered_rows, scrambling_factor
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.families.families import family_of
+from tests.builders import a_stream
 from tests.examples import examples
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
@@ -66,8 +68,8 @@ def table_of(stream: Stream, rows: Sequence[Row], begin: int) -> pa.Table:
 
 
 def ordered_stream(number: int, name: str, kind: str, order: Order | None) -> Stream:
-    columns = (Column("ts", "timestamp"), Column("e", kind), Column("g", "int"), Column("v", "int"))
-    return Stream(number, name, columns, "ts", 0, HttpSource(), order=order)
+    made = a_stream(number, columns=(("e", kind), ("g", "int"), ("v", "int")), name=name)
+    return replace(made, order=order)
 
 
 @st.composite
@@ -104,7 +106,7 @@ def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObjec
     }
     rows = {n: data.draw(rows_in_disorder()) for n in streams}
     if descending:
-        rows = {n: [(None if e is None else -e, *rest) for e, *rest in of] for n, of in rows.items()}  # type: ignore[misc]
+        rows = {n: [(None if e is None else -e, g, v, ts) for e, g, v, ts in of] for n, of in rows.items()}
     by_name = {s.name: s for s in streams.values()}
     texts = {"filtered": FILTERED, "crosswise": CROSSWISE, "grouped": BY_GROUP}
     if kind in HAVE_DISTANCES:

@@ -30,11 +30,12 @@ from operators.segments.segment import COLUMN, Segment
 from planner.build.build_plan import build_plan
 from planner.families.families import family_id
 from service.inputs.sources.promises import promises_of
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, SPREADS, Case, cases, check_values, plan_versions
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, Result, family_of
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 #: Sets of columns that a punctuation may fix; some are keys of families, some are not.
 ON = (("k",), ("m",), ("k", "m"), ("w",), ("v",))
@@ -429,7 +430,7 @@ def test_rows_at_rest_whose_key_is_closed_leave_the_state() -> None:
 def test_a_contract_can_say_to_stop() -> None:
     scene = Scene(Punctuations((("k",),), violation="stop"))
     scene.batch(b=[(5, 7), [7]])
-    with pytest.raises(PromiseBroken, match=r'a row of stream "S2" breaks a promise: k = 7 was closed'):
+    with pytest.raises(PromiseBroken, match=r'a row of stream "B" breaks a promise: k = 7 was closed'):
         scene.batch(b=[(6, 7)])
 
 

@@ -19,12 +19,13 @@ from operators.join.family_joins import FamilyJoins
 from operators.segments.segment import Segment
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 from tests.operators.ranked import BATCHES, RankedCase, RankedLoops, check_ranked, ranked_cases
 
 STREAMS = {i: a_stream(i) for i in (1, 2)}

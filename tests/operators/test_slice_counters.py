@@ -21,11 +21,12 @@ from operators.bucket.counters import slice_counters
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import SECOND_US, a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.harness import Runner
 from tests.operators.oracle import passes, side_of
-from tests.operators.queries import FILTERS_OF_ALL, SECOND_US, Row, a_query, a_stream, a_table
+from tests.operators.queries import FILTERS_OF_ALL, Row, a_table
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 #: Even values pass a filter of selectivity 1/2.

@@ -25,8 +25,9 @@ import pytest
 
 from catalog.values.plan import SHARED_JOIN
 from planner.build.build_plan import build_plan
+from tests.builders import SECOND_US, a_query, a_stream
 from tests.operators.harness import Runner
-from tests.operators.queries import SECOND_US, Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 A, B = 1, 2
 STREAMS = {A: a_stream(A), B: a_stream(B)}

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from catalog.values.plan import FamilyPlan, Plan, Strategy
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import SETTINGS, Case, Step, cases, check
 from tests.operators.chains import a_chain
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of, side_of
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 #: The theorems are about Mem-Opt's chain.
 MEM_OPT: tuple[Strategy, ...] = ("mem-opt",)

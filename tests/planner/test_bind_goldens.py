@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import InvalidInput
+from catalog.steps import is_exchanged
 from catalog.values.query import UNBOUNDED_US, Query, Side
 from planner import errors
 from planner.bind.bind import bind
@@ -65,4 +66,5 @@ def _side(name: str, side: Side) -> str:
     unit = "us" if side.clock == "time" else side.clock
     window = "unbounded" if side.window_us == UNBOUNDED_US else f"{side.window_us} {unit}"
     kept = f"  keep {side.filter} ({' '.join(side.filter_columns)})" if side.filter is not None else ""
-    return f"{name} {side.stream} {side.alias} [{window}] columns ({' '.join(side.columns)}){kept}"
+    exchanged = " exchanged" if is_exchanged(side.stream_id) else ""
+    return f"{name} {side.stream}{exchanged} {side.alias} [{window}] columns ({' '.join(side.columns)}){kept}"

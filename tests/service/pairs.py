@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +12,36 @@ import pyarrow.parquet as pq
 
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, ResultFile
-from catalog.values.query import Output, Query, Side
+from catalog.values.query import Output, Query
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
-from catalog.values.stream import Column, HttpSource, Stream
 from planner.families.families import family_id
+from tests.builders import a_query, a_stream
 from tests.empty_catalog import prepared
 
-COLUMNS = (
-    Column("ts", "timestamp"),
-    Column("k", "bigint"),
-    Column("v", "double"),
-    Column("d", "decimal(10,2)"),
-)
+COLUMNS = (("k", "bigint"), ("v", "double"), ("d", "decimal(10,2)"))
 
 
 def open_store(tmp_path: Path) -> Store:
     """Open a catalog with the streams A (1) and B (2)."""
     store = Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}"))
-    for name in ("A", "B"):
-        store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
-    store.epochs.begin("test")
+    begin(store)
     return store
+
+
+def begin(store: Store) -> None:
+    """Register the streams A (1) and B (2), and begin the first epoch."""
+    for name in ("A", "B"):
+        store.streams.add(a_stream(0, columns=COLUMNS, name=name))
+    store.epochs.begin("test")
 
 
 def add_query(
     store: Store, name: str, outputs: Sequence[Output], columns: tuple[str, ...] = ("k", "v")
 ) -> Query:
     """Add a query over A and B that stores ``columns`` of both sides."""
-    a = Side(1, "A", "A", 10_000_000, None, (), columns)
-    b = Side(2, "B", "B", 10_000_000, None, (), columns)
-    query = Query(
-        store.queries.reserve_id(), name, f"-- {name}", a, b, (("k", "k"),), ("bigint",), None, tuple(outputs)
-    )
+    query_id = store.queries.reserve_id()
+    made = a_query(query_id, columns_a=columns, columns_b=columns, outputs=tuple(outputs), name=name)
+    query = replace(made, cql=f"-- {name}")
     store.queries.add(query, 1)
     return query
 

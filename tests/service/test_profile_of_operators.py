@@ -17,9 +17,9 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from service.statistics.profile import FamilyNames, measured_profile
+from tests.builders import SECOND_US, a_query, a_stream
 from tests.operators.cases import replicated
 from tests.operators.harness import Runner
-from tests.operators.queries import SECOND_US, a_query, a_stream
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 #: Rows a second of each stream; of both one in four passes ``"v" < 5``, of which the keys do not depend.

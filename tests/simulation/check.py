@@ -111,7 +111,9 @@ def _expected(world: World) -> tuple[dict[int, Results], dict[int, int]]:
                 None if pos_a is None else ledger.ids[a, pos_a],
                 None if pos_b is None else ledger.ids[b, pos_b],
             )
-            if query.outputs[0].sql.startswith("b."):
+            # One of the two may be NULL, as of an anti join.
+            x, y, *_ = query.outputs
+            if x.sql.startswith("b.") or y.sql.startswith("a."):
                 ids = ids[::-1]
             places = (NO_ROW if pos is None else pos for pos in (pos_a, pos_b))
             results[query_id].append((batch, t, *places, *ids))

@@ -76,9 +76,15 @@ class StreamsScreen {
           events.length > 0 && h("pre", {}, events.map((event) => JSON.stringify(event)).join("\n")));
       }, { where: this.errors, label: `Show events kept out of ${stream.name}` }));
     }
+    if (stream.source.type === "files") {
+      acts.unshift(action("Retry files", async () => {
+        const { files } = await post(`streams/${encodeURIComponent(stream.name)}/files:retry`);
+        put(samples, h("p", { role: "status" }, files.length ? `${plural(files.length, "file")} will be read again.` : "No file is set aside."));
+      }, { where: this.errors, label: `Retry the files of ${stream.name} that were set aside` }));
+    }
     return h("section", { class: "panel", "aria-label": `Stream ${stream.name}` },
       h("div", { class: "head" }, h("h2", {}, stream.name), h("span", { class: "badge" }, stream.source.type), h("div", { class: "buttons" }, acts)),
-      h("dl", { class: "facts" }, ["Rows read", "Now", "Late", "Rejected", "Watermark", "Newest event", "Bytes per row"].map(fact)),
+      h("dl", { class: "facts" }, ["Rows read", "Now", "Late", "Rejected", "Skipped", "Watermark", "Newest event", "Bytes per row"].map(fact)),
       h("p", { class: "note" }, `Event time ${stream.event_time}, rows may be ${stream.lateness} late${stream.idle_timeout ? `, idle after ${stream.idle_timeout}` : ""}. Columns: ${Object.entries(stream.columns).map(([name, type]) => `${name} ${type}`).join(", ")}.`),
       aside, samples);
   }
@@ -93,6 +99,7 @@ class StreamsScreen {
       setText(values.Now, rate(live.rate(`stream:${stream.stream}`)));
       setText(values.Late, count(stream.late_rows));
       setText(values.Rejected, count(stream.rejected_rows));
+      setText(values.Skipped, count(stream.skipped_rows));
       setText(values.Watermark, moment(stream.watermark_us));
       setText(values["Newest event"], moment(stream.max_event_time_us));
       setText(values["Bytes per row"], bytes(stream.row_bytes));

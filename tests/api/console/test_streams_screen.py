@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.console.conftest import Running
+from tests.api.running_service import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -38,6 +41,35 @@ def test_events_from_the_future_are_shown(page: Page, running: Running) -> None:
 
     expect(page.get_by_text("1 event further ahead of the clock")).to_be_visible()
     expect(page.get_by_role("region", name="Stream orders").locator("pre")).to_contain_text('"id":77')
+
+
+def test_files_set_aside_and_rows_skipped_are_shown_and_retried(
+    page: Page, running: Running, tmp_path: Path
+) -> None:
+    aside, skipped = tmp_path / "aside", tmp_path / "skipped"
+    for name, directory, on_error in (("aside", aside, "set-aside"), ("skipped", skipped, "skip-rows")):
+        directory.mkdir()
+        (directory / "1.csv").write_text("ts,id\n2026-01-01T12:00:00Z,1\n2026-01-01T12:00:01Z,one\n")
+        stream = {
+            "name": name,
+            "columns": {"ts": "timestamp", "id": "bigint"},
+            "event_time": "ts",
+            "on_error": on_error,
+            "source": {"type": "files", "format": "csv", "path": str(directory)},
+        }
+        running.ok("POST", "/streams", 201, json=stream)
+    cql = "SELECT a.id FROM aside [RANGE 1 MINUTES] a, skipped [RANGE 1 MINUTES] s WHERE a.id = s.id"
+    running.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "of_files", "cql": cql})
+    page.goto("/console/#/streams")
+
+    expect(page.get_by_role("region", name="Stream skipped")).to_contain_text("Skipped1")
+    card = page.get_by_role("region", name="Stream aside")
+    expect(card).to_contain_text("1 file set aside")
+    (aside / "1.csv").write_text("ts,id\n2026-01-01T12:00:00Z,1\n2026-01-01T12:00:01Z,2\n")
+    card.get_by_role("button", name="Retry the files of aside").click()
+    expect(card).to_contain_text("1 file will be read again.")
+    expect(card).to_contain_text("Rows read2")
+    expect(card).not_to_contain_text("set aside, the newest")
 
 
 def test_a_stream_is_registered_from_a_file_and_removed(page: Page, running: Running) -> None:

@@ -207,6 +207,18 @@ def test_a_head_that_is_too_large_is_refused(server: Server, head: bytes) -> Non
     assert b'"code":"head-too-large"' in text
 
 
+def test_what_is_no_request_gets_a_problem_in_the_envelope_of_every_answer(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        text = answer(connection)
+
+    assert text.startswith(b"HTTP/1.1 400")
+    assert b'"code":"not-http"' in text
+    assert b"\r\nx-request-id: " in text
+    assert b"\r\nx-content-type-options: nosniff\r\n" in text
+    assert b"\r\nserver: " not in text.lower()
+
+
 def test_an_endless_header_does_not_fill_the_memory(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nX: ")

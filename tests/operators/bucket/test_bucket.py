@@ -9,9 +9,10 @@ from catalog.durations import MAX_DURATION_US, MIN_TIME_US
 from catalog.values.plan import Heartbeat, Plan
 from catalog.values.query import Query
 from operators.bucket.bucket import total_rows
+from tests.builders import a_query, a_stream
 from tests.operators import segment_builders as segments
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 STREAMS = {1: a_stream(1, lateness_us=5), 2: a_stream(2, lateness_us=5)}
 

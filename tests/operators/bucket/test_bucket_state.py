@@ -18,8 +18,9 @@ from operators.bucket.bucket_state import (
 )
 from operators.errors import UnknownStateFormat
 from operators.segments.segment import Segment
+from tests.builders import a_query
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_table
+from tests.operators.queries import Row, a_table
 from tests.operators.segment_builders import STREAMS, a_plan
 
 

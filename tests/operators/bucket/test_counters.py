@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from catalog.values.batch import KeyCounters
 from operators.bucket.counters import key_counters
+from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_table
+from tests.operators.queries import Row, a_table
 from tests.operators.segment_builders import STREAMS, a_plan
 
 

@@ -14,14 +14,15 @@ from catalog.values.plan import Heartbeat, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Constraints, Punctuations
 from planner.build.build_plan import build_plan
-from planner.families.families import family_id
+from planner.families.families import SideName, family_id
+from tests.builders import a_query, a_stream, grouped_by
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, Step, plan_versions
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.groups.test_groups import outputs_of
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of
-from tests.operators.queries import Row, a_query, a_stream
+from tests.operators.queries import Row
 from tests.operators.test_punctuations import Promised, move, promised_cases, table_of
 
 TOTAL = Aggregate("sum", 'b."v"', "int")
@@ -32,15 +33,8 @@ Group = tuple[int, tuple[object, ...]]
 
 def by_key(query: Query) -> Query:
     """Return a query that groups its pairs by their key."""
-    columns = [("a", a) for a, _ in query.key] + [("b", "v")]
-    sides = {
-        side.alias: replace(
-            side, columns=tuple(sorted({*side.columns, *(name for of, name in columns if of == side.alias)}))
-        )
-        for side in (query.a, query.b)
-    }
-    grouping = Grouping(None, (TOTAL,), None, tuple(sorted(set(columns))))  # type: ignore[arg-type]
-    return replace(query, a=sides["a"], b=sides["b"], grouping=grouping)
+    columns: set[tuple[SideName, str]] = {("b", "v"), *(("a", a) for a, _ in query.key)}
+    return grouped_by(query, Grouping(None, (TOTAL,), None, tuple(sorted(columns))))
 
 
 def with_groups(case: Case) -> Case:
@@ -172,8 +166,8 @@ def test_a_key_that_one_side_has_closed_is_finished_when_its_rows_have_left_the_
     batches = [
         ((1, row(0, 5, 1)), (2, row(0, 5, 1)), (1, row(1, 20, 7))),
         ((1, row(2, 0, 1)),),
-        ((2, row(1, 29, 9)),),
-        ((2, row(2, 30, 9)),),
+        ((2, row(1, 14, 9)),),
+        ((2, row(2, 15, 9)),),
     ]
     assert scene(*batches, patterns={(1, 2): ("k",)}) == [((1, (1,)), 3, "punctuation")]
 

@@ -17,13 +17,15 @@ from catalog.values.groups.grouping import Aggregate, Grouping
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from operators.bucket.batch_output import BatchOutput
+from planner.families.families import SideName
+from tests.builders import a_query, a_stream, grouped_by
 from tests.examples import examples
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import FAMILIES, SETTINGS, Case, Step, cases, plan_versions
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 COUNT = Aggregate("count", 'a."w"', "int")
 TOTAL = Aggregate("sum", 'b."v"', "int")
@@ -43,20 +45,15 @@ Place = tuple[int, tuple[object, ...], int]
 def grouped(query: Query) -> Query:
     """Return a query that groups its pairs: which way depends on its number."""
     of = [each for number, each in enumerate(ALL) if (query.id + number) % 3 or query.id % 2]
-    columns = [("a", a) for a, _ in query.key] + [("a", "v"), ("a", "w"), ("b", "v"), ("b", "m")]
+    columns: set[tuple[SideName, str]] = {("a", a) for a, _ in query.key}
+    columns |= {("a", "v"), ("a", "w"), ("b", "v"), ("b", "m")}
     grouping = Grouping(
         tumble_us=(10, 25, 400)[query.id % 3],
         aggregates=tuple(sorted(of, key=lambda each: each.name)),
         having='g."count_all" > 1' if query.id % 4 == 3 else None,
-        columns=tuple(sorted(set(columns))),  # type: ignore[arg-type]
+        columns=tuple(sorted(columns)),
     )
-    sides = {
-        side.alias: replace(
-            side, columns=tuple(sorted({*side.columns, *(name for of, name in columns if of == side.alias)}))
-        )
-        for side in (query.a, query.b)
-    }
-    return replace(query, a=sides["a"], b=sides["b"], grouping=grouping)
+    return grouped_by(query, grouping)
 
 
 def with_groups(case: Case) -> Case:

@@ -12,7 +12,7 @@ from operators.join.candidates import Candidates, CandidateSide, Probing, Reach,
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import side_layout
 from operators.segments.segment import Segment
-from tests.operators.queries import a_query
+from tests.builders import a_query
 from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 ALL = RowClasses(None, (1,))

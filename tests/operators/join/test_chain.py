@@ -10,7 +10,7 @@ from operators.join.compiled_family import SLACK_DIVISOR, compile_family
 from operators.join.family_joins import FamilyJoins
 from operators.join.migration import migrated
 from operators.segments.segment import Segment
-from tests.operators.queries import a_query
+from tests.builders import a_query
 from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 NO_TERMS: dict[str, dict[int, tuple[()]]] = {"a": {}, "b": {}}

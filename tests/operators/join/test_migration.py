@@ -17,10 +17,11 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import a_query, a_stream
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.durable import DurableRunner
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 #: Rows of a by position: event time 10 n, v = n. Rows 0 and 1 pass ``v < 5`` only, 5 and 6 ``v > 2`` only.

@@ -12,7 +12,7 @@ from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.pairs import RESULT_COLUMNS, PairChunk, PairTable, residual_sets
 from operators.kernels.keys import Int64s
 from operators.segments.segment import Segment
-from tests.operators.queries import a_query
+from tests.builders import a_query
 from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 V_LESS, W_EQUAL = 'a."v" < b."v"', 'a."w" = b."w"'

@@ -9,10 +9,11 @@ from catalog.values.plan import ALL_BUCKETS, Replication
 from catalog.values.query import Backfill
 from operators.kernels.fragments import Fragments
 from planner.build.build_plan import build_plan
+from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, replicated
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_table
+from tests.operators.queries import Row, a_table
 from tests.operators.segment_builders import STREAMS
 from tests.operators.world import World
 

@@ -12,7 +12,7 @@ from operators.lineage import lineage
 from operators.lineage.entitlement import Term
 from operators.lineage.lineage import RowClasses, SideLineage, side_lineage
 from operators.segments.segment import Segment
-from tests.operators.queries import a_query
+from tests.builders import a_query
 from tests.operators.segment_builders import a_family, a_segment
 
 NO_COLUMNS: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ from operators.lineage import routes
 from operators.lineage.lineage import RowClasses
 from operators.lineage.route_numbers import query_key
 from operators.lineage.routes import Router, router
-from tests.operators.queries import a_query
+from tests.builders import a_query
 from tests.operators.segment_builders import a_family
 
 ALL = RowClasses(None, (2**62 - 1,))

@@ -10,7 +10,8 @@ from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from tests.operators.queries import Row, a_query, a_table
+from tests.builders import a_query
+from tests.operators.queries import Row, a_table
 from tests.operators.segment_builders import STREAMS, a_plan
 
 ONE_QUERY = a_plan(a_query(1, 10))

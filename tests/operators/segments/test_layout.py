@@ -10,7 +10,7 @@ import pytest
 from catalog.values.stream import Stream
 from operators.segments.layout import SideLayout, side_layout
 from planner.build.build_plan import build_plan
-from tests.operators.queries import a_query, a_stream
+from tests.builders import a_query, a_stream
 from tests.operators.segment_builders import a_segment
 
 

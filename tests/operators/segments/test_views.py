@@ -31,9 +31,9 @@ from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
 from operators.segments.views import read_segment
+from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
-from tests.operators.queries import a_query
 from tests.operators.reloaded import check_reloaded
 from tests.operators.segment_builders import a_plan, a_segment
 

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
-from catalog.steps import side_streams
+from catalog.steps import is_exchanged, side_streams, steps
 from catalog.values.query import Query
-from catalog.values.stream import Column, HttpSource, Stream
+from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from planner.families.families import family_of
 from service.results.result_sql import pairs_sql, results_sql
+from tests.builders import a_stream
 from tests.operators.durable import DurableRunner
 from tests.operators.harness import Runner
 
@@ -29,14 +30,8 @@ Combination = tuple[int, ...]
 
 def stream(number: int, key: str = "bigint", lateness_us: int = 0) -> Stream:
     """Return a stream whose column ``r`` numbers its rows."""
-    columns = (
-        Column("ts", "timestamp"),
-        Column("k", key),
-        Column("g", "int"),
-        Column("v", "double"),
-        Column("r", "bigint"),
-    )
-    return Stream(number, NAMES[number - 1], columns, "ts", lateness_us, HttpSource())
+    columns = (("k", key), ("g", "int"), ("v", "double"), ("r", "bigint"), ("j", key))
+    return a_stream(number, lateness_us, columns)
 
 
 def rows(
@@ -48,13 +43,18 @@ def rows(
     kind = next(column.type for column in of.columns if column.name == "k")
     values = [f"key {k}" for k in key] if kind == "string" else key
     null = rng.random(count) < 0.05
+
+    def keyed(values: Sequence[object]) -> pa.Array:
+        return pa.array([None if n else v for n, v in zip(null, values, strict=True)], arrow_type(kind))
+
     return pa.table(
         {
             "ts": pa.array(times * SECOND_US, pa.timestamp("us")),
-            "k": pa.array([None if n else v for n, v in zip(null, values, strict=True)], arrow_type(kind)),
+            "k": keyed(values),
             "g": pa.array(rng.integers(0, 2, count), pa.int32()),
             "v": pa.array(rng.integers(0, 10, count) / 10, pa.float64()),
             "r": pa.array(np.arange(count), pa.int64()),
+            "j": keyed(list(reversed(values))),
             "_pos": pa.array(np.arange(count), pa.int64()),
         }
     )
@@ -88,8 +88,12 @@ class Written:
         selected = ", ".join(f"s{n}.r AS r{n}" for n in range(len(self.streams)))
         return f"SELECT {selected} FROM {sources} WHERE {' AND '.join(self.conditions)}"
 
-    def sql(self) -> str:
-        """The text over tables of the streams' names, with the rule of each pair of streams."""
+    def sql(self, bound: Query | None = None) -> str:
+        """The text over tables of the streams' names, with the rule of each pair of streams.
+
+        Args:
+            bound: The bound query, where its steps may be apart in time.
+        """
         pairs = []
         for j, behind in enumerate(self.windows_s):
             for i, ahead in enumerate(self.windows_s[:j]):
@@ -101,7 +105,21 @@ class Written:
         alive = [
             f"s{n}.batch >= {self.since} AND s{n}.batch < {self.until}" for n in range(len(self.streams))
         ]
-        return f"SELECT {selected} FROM {sources} WHERE {' AND '.join([*self.conditions, *pairs, *alive])}"
+        conditions = " AND ".join([*self.conditions, *pairs, *alive, *self._in_time(bound)])
+        return f"SELECT {selected} FROM {sources} WHERE {conditions}"
+
+    def _in_time(self, bound: Query | None) -> list[str]:
+        """Return the condition that the last step of a combination runs before the query is gone.
+
+        Each exchange takes a combination to the next batch.
+        """
+        if bound is None:
+            return []
+        first, *others = steps(bound)
+        at = f"greatest({first.a.alias}.batch, {first.b.alias}.batch)"
+        for step in others:
+            at = f"greatest({at} + {int(is_exchanged(step.a.stream_id))}, {step.b.alias}.batch)"
+        return [f"{at} < {self.until}"]
 
 
 @dataclass
@@ -144,6 +162,7 @@ def expected(
     tables: Mapping[int, pa.Table],
     batches: Mapping[int, Sequence[int]],
     late: Mapping[int, set[int]],
+    bound: Query | None = None,
 ) -> Counter[Combination]:
     """Return the results of a query over whole tables, without late rows.
 
@@ -152,6 +171,7 @@ def expected(
         tables: Rows by number of the stream.
         batches: Batch of each row.
         late: Numbers of the rows that came late.
+        bound: The bound query, where its steps may be apart in time.
     """
     with duckdb.connect() as duck:
         for number, table in tables.items():
@@ -160,4 +180,4 @@ def expected(
                 pa.array(punctual, pa.bool_())
             )
             duck.register(NAMES[number - 1], given)
-        return Counter(duck.sql(written.sql()).fetchall())
+        return Counter(duck.sql(written.sql(bound)).fetchall())

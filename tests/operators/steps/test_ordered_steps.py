@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import Strategy
-from catalog.values.stream import Column, HttpSource, Order, Stream
+from catalog.values.stream import Order, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from tests.builders import a_stream
 from tests.examples import examples
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
@@ -35,8 +37,7 @@ TEXTS = {
 
 
 def stream(number: int, order: Order) -> Stream:
-    columns = (Column("ts", "timestamp"), Column("e", "bigint"), Column("r", "bigint"))
-    return Stream(number, "ABC"[number - 1], columns, "ts", 10**15, HttpSource(), order=order)
+    return replace(a_stream(number, 10**15, (("e", "bigint"), ("r", "bigint"))), order=order)
 
 
 def table_of(values: Sequence[int | None], begin: int) -> pa.Table:

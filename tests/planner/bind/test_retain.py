@@ -9,7 +9,7 @@ import pytest
 from planner.bind.bind import bind
 from planner.bind.rewrite import QueryParts, rewrite
 from planner.errors import InvalidWindow
-from tests.operators.queries import SECOND_US, a_stream
+from tests.builders import SECOND_US, a_stream
 
 PLAIN = {name: replace(a_stream(i), name=name) for i, name in ((1, "A"), (2, "B"), (3, "C"))}
 RETAINED = PLAIN | {"A": replace(PLAIN["A"], retain_us=30 * SECOND_US)}

@@ -16,7 +16,8 @@ from planner.build.objective import Objective
 from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.families import SIDES, side_chain, side_filter, side_filters, side_window_us
 from planner.predicates.implication import implies
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
 
@@ -27,7 +28,7 @@ windows = st.sampled_from([0.000001, 1, 2, 3, 10, 60])
 @st.composite
 def query_sets(draw: st.DrawFn, first_id: int = 1, max_size: int = 8) -> list[Query]:
     return [
-        a_query(
+        a_query_s(
             query_id,
             draw(windows),
             draw(windows),
@@ -48,7 +49,7 @@ def test_the_first_plan_is_version_1_and_the_next_counts_on() -> None:
 
 
 def test_slices_end_where_windows_end_and_keep_what_is_still_needed() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW), a_query(3, 60, filter_a=HIGH)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW), a_query_s(3, 60, filter_a=HIGH)]
     (family,) = build_plan(queries, STREAMS).families
     (join,) = family.joins
     assert join.chain_a == (
@@ -63,26 +64,26 @@ def test_slices_end_where_windows_end_and_keep_what_is_still_needed() -> None:
 def test_a_filter_that_implies_another_of_the_slice_is_not_kept_beside_it() -> None:
     wide, narrow = '"v" > 5', '"v" > 10'
     filters = {10: narrow, 20: wide, 30: narrow}
-    queries = [a_query(w // 10, w, filter_a=f) for w, f in filters.items()]
+    queries = [a_query_s(w // 10, w, filter_a=f) for w, f in filters.items()]
     (family,) = build_plan(queries, STREAMS).families
     bits = {f.sql: f.bit for f in family.filters_a}
     assert [s.keep for s in family.joins[0].chain_a] == [(bits[wide],), (bits[wide],), (bits[narrow],)]
 
 
 def test_each_side_has_its_own_boundaries() -> None:
-    (join,) = build_plan([a_query(1, 10, 30), a_query(2, 20, 30)], STREAMS).families[0].joins
+    (join,) = build_plan([a_query_s(1, 10, 30), a_query_s(2, 20, 30)], STREAMS).families[0].joins
     assert [s.w_end_us for s in join.chain_a] == [10 * SECOND_US, 20 * SECOND_US]
     assert join.chain_b == (Slice(0, 30 * SECOND_US, None),)
 
 
 def test_an_unbounded_window_is_the_last_slice() -> None:
-    unbounded = replace(a_query(2), a=replace(a_query(2).a, window_us=UNBOUNDED_US))
-    (family,) = build_plan([a_query(1, 10), unbounded], STREAMS).families
+    unbounded = replace(a_query_s(2), a=replace(a_query_s(2).a, window_us=UNBOUNDED_US))
+    (family,) = build_plan([a_query_s(1, 10), unbounded], STREAMS).families
     assert family.joins[0].chain_a[-1].w_end_us == UNBOUNDED_US
 
 
 def test_a_family_stores_the_columns_of_all_its_queries() -> None:
-    queries = [a_query(1, columns_a=("m",)), a_query(2, columns_a=("k",), filter_a=LOW)]
+    queries = [a_query_s(1, columns_a=("m",)), a_query_s(2, columns_a=("k",), filter_a=LOW)]
     (family,) = build_plan(queries, STREAMS).families
     assert family.columns_a == ("k", "m", "v")
     assert [q.columns_a for q in family.queries] == [("m",), ("k", "v")]
@@ -90,15 +91,15 @@ def test_a_family_stores_the_columns_of_all_its_queries() -> None:
 
 def test_pairs_carry_the_columns_that_outputs_read() -> None:
     output = Output("m", 'a."m"', "string", (("a", "m"),))
-    told = replace(a_query(1, columns_a=("m",), filter_a=LOW), outputs=(output,))
+    told = replace(a_query_s(1, columns_a=("m",), filter_a=LOW), outputs=(output,))
     (family,) = build_plan([told], STREAMS).families
     assert (family.columns_a, family.carried("a"), family.carried("b")) == (("m", "v"), ("m",), ())
 
 
 def test_pairs_carry_all_columns_of_a_query_that_does_not_say_what_its_outputs_read() -> None:
-    stored_before = a_query(2, columns_a=("k",), filter_a=LOW)
+    stored_before = a_query_s(2, columns_a=("k",), filter_a=LOW)
     told = replace(
-        a_query(1, columns_a=("ts",)), outputs=(Output("ts", 'a."ts"', "timestamp", (("a", "ts"),)),)
+        a_query_s(1, columns_a=("ts",)), outputs=(Output("ts", 'a."ts"', "timestamp", (("a", "ts"),)),)
     )
     (family,) = build_plan([told, stored_before], STREAMS).families
     assert family.carried("a") == ("k", "ts", "v")
@@ -106,10 +107,10 @@ def test_pairs_carry_all_columns_of_a_query_that_does_not_say_what_its_outputs_r
 
 def test_queries_of_another_pair_or_key_are_another_family() -> None:
     queries = [
-        a_query(1),
-        a_query(2, streams=(1, 3)),
-        a_query(3, key=(("m", "m"),)),
-        a_query(4, streams=(1, 1)),
+        a_query_s(1),
+        a_query_s(2, streams=(1, 3)),
+        a_query_s(3, key=(("m", "m"),)),
+        a_query_s(4, streams=(1, 1)),
     ]
     plan = build_plan(queries, STREAMS)
     assert sorted(q.id for f in plan.families for q in f.queries) == [1, 2, 3, 4]
@@ -118,38 +119,38 @@ def test_queries_of_another_pair_or_key_are_another_family() -> None:
 
 
 def test_a_query_keeps_the_version_that_activated_it() -> None:
-    first = build_plan([a_query(1)], STREAMS)
-    second = build_plan([a_query(1), a_query(2)], STREAMS, first)
+    first = build_plan([a_query_s(1)], STREAMS)
+    second = build_plan([a_query_s(1), a_query_s(2)], STREAMS, first)
     assert [q.since_version for q in second.families[0].queries] == [1, 2]
 
 
 def test_a_stream_once_used_stays_as_it_was() -> None:
-    first = build_plan([a_query(1)], STREAMS)
+    first = build_plan([a_query_s(1)], STREAMS)
     changed = {**STREAMS, 1: replace(STREAMS[1], lateness_us=0)}
     second = build_plan([], changed, first)
     assert second.streams == (STREAMS[1], STREAMS[2])
-    assert build_plan([a_query(2)], changed, second).streams == second.streams
+    assert build_plan([a_query_s(2)], changed, second).streams == second.streams
 
 
 def test_a_filter_keeps_its_bit_and_one_that_comes_back_gets_a_new_one() -> None:
-    first = build_plan([a_query(1, filter_a=HIGH), a_query(2, filter_a=LOW)], STREAMS)
-    second = build_plan([a_query(1, filter_a=HIGH)], STREAMS, first)
-    third = build_plan([a_query(1, filter_a=HIGH), a_query(3, filter_a=LOW)], STREAMS, second)
+    first = build_plan([a_query_s(1, filter_a=HIGH), a_query_s(2, filter_a=LOW)], STREAMS)
+    second = build_plan([a_query_s(1, filter_a=HIGH)], STREAMS, first)
+    third = build_plan([a_query_s(1, filter_a=HIGH), a_query_s(3, filter_a=LOW)], STREAMS, second)
     bits = [{f.sql: f.bit for f in plan.families[0].filters_a} for plan in (first, second, third)]
     assert bits == [{LOW: 0, HIGH: 1}, {HIGH: 1}, {HIGH: 1, LOW: 2}]
 
 
 def test_bits_are_not_reused_when_a_family_leaves_and_comes_back() -> None:
-    first = build_plan([a_query(1, filter_a=LOW)], STREAMS)
+    first = build_plan([a_query_s(1, filter_a=LOW)], STREAMS)
     gone = build_plan([], STREAMS, first)
-    back = build_plan([a_query(2, filter_a=LOW)], STREAMS, gone)
+    back = build_plan([a_query_s(2, filter_a=LOW)], STREAMS, gone)
     assert [f.bit for f in back.families[0].filters_a] == [1]
 
 
 @pytest.mark.parametrize("options", [{"strategy": "fastest"}, {"family_strategies": {"s1s2-0": "fastest"}}])
 def test_an_unknown_strategy_is_refused_with_those_there_are(options: dict[str, Any]) -> None:
     with pytest.raises(UnknownStrategy) as caught:
-        build_plan([a_query(1)], STREAMS, objective=Objective(**options))
+        build_plan([a_query_s(1)], STREAMS, objective=Objective(**options))
     assert str(caught.value) == (
         'strategy "fastest" does not exist\n'
         '  hint: Strategies: "unshared", "pullup", "pushdown", "mem-opt" and "cpu-opt".'
@@ -157,7 +158,7 @@ def test_an_unknown_strategy_is_refused_with_those_there_are(options: dict[str, 
 
 
 def test_a_family_can_have_an_objective_of_its_own() -> None:
-    queries = [a_query(1, 10), a_query(2, 30), a_query(3, 10, streams=(1, 3))]
+    queries = [a_query_s(1, 10), a_query_s(2, 30), a_query_s(3, 10, streams=(1, 3))]
     first, second = build_plan(queries, STREAMS).families
     own: dict[str, Strategy] = {first.id: "pullup", "s8s9-00000000": "unshared"}
     plan = build_plan(queries, STREAMS, objective=Objective("pushdown", family_strategies=own))
@@ -180,7 +181,7 @@ def test_bits_and_activations_do_not_depend_on_the_strategy(queries: list[Query]
 
 
 def test_statistics_and_model_decide_where_cpu_opt_cuts() -> None:
-    queries = [a_query(1, 10), a_query(2, 30)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30)]
 
     def ends(rate: float, c_sys: float) -> list[int]:
         profile = Profile(streams=(StreamProfile(1, Measure(rate)), StreamProfile(2, Measure(rate))))
@@ -199,7 +200,7 @@ def test_statistics_and_model_decide_where_cpu_opt_cuts() -> None:
 
 def test_a_stream_that_is_not_given_is_named() -> None:
     with pytest.raises(InvalidPlan, match='query "q1" uses unknown stream 2'):
-        build_plan([a_query(1)], {1: STREAMS[1]})
+        build_plan([a_query_s(1)], {1: STREAMS[1]})
 
 
 @settings(deadline=None)

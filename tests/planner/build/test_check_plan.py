@@ -12,12 +12,13 @@ from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidPlan
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
-FIRST = build_plan([a_query(1, 10, filter_a=HIGH), a_query(2, 30, filter_a=LOW)], STREAMS)
+FIRST = build_plan([a_query_s(1, 10, filter_a=HIGH), a_query_s(2, 30, filter_a=LOW)], STREAMS)
 NEXT = build_plan(
-    [a_query(1, 10, filter_a=HIGH), a_query(2, 30, filter_a=LOW), a_query(3, 20)], STREAMS, FIRST
+    [a_query_s(1, 10, filter_a=HIGH), a_query_s(2, 30, filter_a=LOW), a_query_s(3, 20)], STREAMS, FIRST
 )
 
 
@@ -93,7 +94,7 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
 }
 
 
-QUERIES = [a_query(1, 10), a_query(2, 20, filter_a=LOW), a_query(3, 30, filter_a=HIGH)]
+QUERIES = [a_query_s(1, 10), a_query_s(2, 20, filter_a=LOW), a_query_s(3, 30, filter_a=HIGH)]
 SPLIT = build_plan(QUERIES, STREAMS, objective=Objective("pushdown"))
 APART = build_plan(QUERIES, STREAMS, objective=Objective("unshared"))
 PULLED_UP = build_plan(QUERIES, STREAMS, objective=Objective("pullup"))
@@ -206,12 +207,12 @@ def test_the_examples_have_the_joins_that_they_are_named_for() -> None:
 
 def test_an_id_keeps_its_window() -> None:
     with pytest.raises(InvalidPlan, match='query "q1": key, window or filter changed under the same id 1'):
-        build_plan([a_query(1, 11, filter_a=HIGH)], STREAMS, FIRST)
+        build_plan([a_query_s(1, 11, filter_a=HIGH)], STREAMS, FIRST)
 
 
 def test_an_id_keeps_its_filter() -> None:
     with pytest.raises(InvalidPlan, match="changed under the same id 1"):
-        build_plan([a_query(1, 10, filter_a=LOW)], STREAMS, FIRST)
+        build_plan([a_query_s(1, 10, filter_a=LOW)], STREAMS, FIRST)
 
 
 def test_a_bit_given_before_is_not_given_again() -> None:

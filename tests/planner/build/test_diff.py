@@ -27,10 +27,11 @@ from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
 from planner.build.diff import Shape, apply_primitives, diff, rows_moved, shapes
 from planner.build.objective import Objective
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
-FAMILY = build_plan([a_query(1)], STREAMS).families[0].id
+FAMILY = build_plan([a_query_s(1)], STREAMS).families[0].id
 STRATEGIES: tuple[Strategy, ...] = ("unshared", "pullup", "pushdown", "mem-opt", "cpu-opt")
 
 
@@ -49,30 +50,30 @@ def at(kind: type[Split] | type[Merge], seconds: int) -> Primitive:
 
 
 def test_the_same_queries_need_no_step() -> None:
-    first = plan([a_query(1), a_query(2, 20)])
-    assert diff(first, plan([a_query(1), a_query(2, 20)], first)) == ()
+    first = plan([a_query_s(1), a_query_s(2, 20)])
+    assert diff(first, plan([a_query_s(1), a_query_s(2, 20)], first)) == ()
 
 
 def test_a_query_inside_the_chain_splits_a_slice() -> None:
-    old = [a_query(1, 10), a_query(2, 30)]
-    assert steps(old, [*old, a_query(3, 20)]) == [at(Split, 20), SetRoutes(FAMILY, "shared", (1, 2, 3))]
+    old = [a_query_s(1, 10), a_query_s(2, 30)]
+    assert steps(old, [*old, a_query_s(3, 20)]) == [at(Split, 20), SetRoutes(FAMILY, "shared", (1, 2, 3))]
 
 
 def test_a_query_that_leaves_merges_two_slices() -> None:
-    old = [a_query(1, 10), a_query(2, 30), a_query(3, 20)]
+    old = [a_query_s(1, 10), a_query_s(2, 30), a_query_s(3, 20)]
     assert steps(old, old[:2]) == [at(Merge, 20), SetRoutes(FAMILY, "shared", (1, 2))]
 
 
 def test_a_longer_window_extends_the_chain() -> None:
-    old = [a_query(1, 10)]
-    assert steps(old, [*old, a_query(2, 30)]) == [
+    old = [a_query_s(1, 10)]
+    assert steps(old, [*old, a_query_s(2, 30)]) == [
         Extend(FAMILY, "shared", "a", 10 * SECOND_US, 30 * SECOND_US),
         SetRoutes(FAMILY, "shared", (1, 2)),
     ]
 
 
 def test_the_longest_window_takes_its_slice_along() -> None:
-    old = [a_query(1, 10), a_query(2, 30)]
+    old = [a_query_s(1, 10), a_query_s(2, 30)]
     assert steps(old, old[:1]) == [
         Truncate(FAMILY, "shared", "a", 30 * SECOND_US, 10 * SECOND_US),
         SetRoutes(FAMILY, "shared", (1,)),
@@ -80,7 +81,7 @@ def test_the_longest_window_takes_its_slice_along() -> None:
 
 
 def test_another_longest_window_extends_and_merges() -> None:
-    assert steps([a_query(1, 10), a_query(2, 30)], [a_query(1, 10), a_query(3, 60)]) == [
+    assert steps([a_query_s(1, 10), a_query_s(2, 30)], [a_query_s(1, 10), a_query_s(3, 60)]) == [
         Extend(FAMILY, "shared", "a", 30 * SECOND_US, 60 * SECOND_US),
         at(Merge, 30),
         SetRoutes(FAMILY, "shared", (1, 3)),
@@ -88,15 +89,15 @@ def test_another_longest_window_extends_and_merges() -> None:
 
 
 def test_a_filter_changes_what_a_slice_keeps() -> None:
-    old = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
-    assert steps(old, [*old, a_query(3, 30, filter_a=HIGH)]) == [
+    old = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
+    assert steps(old, [*old, a_query_s(3, 30, filter_a=HIGH)]) == [
         SetFilter(FAMILY, "shared", "a", 10 * SECOND_US, 30 * SECOND_US, (0, 1)),
         SetRoutes(FAMILY, "shared", (1, 2, 3)),
     ]
 
 
 def test_the_first_plan_opens_its_joins_and_the_last_closes_them() -> None:
-    first = plan([a_query(1, 10)])
+    first = plan([a_query_s(1, 10)])
     window = 10 * SECOND_US
     assert diff(None, first) == (
         OpenJoin(FAMILY, "shared"),
@@ -108,7 +109,7 @@ def test_the_first_plan_opens_its_joins_and_the_last_closes_them() -> None:
 
 
 def test_pulling_selections_up_merges_all_slices_and_lets_every_row_in() -> None:
-    queries = [a_query(1, 10, filter_a=LOW), a_query(2, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10, filter_a=LOW), a_query_s(2, 30, filter_a=LOW)]
     first = plan(queries)
     found = diff(first, plan(queries, first, "pullup"))
     assert found == (
@@ -119,7 +120,7 @@ def test_pulling_selections_up_merges_all_slices_and_lets_every_row_in() -> None
 
 
 def test_joins_of_other_rows_are_closed_before_others_open() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
     first = plan(queries)
     found = diff(first, plan(queries, first, "unshared"))
     assert [astuple(s)[1] for s in found if isinstance(s, (CloseJoin, OpenJoin))] == ["shared", "q1", "q2"]
@@ -127,7 +128,7 @@ def test_joins_of_other_rows_are_closed_before_others_open() -> None:
 
 
 def test_a_split_moves_the_older_part_and_a_merge_the_later_slice() -> None:
-    first = plan([a_query(1, 10), a_query(2, 30)])
+    first = plan([a_query_s(1, 10), a_query_s(2, 30)])
     key = (FAMILY, "shared")
     shape = shapes(first)[key]
     held = {key: shape.with_side("a", tuple(replace(p, rows=100.0) for p in shape.a))}
@@ -138,7 +139,7 @@ def test_a_split_moves_the_older_part_and_a_merge_the_later_slice() -> None:
 
 
 def test_rows_of_an_unbounded_slice_may_all_move() -> None:
-    unbounded = replace(a_query(1), a=replace(a_query(1).a, window_us=UNBOUNDED_US))
+    unbounded = replace(a_query_s(1), a=replace(a_query_s(1).a, window_us=UNBOUNDED_US))
     first = plan([unbounded])
     key = (FAMILY, "shared")
     shape = shapes(first)[key]
@@ -160,11 +161,13 @@ def test_rows_of_an_unbounded_slice_may_all_move() -> None:
 )
 def test_a_step_that_does_not_fit_is_refused(step: Primitive) -> None:
     with pytest.raises(InvariantBroken, match="does not fit"):
-        apply_primitives(shapes(plan([a_query(1, 10)])), [step])
+        apply_primitives(shapes(plan([a_query_s(1, 10)])), [step])
 
 
 a_query_of_any_kind = st.builds(
-    lambda i, w_a, w_b, f_a, f_b, streams: a_query(i, w_a, w_b, filter_a=f_a, filter_b=f_b, streams=streams),
+    lambda i, w_a, w_b, f_a, f_b, streams: a_query_s(
+        i, w_a, w_b, filter_a=f_a, filter_b=f_b, streams=streams
+    ),
     st.integers(1, 12),
     st.sampled_from([5, 10, 20, 30]),
     st.sampled_from([5, 10, 20, 30]),

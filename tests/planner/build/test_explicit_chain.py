@@ -8,10 +8,11 @@ from catalog.values.plan import Slice
 from planner.build.build_plan import STRATEGIES
 from planner.build.explicit_chain import explicit_chain
 from planner.errors import InvalidChain
-from tests.planner.values import PAPER, SECOND_US, a_query, family_of, rates_of
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import PAPER, family_of, rates_of
 
 LOW = '"v" < 0.2'
-FAMILY = family_of([a_query(1, 10), a_query(2, 30, 20, filter_a=LOW)])
+FAMILY = family_of([a_query_s(1, 10), a_query_s(2, 30, 20, filter_a=LOW)])
 
 
 def us(*seconds: float) -> list[int]:
@@ -32,7 +33,7 @@ def test_a_boundary_that_is_no_window_divides_what_the_same_queries_use() -> Non
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([None, LOW])), min_size=1, max_size=6))
 def test_the_distinct_windows_give_mem_opt(shapes: list[tuple[int, str | None]]) -> None:
-    family = family_of([a_query(n, w, filter_a=f) for n, (w, f) in enumerate(shapes, start=1)])
+    family = family_of([a_query_s(n, w, filter_a=f) for n, (w, f) in enumerate(shapes, start=1)])
     ends = sorted({q.w_a_us for q in family.queries})
     assert explicit_chain(family, ends, ends) == STRATEGIES["mem-opt"](family, rates_of(family), PAPER)
 

@@ -14,10 +14,11 @@ from planner.build.explicit_steps import stepped_boundaries
 from planner.build.objective import Objective
 from planner.errors import NoSharedChain, UnknownBoundary
 from planner.families.display import family_text
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW = '"v" < 0.2'
-QUERIES = [a_query(1, 10), a_query(2, 30, 20, filter_a=LOW)]
+QUERIES = [a_query_s(1, 10), a_query_s(2, 30, 20, filter_a=LOW)]
 
 
 def stepped(*steps: ExplicitStep, strategy: Strategy = "mem-opt") -> Boundaries:

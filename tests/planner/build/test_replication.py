@@ -16,9 +16,10 @@ from planner.build.objective import Objective
 from planner.build.replication import EVEN, HASHED, KeyWork, chosen_replication, predicted_imbalance
 from planner.costs.rates import family_rates
 from planner.errors import InvalidPlan
-from tests.planner.values import STREAMS, a_query
+from tests.builders import a_query_s
+from tests.planner.values import STREAMS
 
-QUERIES = [a_query(n, round(n * 2.5e6)) for n in range(1, 13)]
+QUERIES = [a_query_s(n, round(n * 2.5e6)) for n in range(1, 13)]
 FAMILY = build_plan(QUERIES, STREAMS).families[0]
 
 

@@ -18,10 +18,11 @@ from planner.build.retained_boundaries import boundaries_of, retained_boundaries
 from planner.errors import InvalidPlan
 from planner.explain.render import render_text
 from planner.families.families import SIDES, SideName, side_chain, side_window_us
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
-FAMILY = build_plan([a_query(1)], STREAMS).families[0].id
+FAMILY = build_plan([a_query_s(1)], STREAMS).families[0].id
 STRATEGIES: tuple[Strategy, ...] = ("unshared", "pullup", "pushdown", "mem-opt", "cpu-opt")
 
 
@@ -43,7 +44,7 @@ def pinned(queries: list[Query], *seconds: float, previous: Plan | None = None) 
 
 
 def test_a_pinned_chain_has_its_own_boundaries_and_ends_at_the_largest_window() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
     plan = pinned(queries, 15, 30)
     assert ends(plan) == [15, 30]
     assert plan.families[0].given
@@ -52,17 +53,17 @@ def test_a_pinned_chain_has_its_own_boundaries_and_ends_at_the_largest_window() 
 
 
 def test_a_pinned_chain_goes_on_with_windows_that_come_and_go() -> None:
-    short, long = a_query(1, 10), a_query(2, 30)
+    short, long = a_query_s(1, 10), a_query_s(2, 30)
     plan = pinned([short, long], 10, 15, 30)
-    longer = pinned([short, long, a_query(3, 60)], 10, 15, 30, previous=plan)
+    longer = pinned([short, long, a_query_s(3, 60)], 10, 15, 30, previous=plan)
     assert ends(longer) == [10, 15, 30, 60]
-    inside = pinned([short, long, a_query(4, 20)], 10, 15, 30, previous=longer)
+    inside = pinned([short, long, a_query_s(4, 20)], 10, 15, 30, previous=longer)
     assert ends(inside) == [10, 15, 30]
     assert ends(pinned([short], 10, 15, 30, previous=inside)) == [10]
 
 
 def test_a_pinned_chain_that_its_strategy_would_choose_is_not_called_given() -> None:
-    assert not pinned([a_query(1, 10), a_query(2, 30)], 10, 30).families[0].given
+    assert not pinned([a_query_s(1, 10), a_query_s(2, 30)], 10, 30).families[0].given
 
 
 def left_after(
@@ -76,7 +77,7 @@ def left_after(
 
 
 def test_what_a_departed_query_left_stays_without_rows_or_queries() -> None:
-    short, middle, long = a_query(1, 10), a_query(2, 30, filter_a=LOW), a_query(3, 60)
+    short, middle, long = a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW), a_query_s(3, 60)
     plan, left = left_after([short, middle, long], [short])
     assert left == {FAMILY: both(30, 60)}
     assert ends(plan) == [10, 30, 60]
@@ -90,7 +91,7 @@ def test_what_a_departed_query_left_stays_without_rows_or_queries() -> None:
 
 
 def test_a_clean_up_gives_the_chain_of_the_strategy() -> None:
-    short, long = a_query(1, 10), a_query(3, 60)
+    short, long = a_query_s(1, 10), a_query_s(3, 60)
     plan, _ = left_after([short, long], [short])
     cleaned = build_plan([short], STREAMS, plan)
     assert ends(cleaned) == [10]
@@ -99,15 +100,15 @@ def test_a_clean_up_gives_the_chain_of_the_strategy() -> None:
 
 
 def test_a_window_that_comes_where_one_was_left_takes_its_boundary() -> None:
-    short, long = a_query(1, 10), a_query(2, 60)
+    short, long = a_query_s(1, 10), a_query_s(2, 60)
     plan, _ = left_after([short, long], [short])
-    again = [short, a_query(3, 60)]
+    again = [short, a_query_s(3, 60)]
     assert retained_boundaries(plan, again) == {}
 
 
 @pytest.mark.parametrize("strategy", ["unshared", "pushdown", "pullup"])
 def test_joins_that_are_no_state_slice_chain_leave_nothing_apart(strategy: Strategy) -> None:
-    low, high, long = a_query(1, 10, filter_a=LOW), a_query(2, 20, filter_a=HIGH), a_query(3, 60)
+    low, high, long = a_query_s(1, 10, filter_a=LOW), a_query_s(2, 20, filter_a=HIGH), a_query_s(3, 60)
     plan, _ = left_after([low, high, long], [low, high], strategy)
     assert (
         plan.families[0].joins
@@ -118,13 +119,13 @@ def test_joins_that_are_no_state_slice_chain_leave_nothing_apart(strategy: Strat
 
 
 def test_nothing_is_left_of_a_family_that_has_gone() -> None:
-    first = build_plan([a_query(1, 10)], STREAMS)
+    first = build_plan([a_query_s(1, 10)], STREAMS)
     assert retained_boundaries(first, []) == {}
-    assert retained_boundaries(None, [a_query(1)]) == {}
+    assert retained_boundaries(None, [a_query_s(1)]) == {}
 
 
 def test_boundaries_that_nobody_gave_are_refused() -> None:
-    plan = pinned([a_query(1, 10), a_query(2, 30)], 15, 30)
+    plan = pinned([a_query_s(1, 10), a_query_s(2, 30)], 15, 30)
     (family,) = plan.families
     with pytest.raises(InvalidPlan, match="Mem-Opt has a slice per distinct window"):
         check_plan(replace(plan, families=(replace(family, given=False),)), None)
@@ -132,7 +133,7 @@ def test_boundaries_that_nobody_gave_are_refused() -> None:
 
 some_queries = st.lists(
     st.builds(
-        lambda i, a, b, f: a_query(i, a, b, filter_a=f),
+        lambda i, a, b, f: a_query_s(i, a, b, filter_a=f),
         st.integers(1, 9),
         st.sampled_from([5, 10, 20, 30]),
         st.sampled_from([5, 10, 20, 30]),

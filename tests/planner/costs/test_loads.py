@@ -23,7 +23,8 @@ from planner.families.families import (
     side_filter,
     side_window_us,
 )
-from tests.planner.values import SECOND_US, STREAMS, a_query, rates_of
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS, rates_of
 
 LOW, MIDDLE, HIGH = '"v" < 0.2', '"v" = 0.5', '"v" > 0.9'
 PASSING = {LOW: 0.3, MIDDLE: 0.6, HIGH: 0.15}
@@ -31,17 +32,17 @@ RATE_PER_S: Mapping[SideName, float] = {"a": 12.0, "b": 8.0}
 KEYS, SECONDS, WARM_UP_S, SEED = 4, 400.0, 6.0, 20061
 
 QUERY_SETS = {
-    "the paper's": [a_query(1, 2), a_query(2, 5, filter_a=LOW)],
+    "the paper's": [a_query_s(1, 2), a_query_s(2, 5, filter_a=LOW)],
     "filters on both sides": [
-        a_query(1, 1, filter_a=MIDDLE),
-        a_query(2, 3, 2, filter_a=LOW, filter_b=HIGH),
-        a_query(3, 5, 4, filter_a=HIGH, filter_b=MIDDLE),
+        a_query_s(1, 1, filter_a=MIDDLE),
+        a_query_s(2, 3, 2, filter_a=LOW, filter_b=HIGH),
+        a_query_s(3, 5, 4, filter_a=HIGH, filter_b=MIDDLE),
     ],
     "shared filters": [
-        a_query(1, 2, 4, filter_a=LOW),
-        a_query(2, 3, 1),
-        a_query(3, 5, 5, filter_a=LOW, filter_b=MIDDLE),
-        a_query(4, 4, 5, filter_a=MIDDLE, filter_b=MIDDLE),
+        a_query_s(1, 2, 4, filter_a=LOW),
+        a_query_s(2, 3, 1),
+        a_query_s(3, 5, 5, filter_a=LOW, filter_b=MIDDLE),
+        a_query_s(4, 4, 5, filter_a=MIDDLE, filter_b=MIDDLE),
     ],
 }
 
@@ -141,7 +142,7 @@ def test_loads_are_what_simulated_rows_do(strategy: Strategy, queries: str) -> N
 
 
 def test_a_slices_load_names_its_ends_and_its_place() -> None:
-    family = planned([a_query(1, 10), a_query(2, 30)], "mem-opt")
+    family = planned([a_query_s(1, 10), a_query_s(2, 30)], "mem-opt")
     rates = rates_of(unplanned(family), 10.0, 20.0, join_selectivity=0.5)
     first, second, *_ = slice_loads(family, family.joins[0], rates)
     assert (first.w_start_s, first.w_end_s, first.first, first.last) == (0, 10, True, False)
@@ -154,9 +155,9 @@ def test_a_slices_load_names_its_ends_and_its_place() -> None:
 
 def test_rows_are_judged_where_the_filter_changes_and_at_the_entry() -> None:
     queries = [
-        a_query(1, 10, filter_a=LOW),
-        a_query(2, 20, filter_a=HIGH),
-        a_query(3, 30, filter_a=HIGH),
+        a_query_s(1, 10, filter_a=LOW),
+        a_query_s(2, 20, filter_a=HIGH),
+        a_query_s(3, 30, filter_a=HIGH),
     ]
     family = planned(queries, "mem-opt")
     rates = rates_of(unplanned(family), 10.0, selectivity={LOW: 0.5, HIGH: 0.2})
@@ -171,7 +172,7 @@ def test_rows_are_judged_where_the_filter_changes_and_at_the_entry() -> None:
 
 
 def test_a_boundary_between_windows_routes_nothing_and_merged_ones_route_at_each_window() -> None:
-    family = planned([a_query(n, 10 * n) for n in (1, 2, 3, 4)], "mem-opt")
+    family = planned([a_query_s(n, 10 * n) for n in (1, 2, 3, 4)], "mem-opt")
     rates = rates_of(unplanned(family), 10.0)
 
     def boundaries(*ends: int) -> list[int]:
@@ -185,7 +186,7 @@ def test_a_boundary_between_windows_routes_nothing_and_merged_ones_route_at_each
 
 
 def test_a_split_bought_by_explicit_boundaries_changes_no_rows() -> None:
-    family = planned([a_query(1, 10), a_query(2, 30, filter_a=LOW)], "mem-opt")
+    family = planned([a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)], "mem-opt")
     rates = rates_of(unplanned(family), 10.0, selectivity=0.25)
     ends_us = [end * SECOND_US for end in (4, 10, 17, 30)]
     (cut,) = explicit_chain(family, ends_us, ends_us)
@@ -197,7 +198,11 @@ def test_a_split_bought_by_explicit_boundaries_changes_no_rows() -> None:
 
 
 def test_what_comes_to_the_joins_is_counted_once() -> None:
-    queries = [a_query(1, 10), a_query(2, 20, 30, filter_a=LOW), a_query(3, 30, filter_a=HIGH, filter_b=LOW)]
+    queries = [
+        a_query_s(1, 10),
+        a_query_s(2, 20, 30, filter_a=LOW),
+        a_query_s(3, 30, filter_a=HIGH, filter_b=LOW),
+    ]
     split, apart, shared = (planned(queries, s) for s in ("pushdown", "unshared", "mem-opt"))
     rates = rates_of(unplanned(shared), 10.0, 20.0, selectivity={LOW: 0.5, HIGH: 0.1}, join_selectivity=0.2)
     of_shared, of_split, of_apart = (join_input(f, f.joins, rates) for f in (shared, split, apart))

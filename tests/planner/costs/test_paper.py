@@ -19,7 +19,8 @@ from planner.costs.paper import (
     state_slice_cost,
     unshared_cost,
 )
-from tests.planner.values import STREAMS, a_query
+from tests.builders import a_query_s
+from tests.planner.values import STREAMS
 
 fractions = st.floats(0.01, 1.0)
 settings = st.builds(
@@ -137,7 +138,7 @@ def test_unshared_costs_add_up_over_queries_with_their_own_windows_filters_and_r
 
 
 def test_loads_take_rates_by_stream_and_selectivities_by_bit() -> None:
-    queries = [a_query(1, 10, 20, filter_a='"v" < 0.2'), a_query(2, 30, filter_b='"v" > 0.5')]
+    queries = [a_query_s(1, 10, 20, filter_a='"v" < 0.2'), a_query_s(2, 30, filter_b='"v" > 0.5')]
     (family,) = build_plan(queries, STREAMS).families
     loads = loads_of_family(family, {1: 5.0, 2: 7.0}, {0: 0.2}, {0: 0.5}, horizon_s=25)
     assert loads == (JoinLoad(5, 7, 10, 20, 0.2, None), JoinLoad(5, 7, 25, 25, None, 0.5))

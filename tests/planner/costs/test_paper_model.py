@@ -29,7 +29,8 @@ from planner.costs.paper_model import PaperModel
 from planner.costs.paper_savings import merge_difference
 from planner.costs.rates import FamilyRates
 from planner.families.families import Family
-from tests.planner.values import PAPER, SECOND_US, STREAMS, a_query, rates_of
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import PAPER, STREAMS, rates_of
 
 SIGMA = '"v" < 0.2'
 RESIDUAL = 'a."v" < b."v"'
@@ -83,7 +84,7 @@ def assert_equal(found: PaperCost, expected: PaperCost) -> None:
 def test_the_model_reduces_to_equations_1_to_3_term_by_term(
     strategy: Strategy, equation: Callable[[TwoQueries], PaperCost], setting: TwoQueries
 ) -> None:
-    family = planned([a_query(1, setting.w1_s), a_query(2, setting.w2_s, filter_a=SIGMA)], strategy)
+    family = planned([a_query_s(1, setting.w1_s), a_query_s(2, setting.w2_s, filter_a=SIGMA)], strategy)
     rates = rates_of(
         unplanned(family),
         setting.rate_per_s,
@@ -96,7 +97,7 @@ def test_the_model_reduces_to_equations_1_to_3_term_by_term(
 @settings(deadline=None)
 @given(setting=two_queries)
 def test_which_side_is_called_a_does_not_matter(setting: TwoQueries) -> None:
-    family = planned([a_query(1, setting.w1_s), a_query(2, setting.w2_s, filter_b=SIGMA)], "pushdown")
+    family = planned([a_query_s(1, setting.w1_s), a_query_s(2, setting.w2_s, filter_b=SIGMA)], "pushdown")
     assert {join.partition.side for join in family.joins if join.partition} == {"b"}
     rates = rates_of(
         unplanned(family),
@@ -119,7 +120,7 @@ query_lists = st.lists(
     max_size=6,
 ).map(
     lambda shapes: [
-        a_query(n, w_a, w_b, filter_a=f_a, filter_b=f_b, residual=residual)
+        a_query_s(n, w_a, w_b, filter_a=f_a, filter_b=f_b, residual=residual)
         for n, (w_a, w_b, f_a, f_b, residual) in enumerate(shapes, start=1)
     ]
 )
@@ -187,7 +188,7 @@ def test_merging_differs_by_what_section_5_2_says(
     windows = [5]
     for width in widths:
         windows.append(windows[-1] + width)
-    family = planned([a_query(n, w) for n, w in enumerate(windows, start=1)])
+    family = planned([a_query_s(n, w) for n, w in enumerate(windows, start=1)])
     ends = [5 * SECOND_US, windows[-1] * SECOND_US]
     merged = replace(family, joins=explicit_chain(family, ends, ends))
     rates = rates_of(unplanned(family), rate, join_selectivity=join)
@@ -203,7 +204,7 @@ def test_merging_differs_by_what_section_5_2_says(
 
 def test_section_5_2_with_two_rates() -> None:
     """λ_A = 10, λ_B = 30, slices [5, 8) and [8, 12) merged: what the equation's terms say, by hand."""
-    family = planned([a_query(n, w) for n, w in enumerate((5, 8, 12), start=1)])
+    family = planned([a_query_s(n, w) for n, w in enumerate((5, 8, 12), start=1)])
     ends = [5 * SECOND_US, 12 * SECOND_US]
     merged = replace(family, joins=explicit_chain(family, ends, ends))
     rates = rates_of(unplanned(family), 10.0, 30.0, join_selectivity=0.1)
@@ -216,12 +217,12 @@ def test_section_5_2_with_two_rates() -> None:
 
 def test_theorem_3_with_two_rates() -> None:
     """State-Slice §5.1: the slices of a Mem-Opt chain hold (λ_A + λ_B) w_N rows together."""
-    family = planned([a_query(n, w) for n, w in enumerate((5, 8, 12), start=1)])
+    family = planned([a_query_s(n, w) for n, w in enumerate((5, 8, 12), start=1)])
     assert cost(family, rates_of(unplanned(family), 10.0, 30.0)).memory_rows == pytest.approx(40 * 12)
 
 
 def test_merging_at_the_start_saves_unions_too() -> None:
-    family = planned([a_query(1, 10), a_query(2, 30)])
+    family = planned([a_query_s(1, 10), a_query_s(2, 30)])
     whole = [30 * SECOND_US]
     merged = replace(family, joins=explicit_chain(family, whole, whole))
     rates = rates_of(unplanned(family), 10.0)
@@ -231,7 +232,7 @@ def test_merging_at_the_start_saves_unions_too() -> None:
 
 def test_a_selection_that_several_queries_share_is_judged_once_per_pair() -> None:
     """q1 and q3 share σ: slice 1's pairs are judged for both at once, slice 2's for q3, slice 3's by none."""
-    queries = [a_query(1, 10, filter_a=SIGMA), a_query(2, 20), a_query(3, 30, filter_a=SIGMA)]
+    queries = [a_query_s(1, 10, filter_a=SIGMA), a_query_s(2, 20), a_query_s(3, 30, filter_a=SIGMA)]
     family = planned(queries)
     rates = rates_of(unplanned(family), 10.0, join_selectivity=0.1)
     # 2 λ² 20 S_1 pairs in slices 1 and 2, and λ rows of a between slices 2 and 3.
@@ -239,7 +240,7 @@ def test_a_selection_that_several_queries_share_is_judged_once_per_pair() -> Non
 
 
 def test_system_overhead_is_paid_per_slice_by_every_row_of_the_join() -> None:
-    family = planned([a_query(1, 10), a_query(2, 20), a_query(3, 30)])
+    family = planned([a_query_s(1, 10), a_query_s(2, 20), a_query_s(3, 30)])
     rates = rates_of(unplanned(family), 10.0, 30.0)
     assert cost(family, rates, PaperModel(c_sys=0.5)).comparisons.system == 0.5 * 3 * (10 + 30)
 

@@ -8,10 +8,11 @@ from catalog.steps import intermediate_id
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from planner.costs.rates import HORIZON_S, SideRates, family_rates, with_handed
-from tests.planner.values import SECOND_US, a_query, family_of
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import family_of
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
-FAMILY = family_of([a_query(1, 10), a_query(2, 30, filter_a=LOW), a_query(3, 20, filter_a=HIGH)])
+FAMILY = family_of([a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW), a_query_s(3, 20, filter_a=HIGH)])
 
 
 def test_what_a_profile_does_not_say_is_assumed() -> None:
@@ -90,7 +91,7 @@ def test_unbounded_windows_are_costed_for_a_day_or_the_largest_bounded_window() 
     rates = family_rates(FAMILY, 1, 2, Profile())
     assert rates.seconds(UNBOUNDED_US, "a") == HORIZON_S
     assert rates.seconds(90 * SECOND_US, "a") == 90
-    long = family_of([a_query(1, 10 * HORIZON_S), replace(a_query(2), name="q2")])
+    long = family_of([a_query_s(1, 10 * HORIZON_S), replace(a_query_s(2), name="q2")])
     assert family_rates(long, 1, 2, Profile()).seconds(UNBOUNDED_US, "a") == 10 * HORIZON_S
     assert family_rates(FAMILY, 1, 2, Profile(), horizon_s=100).seconds(UNBOUNDED_US, "a") == 100
 
@@ -113,9 +114,9 @@ def test_a_window_of_rows_costs_as_the_time_in_which_they_come() -> None:
 
 def test_pairs_that_go_on_are_as_many_as_their_family_makes() -> None:
     queries = [
-        replace(a_query(1, 10, filter_a=LOW), hands_on=True),
-        replace(a_query(2, 30), hands_on=True),
-        a_query(3, 90),
+        replace(a_query_s(1, 10, filter_a=LOW), hands_on=True),
+        replace(a_query_s(2, 30), hands_on=True),
+        a_query_s(3, 90),
     ]
     family = family_of(queries)
     made = intermediate_id(1, 2, (("k", "k"),))

@@ -17,10 +17,11 @@ from planner.errors import (
     UnsupportedCql,
 )
 from planner.explain.given_statistics import GivenStatistics, StreamNumbers, given_profile
-from tests.planner.values import STREAMS, a_query
+from tests.builders import a_query_s
+from tests.planner.values import STREAMS
 
 LOW = '"v" < 0.2'
-QUERIES = [a_query(1, filter_a=LOW), a_query(2, filter_b='"v" > 0.9')]
+QUERIES = [a_query_s(1, filter_a=LOW), a_query_s(2, filter_b='"v" > 0.9')]
 
 
 def filters(texts: dict[str, float], queries: list[Query] | None = None) -> list[tuple[int, str, float]]:
@@ -36,7 +37,7 @@ def test_a_filter_is_found_however_it_is_written(text: str) -> None:
 
 
 def test_a_filter_of_a_self_join_is_one_of_its_stream() -> None:
-    assert filters({"A.v < 0.2": 0.3}, [a_query(1, filter_a=LOW, filter_b=LOW, streams=(1, 1))]) == [
+    assert filters({"A.v < 0.2": 0.3}, [a_query_s(1, filter_a=LOW, filter_b=LOW, streams=(1, 1))]) == [
         (1, LOW, 0.3)
     ]
 

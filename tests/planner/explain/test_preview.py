@@ -22,14 +22,15 @@ from planner.explain.explain import decisive
 from planner.explain.preview import Preview, preview
 from planner.explain.preview_document import preview_document
 from planner.families.display import family_text
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW = '"v" < 0.2'
-FAMILY = build_plan([a_query(1)], STREAMS).families[0].id
+FAMILY = build_plan([a_query_s(1)], STREAMS).families[0].id
 
 #: The paper's setting: Q1 without, Q2 with a selection on A.
 SETTING = TwoQueries(rate_per_s=50, w1_s=10, w2_s=30, filter_selectivity=0.2, join_selectivity=0.025)
-QUERIES = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+QUERIES = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
 PROFILE = Profile(
     streams=(
         StreamProfile(1, Measure(50.0), Measure(48.0)),
@@ -103,7 +104,7 @@ def test_rows_decide_for_mem_opt_and_a_term_for_cpu_opt() -> None:
 
 
 def test_overhead_per_slice_merges_slices_and_is_named() -> None:
-    queries = [a_query(1, 10), a_query(2, 11)]
+    queries = [a_query_s(1, 10), a_query_s(2, 11)]
     (report,) = previewed(queries, weighing(c_sys=100)).reports
     assert [len(j.chain_a) for j in report.family.joins] == [1]
     mem_opt = next(a for a in report.alternatives if a.name == "mem-opt")
@@ -115,14 +116,14 @@ def test_overhead_per_slice_merges_slices_and_is_named() -> None:
 
 
 def test_equal_costs_are_set_apart_by_nothing() -> None:
-    (report,) = previewed([a_query(1)]).reports
+    (report,) = previewed([a_query_s(1)]).reports
     by_name = {a.name: a for a in report.alternatives}
     assert decisive(by_name["mem-opt"], by_name["cpu-opt"], "paper") is None
     assert report.decided_by is None or report.decided_by.against != "cpu-opt"
 
 
 def test_no_chain_beats_cpu_opt() -> None:
-    queries = [a_query(i, w) for i, w in enumerate((5, 10, 30, 60), start=1)]
+    queries = [a_query_s(i, w) for i, w in enumerate((5, 10, 30, 60), start=1)]
     for objective in ("paper", "calibrated"):
         priced = weighing(20, "paper" if objective == "paper" else "calibrated")
         best = costs(previewed(queries, priced))["cpu-opt"]
@@ -142,9 +143,9 @@ def test_a_chain_that_ends_elsewhere_is_refused() -> None:
 
 
 def test_a_preview_names_what_has_to_be_done_and_how_many_rows_it_moves() -> None:
-    running = build_plan([a_query(1, 10), a_query(2, 30)], STREAMS)
+    running = build_plan([a_query_s(1, 10), a_query_s(2, 30)], STREAMS)
     held = {(FAMILY, "shared", side, number): 100.0 for side in ("a", "b") for number in (1, 2)}
-    found = previewed([a_query(1, 10), a_query(2, 30), a_query(3, 20)], previous=running, held=held)
+    found = previewed([a_query_s(1, 10), a_query_s(2, 30), a_query_s(3, 20)], previous=running, held=held)
     document = preview_document(found, now_us=0)
     assert document["previous_version"] == 1
     assert document["rows_moved"] == 100
@@ -165,8 +166,8 @@ def test_a_preview_names_what_has_to_be_done_and_how_many_rows_it_moves() -> Non
 
 
 def test_rows_that_nobody_counted_are_not_guessed() -> None:
-    running = build_plan([a_query(1, 10)], STREAMS)
-    changed = previewed([a_query(1, 10), a_query(2, 30)], previous=running)
+    running = build_plan([a_query_s(1, 10)], STREAMS)
+    changed = previewed([a_query_s(1, 10), a_query_s(2, 30)], previous=running)
     assert preview_document(changed, now_us=0)["rows_moved"] is None
     assert preview_document(previewed(), now_us=0)["rows_moved"] == 0
 
@@ -181,8 +182,8 @@ def test_every_statistic_tells_its_origin_and_age() -> None:
 
 
 def test_a_preview_is_json_and_has_no_infinity() -> None:
-    query = replace(a_query(1), a=replace(a_query(1).a, window_us=UNBOUNDED_US))
-    document = preview_document(previewed([query, a_query(2, 10)]), now_us=0)
+    query = replace(a_query_s(1), a=replace(a_query_s(1).a, window_us=UNBOUNDED_US))
+    document = preview_document(previewed([query, a_query_s(2, 10)]), now_us=0)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     (family,) = document["plan"]["families"]
     assert family["costs"]["mem-opt"]["joins"][0]["boundaries_s"] == {"a": [10.0, None], "b": [10.0]}
@@ -247,7 +248,7 @@ def test_a_pinned_chain_has_its_own_cost_and_the_strategies_have_theirs() -> Non
 def test_a_chain_that_was_chosen_by_other_statistics_is_set_apart_from_what_its_strategy_chooses_now() -> (
     None
 ):
-    queries = [a_query(1, 10), a_query(2, 11)]
+    queries = [a_query_s(1, 10), a_query_s(2, 11)]
     running = previewed(queries, weighing(c_sys=0)).plan
     found = previewed(queries, weighing(c_sys=100), previous=running, keep=[FAMILY], chains={})
     (report,) = found.reports

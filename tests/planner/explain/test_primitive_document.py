@@ -8,15 +8,16 @@ from planner.build.diff import diff
 from planner.build.objective import Objective
 from planner.explain.primitive_document import MOST_NAMES, MOST_STEPS, primitive_documents, short_documents
 from service.planning.plan_record import record_of
-from tests.planner.values import STREAMS, a_query
+from tests.builders import a_query_s
+from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'
 
 
 def test_the_short_form_says_what_came_and_went() -> None:
-    old = [a_query(n, 10 * n, filter_a=LOW) for n in range(1, 5)]
+    old = [a_query_s(n, 10 * n, filter_a=LOW) for n in range(1, 5)]
     first = build_plan(old, STREAMS)
-    second = build_plan([*old[1:], a_query(9, 40, filter_a=HIGH)], STREAMS, first)
+    second = build_plan([*old[1:], a_query_s(9, 40, filter_a=HIGH)], STREAMS, first)
     shown, left_out = short_documents(first, second, diff(first, second))
     assert left_out == 0
     assert [step["text"] for step in shown] == [
@@ -41,7 +42,7 @@ def test_the_short_form_says_what_came_and_went() -> None:
 
 
 def test_a_filter_that_goes_is_named_although_the_new_plan_does_not_know_it() -> None:
-    old = [a_query(1, 10, filter_a=LOW), a_query(2, 10, filter_a=HIGH)]
+    old = [a_query_s(1, 10, filter_a=LOW), a_query_s(2, 10, filter_a=HIGH)]
     first = build_plan(old, STREAMS)
     second = build_plan(old[:1], STREAMS, first)
     shown, _ = short_documents(first, second, diff(first, second))
@@ -51,12 +52,12 @@ def test_a_filter_that_goes_is_named_although_the_new_plan_does_not_know_it() ->
 
 
 def test_the_history_of_a_version_is_bounded_whatever_it_changes() -> None:
-    first = build_plan([a_query(n, n, filter_a=f'"v" < {n}') for n in range(1, 400)], STREAMS)
+    first = build_plan([a_query_s(n, n, filter_a=f'"v" < {n}') for n in range(1, 400)], STREAMS)
     shown, left_out = short_documents(None, first, diff(None, first))
     assert len(shown) == MOST_STEPS
     assert left_out > 1000
     nothing = build_plan([], STREAMS)
-    many = build_plan([a_query(n, 1) for n in range(1, 100)], STREAMS, nothing)
+    many = build_plan([a_query_s(n, 1) for n in range(1, 100)], STREAMS, nothing)
     shown, left_out = short_documents(nothing, many, diff(nothing, many))
     (routes,) = [step for step in shown if step["type"] == "set-routes"]
     assert len(routes["added"]) == MOST_NAMES + 1

@@ -7,13 +7,14 @@ from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
-from tests.planner.values import STREAMS, a_query
+from tests.builders import a_query_s
+from tests.planner.values import STREAMS
 
 LOW = '"v" < 0.2'
 
 
 def test_names_can_be_given_apart_from_the_plan() -> None:
-    plan = build_plan([a_query(1), a_query(2)], STREAMS)
+    plan = build_plan([a_query_s(1), a_query_s(2)], STREAMS)
     assert render_text(plan, {2: "new"}).splitlines() == [
         "family A.k = B.k",
         "  slice 1 [0s, 10s)  queries q1 new",
@@ -29,7 +30,7 @@ def test_a_plan_without_queries_says_so_in_every_form() -> None:
 
 
 def test_the_document_says_which_slices_of_which_side_feed_a_query() -> None:
-    plan = build_plan([a_query(1, 10, 30), a_query(2, 20, 10, filter_a=LOW)], STREAMS)
+    plan = build_plan([a_query_s(1, 10, 30), a_query_s(2, 20, 10, filter_a=LOW)], STREAMS)
     (family,) = plan_document(plan)["families"]
     assert family["unions"] == [
         {"query": "q1", "slices": {"a": [1], "b": [1, 2]}},
@@ -45,19 +46,19 @@ def lazy(*queries: Query) -> dict[str, list[bool]]:
 
 
 def test_an_end_is_lazy_where_filters_stop_neither_rows_nor_males() -> None:
-    assert lazy(a_query(1, 10), a_query(2, 20)) == {"a": [True, False], "b": [True, False]}
-    same = lazy(a_query(1, 10, filter_a=LOW), a_query(2, 20, filter_a=LOW))
+    assert lazy(a_query_s(1, 10), a_query_s(2, 20)) == {"a": [True, False], "b": [True, False]}
+    same = lazy(a_query_s(1, 10, filter_a=LOW), a_query_s(2, 20, filter_a=LOW))
     assert same == {"a": [True, False], "b": [True, False]}, "the same filter"
-    one_takes_all = lazy(a_query(1, 10, filter_a=LOW), a_query(2, 20))
+    one_takes_all = lazy(a_query_s(1, 10, filter_a=LOW), a_query_s(2, 20))
     assert one_takes_all == {"a": [True, False], "b": [True, False]}
-    all_and_some = lazy(a_query(1, 10), a_query(2, 20, filter_a=LOW))
+    all_and_some = lazy(a_query_s(1, 10), a_query_s(2, 20, filter_a=LOW))
     assert all_and_some == {"a": [False, False], "b": [False, False]}, "rows of a stay behind, and its males"
-    apart = lazy(a_query(1, 10, filter_a='"v" > 0.5'), a_query(2, 20, filter_a=LOW))
+    apart = lazy(a_query_s(1, 10, filter_a='"v" > 0.5'), a_query_s(2, 20, filter_a=LOW))
     assert apart == {"a": [False, False], "b": [False, False]}
 
 
 def test_lazy_ends_show_in_text_and_graphs() -> None:
-    plan = build_plan([a_query(1, 10), a_query(2, 20), a_query(3, 30, filter_a=LOW)], STREAMS)
+    plan = build_plan([a_query_s(1, 10), a_query_s(2, 20), a_query_s(3, 30, filter_a=LOW)], STREAMS)
     assert [line.endswith("lazy end") for line in render_text(plan).splitlines()[1:]] == [True, False, False]
     for graph in (render_mermaid(plan), render_dot(plan)):
         assert "slice 1 [0s, 10s) lazy end" in graph
@@ -66,14 +67,14 @@ def test_lazy_ends_show_in_text_and_graphs() -> None:
 
 def test_an_end_that_is_lazy_for_one_side_says_for_which() -> None:
     """Whatever passes the short query's filter passes the long one's; males are compared by filters alone."""
-    queries = [a_query(1, 10, filter_a='"v" < 0.1'), a_query(2, 20, filter_a=LOW)]
+    queries = [a_query_s(1, 10, filter_a='"v" < 0.1'), a_query_s(2, 20, filter_a=LOW)]
     plan = build_plan(queries, STREAMS)
     assert render_text(plan).splitlines()[1].endswith("lazy end of A")
     assert "slice 1 [0s, 10s) lazy end of A" in render_mermaid(plan)
 
 
 def test_the_document_is_json_with_null_for_unbounded() -> None:
-    query = replace(a_query(1), a=replace(a_query(1).a, window_us=UNBOUNDED_US), residual='a."v" < b."v"')
+    query = replace(a_query_s(1), a=replace(a_query_s(1).a, window_us=UNBOUNDED_US), residual='a."v" < b."v"')
     document = plan_document(build_plan([query], STREAMS))
     assert json.loads(json.dumps(document)) == document
     (family,) = document["families"]
@@ -84,7 +85,7 @@ def test_the_document_is_json_with_null_for_unbounded() -> None:
 
 
 def test_joins_are_named_where_there_are_several() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
     assert render_text(build_plan(queries, STREAMS, objective=Objective("pushdown"))).splitlines() == [
         "family A.k = B.k  pushdown",
         "  join p1  rows of A for q1, not for q2",
@@ -93,7 +94,7 @@ def test_joins_are_named_where_there_are_several() -> None:
         "    slice 1 [0s, 30s)  queries q1 q2  keep A.v < 0.2",
     ]
     assert render_text(
-        build_plan([a_query(1, 10, 20)], STREAMS, objective=Objective("unshared"))
+        build_plan([a_query_s(1, 10, 20)], STREAMS, objective=Objective("unshared"))
     ).splitlines() == [
         "family A.k = B.k  unshared",
         "  chain of A",
@@ -104,7 +105,7 @@ def test_joins_are_named_where_there_are_several() -> None:
 
 
 def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
     (family,) = plan_document(build_plan(queries, STREAMS, objective=Objective("pushdown")))["families"]
     assert "chains" not in family
     assert [(j["id"], j["queries"], j["partition"]) for j in family["joins"]] == [
@@ -124,7 +125,7 @@ def test_the_document_names_joins_and_has_chains_where_there_is_one() -> None:
 
 
 def test_a_drawing_has_a_ladder_per_join() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW)]
     lines = render_mermaid(build_plan(queries, STREAMS, objective=Objective("pushdown"))).splitlines()
     assert lines[4:] == [
         '    f1_p1_ab1["p1: slice 1 [0s, 10s)"]',

@@ -7,11 +7,11 @@ import pytest
 from planner.errors import UnknownFamily
 from planner.families.families import families
 from planner.families.family_names import by_family, family_named, family_titles
-from tests.planner.values import a_query
+from tests.builders import a_query_s
 
-PLAIN = a_query(1)
-TWO_KEYS = a_query(2, key=(("k", "k"), ("m", "m")))
-SELF_JOIN = a_query(3, streams=(1, 1))
+PLAIN = a_query_s(1)
+TWO_KEYS = a_query_s(2, key=(("k", "k"), ("m", "m")))
+SELF_JOIN = a_query_s(3, streams=(1, 1))
 QUERIES = [PLAIN, TWO_KEYS, SELF_JOIN]
 IDS = {q.id: family_named("A.k = B.k", [q]) for q in [PLAIN]}
 
@@ -38,8 +38,8 @@ def test_a_self_join_says_what_its_sides_are() -> None:
 
 
 def test_outer_semi_and_anti_joins_are_a_family_of_their_own() -> None:
-    anti = replace(a_query(4), kind="anti", preserved=("a",))
-    of_self = replace(a_query(5, streams=(1, 1)), kind="outer", preserved=("a", "b"))
+    anti = replace(a_query_s(4), kind="anti", preserved=("a",))
+    of_self = replace(a_query_s(5, streams=(1, 1)), kind="outer", preserved=("a", "b"))
     known = [*QUERIES, anti, of_self]
     absence, of_both = families([anti]), families([of_self])
     assert [family_named("B.k = A.k (Absence)", known)] == list(absence)

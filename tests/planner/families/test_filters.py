@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from catalog.values.plan import PlannedFilter
 from planner.families.filters import assign_bits, keep_bits, weaker_filters
-from tests.planner.values import a_query, family_of
+from tests.builders import a_query_s
+from tests.planner.values import family_of
 
 
 def test_new_filters_take_bits_in_the_order_of_their_texts() -> None:
@@ -36,10 +37,10 @@ def test_of_filters_that_imply_each_other_one_is_kept() -> None:
 
 
 def test_implications_are_found_by_side_up_to_so_many_filters() -> None:
-    queries = [a_query(1, filter_a='"v" > 10'), a_query(2, filter_a='"v" > 5', filter_b='"v" > 7')]
+    queries = [a_query_s(1, filter_a='"v" > 10'), a_query_s(2, filter_a='"v" > 5', filter_b='"v" > 7')]
     family = family_of(queries)
     assert {f.sql: f.bit for f in family.filters_a} == {'"v" > 10': 0, '"v" > 5': 1}
     assert weaker_filters(family, "a") == {0: frozenset({1})}
     assert weaker_filters(family, "b") == {}
-    many = family_of([a_query(n, filter_a=f'"v" > {n}') for n in range(1, 101)])
+    many = family_of([a_query_s(n, filter_a=f'"v" > {n}') for n in range(1, 101)])
     assert weaker_filters(many, "a") == {}

@@ -20,10 +20,11 @@ from planner.explain.render import plan_document, render_mermaid, render_text
 from planner.probes.asked_probe import asked_probe, probe_text
 from planner.probes.choose_probe import choose_probe, search_s
 from planner.probes.ring_costs import JoinRates, RingWork, expired_rows, ring_work, rings_looked_at
-from tests.planner.values import STREAMS, a_query
+from tests.builders import a_query_s
+from tests.planner.values import STREAMS
 
-QUERIES = [a_query(1, 10), a_query(2, 30, filter_a='"v" < 0.2')]
-THETA = replace(a_query(3, 10), key=(), key_types=())
+QUERIES = [a_query_s(1, 10), a_query_s(2, 30, filter_a='"v" < 0.2')]
+THETA = replace(a_query_s(3, 10), key=(), key_types=())
 
 
 @pytest.mark.parametrize(

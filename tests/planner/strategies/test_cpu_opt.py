@@ -24,8 +24,9 @@ from planner.costs.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
 from planner.families.families import SIDES, Family, SideName, side_chain, side_window_us
+from tests.builders import SECOND_US, a_query_s
 from tests.examples import examples
-from tests.planner.values import PAPER, SECOND_US, STREAMS, a_query, family_of, rates_of
+from tests.planner.values import PAPER, STREAMS, family_of, rates_of
 
 FILTERS = ['"v" < 0.2', '"v" > 0.9', '"v" = 1', '"v" = 2', '"v" = 3']
 
@@ -50,7 +51,7 @@ def query_sets(draw: st.DrawFn, most_windows: int) -> list[Query]:
     for query_id in range(1, draw(st.integers(1, 2 * most_windows)) + 1):
         w_a = draw(windows)
         queries.append(
-            a_query(
+            a_query_s(
                 query_id,
                 w_a,
                 w_a if same else draw(windows),
@@ -194,7 +195,7 @@ def test_of_chains_that_cost_the_same_mem_opt_is_taken(queries: list[Query], sel
 
 
 def test_silent_streams_cost_nothing_and_are_cut_as_mem_opt_cuts() -> None:
-    family = family_of([a_query(1, 10), a_query(2, 20), a_query(3, 30)])
+    family = family_of([a_query_s(1, 10), a_query_s(2, 20), a_query_s(3, 30)])
     rates = rates_of(family, 0.0)
     assert STRATEGIES["cpu-opt"](family, rates, PAPER) == STRATEGIES["mem-opt"](family, rates, PAPER)
 
@@ -202,7 +203,7 @@ def test_silent_streams_cost_nothing_and_are_cut_as_mem_opt_cuts() -> None:
 def test_narrow_slices_are_merged_and_wide_ones_kept() -> None:
     """Table 4's Small-Large: what a slice saves in routing grows with its width, what it costs does not."""
     windows = [1, 2, 3, 4, 5, 6, 25, 26, 27, 28, 29, 30]
-    family = family_of([a_query(n, w) for n, w in enumerate(windows, start=1)])
+    family = family_of([a_query_s(n, w) for n, w in enumerate(windows, start=1)])
     rates = rates_of(family, 20.0, join_selectivity=0.025)
     (join,) = STRATEGIES["cpu-opt"](family, rates, PaperModel(c_sys=3.0))
     ends = [end // SECOND_US for end in ends_us(join, "a")]
@@ -213,8 +214,8 @@ def test_narrow_slices_are_merged_and_wide_ones_kept() -> None:
 
 def test_a_filter_between_windows_is_a_reason_to_cut() -> None:
     """State-Slice §6.2: merged, the slice would hold and probe the rows that nobody can use any more."""
-    plain = family_of([a_query(1, 10), a_query(2, 30)])
-    filtered = family_of([a_query(1, 10), a_query(2, 30, filter_a=FILTERS[0])])
+    plain = family_of([a_query_s(1, 10), a_query_s(2, 30)])
+    filtered = family_of([a_query_s(1, 10), a_query_s(2, 30, filter_a=FILTERS[0])])
     model = PaperModel(c_sys=50.0)
     for family, ends in ((plain, [30]), (filtered, [10, 30])):
         (join,) = STRATEGIES["cpu-opt"](
@@ -225,16 +226,16 @@ def test_a_filter_between_windows_is_a_reason_to_cut() -> None:
 
 def test_each_side_has_its_own_chain() -> None:
     """At 10 rows/s, S_1 = 0.05, a merged slice saves 20 (purge, union) and routes 5 per second of window."""
-    family = family_of([a_query(1, 10, 1), a_query(2, 30, 2)])
+    family = family_of([a_query_s(1, 10, 1), a_query_s(2, 30, 2)])
     (join,) = STRATEGIES["cpu-opt"](family, rates_of(family, 10.0, join_selectivity=0.05), PAPER)
     assert [end // SECOND_US for end in ends_us(join, "a")] == [10, 30]
     assert [end // SECOND_US for end in ends_us(join, "b")] == [2]
 
 
 def test_an_unbounded_window_is_planned() -> None:
-    unbounded = replace(a_query(2), a=replace(a_query(2).a, window_us=UNBOUNDED_US))
+    unbounded = replace(a_query_s(2), a=replace(a_query_s(2).a, window_us=UNBOUNDED_US))
     (family,) = build_plan(
-        [a_query(1, 10), unbounded], STREAMS, objective=Objective("cpu-opt", cost_model="paper")
+        [a_query_s(1, 10), unbounded], STREAMS, objective=Objective("cpu-opt", cost_model="paper")
     ).families
     assert family.joins[0].chain_a[-1].w_end_us == UNBOUNDED_US
 
@@ -242,7 +243,7 @@ def test_an_unbounded_window_is_planned() -> None:
 def _many(queries: int, windows: int) -> list[Query]:
     """Return queries over that many windows on each side, most with one of 40 filters on each side."""
     return [
-        a_query(
+        a_query_s(
             n + 1,
             1 + 7 * (n % windows),
             1 + 11 * (n * 3 % windows),

@@ -12,7 +12,8 @@ from catalog.values.query import Query
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.families.families import SideName, side_chain, side_filter, side_window_us
-from tests.planner.values import SECOND_US, STREAMS, a_query
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.values import STREAMS
 
 LOW, MIDDLE, HIGH = '"v" < 0.2', '"v" = 0.5', '"v" > 0.9'
 
@@ -21,7 +22,7 @@ query_sets = st.lists(
     st.tuples(st.integers(1, 5), st.integers(1, 5), filters, filters), min_size=1, max_size=6
 ).map(
     lambda shapes: [
-        a_query(n, w_a, w_b, filter_a=f_a, filter_b=f_b)
+        a_query_s(n, w_a, w_b, filter_a=f_a, filter_b=f_b)
         for n, (w_a, w_b, f_a, f_b) in enumerate(shapes, start=1)
     ]
 )
@@ -90,14 +91,14 @@ def test_every_pair_is_made_in_one_join_for_each_query_that_it_serves(
 
 
 def test_pullup_is_one_slice_that_keeps_everything() -> None:
-    (join,) = planned([a_query(1, 10, 5, filter_a=LOW), a_query(2, 30, 2, filter_a=HIGH)], "pullup").joins
+    (join,) = planned([a_query_s(1, 10, 5, filter_a=LOW), a_query_s(2, 30, 2, filter_a=HIGH)], "pullup").joins
     assert (join.id, join.queries, join.partition, join.pulled_up) == ("shared", (1, 2), None, True)
     assert [(s.w_end_us, s.keep) for s in join.chain_a] == [(30 * SECOND_US, None)]
     assert [(s.w_end_us, s.keep) for s in join.chain_b] == [(5 * SECOND_US, None)]
 
 
 def test_unshared_queries_have_joins_named_for_them() -> None:
-    first, second = planned([a_query(1, 10), a_query(2, 30, 2, filter_a=LOW)], "unshared").joins
+    first, second = planned([a_query_s(1, 10), a_query_s(2, 30, 2, filter_a=LOW)], "unshared").joins
     assert (first.id, first.queries, first.chain_a[0].keep) == ("q1", (1,), None)
     assert (second.id, second.queries, second.chain_a[0].keep) == ("q2", (2,), (0,))
     assert (second.chain_a[0].w_end_us, second.chain_b[0].w_end_us) == (30 * SECOND_US, 2 * SECOND_US)
@@ -113,7 +114,7 @@ def ranks(queries: list[Query]) -> list[tuple[str, tuple[int, ...], tuple[int, .
 
 
 def test_pushdown_splits_rows_by_the_windows_that_they_need() -> None:
-    queries = [a_query(1, 10), a_query(2, 30, filter_a=LOW), a_query(3, 20, filter_a=HIGH)]
+    queries = [a_query_s(1, 10), a_query_s(2, 30, filter_a=LOW), a_query_s(3, 20, filter_a=HIGH)]
     assert ranks(queries) == [("p1", (1,), (2, 3)), ("p2", (3,), (2,)), ("p3", (2,), ())]
     family = planned(queries, "pushdown")
     assert [j.queries for j in family.joins] == [(1,), (1, 3), (1, 2, 3)]
@@ -124,15 +125,15 @@ def test_pushdown_splits_rows_by_the_windows_that_they_need() -> None:
 
 def test_a_rank_whose_rows_all_serve_a_higher_one_has_no_join() -> None:
     """LOW occurs above, so whatever serves q2 serves q3: rows of q2's rank alone there are none."""
-    queries = [a_query(1, 10), a_query(2, 20, filter_a=LOW), a_query(3, 30, filter_a=LOW)]
+    queries = [a_query_s(1, 10), a_query_s(2, 20, filter_a=LOW), a_query_s(3, 30, filter_a=LOW)]
     assert ranks(queries) == [("p1", (1,), (2, 3)), ("p2", (2, 3), ())]
 
 
 def test_without_filters_or_with_an_unfiltered_largest_query_nothing_is_split() -> None:
     for queries in (
-        [a_query(1, 10), a_query(2, 30)],
-        [a_query(1, 10, filter_a=LOW), a_query(2, 30)],
-        [a_query(1, 10, filter_a=LOW)],
+        [a_query_s(1, 10), a_query_s(2, 30)],
+        [a_query_s(1, 10, filter_a=LOW), a_query_s(2, 30)],
+        [a_query_s(1, 10, filter_a=LOW)],
     ):
         (join,) = planned(queries, "pushdown").joins
         assert (join.id, join.partition, join.pulled_up) == ("shared", None, False)
@@ -140,12 +141,12 @@ def test_without_filters_or_with_an_unfiltered_largest_query_nothing_is_split() 
 
 
 def test_side_b_is_split_where_only_it_has_filters() -> None:
-    joins = planned([a_query(1, 10), a_query(2, 30, filter_b=LOW)], "pushdown").joins
+    joins = planned([a_query_s(1, 10), a_query_s(2, 30, filter_b=LOW)], "pushdown").joins
     assert [j.partition.side for j in joins if j.partition] == ["b", "b"]
 
 
 def test_the_other_sides_filters_judge_rows_before_each_join() -> None:
-    queries = [a_query(1, 10, filter_b=HIGH), a_query(2, 30, filter_a=LOW, filter_b=MIDDLE)]
+    queries = [a_query_s(1, 10, filter_b=HIGH), a_query_s(2, 30, filter_a=LOW, filter_b=MIDDLE)]
     family = planned(queries, "pushdown")
     bits = {f.sql: f.bit for f in family.filters_b}
     assert [j.chain_b[0].keep for j in family.joins] == [(bits[HIGH],), tuple(sorted(bits.values()))]

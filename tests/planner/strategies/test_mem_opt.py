@@ -9,7 +9,8 @@ from catalog.values.plan import JoinPlan, Slice
 from catalog.values.query import Query
 from planner.build.build_plan import STRATEGIES
 from planner.strategies.slice_dag import chain_of_path
-from tests.planner.values import PAPER, a_query, family_of, rates_of
+from tests.builders import a_query_s
+from tests.planner.values import PAPER, family_of, rates_of
 
 LOW = '"v" < 0.2'
 HIGH = '"v" > 0.9'
@@ -29,14 +30,14 @@ def mem_opt(queries: list[Query]) -> JoinPlan:
 
 
 def test_every_distinct_window_ends_a_slice() -> None:
-    join = mem_opt([a_query(1, 30), a_query(2, 10), a_query(3, 10)])
+    join = mem_opt([a_query_s(1, 30), a_query_s(2, 10), a_query_s(3, 10)])
     assert [(s.w_start_us, s.w_end_us) for s in join.chain_a] == [(0, 10_000_000), (10_000_000, 30_000_000)]
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([None, LOW, HIGH])), min_size=1, max_size=6))
 def test_no_other_chain_holds_fewer_rows(shapes: list[tuple[int, str | None]]) -> None:
-    queries = [a_query(i, w, filter_a=f) for i, (w, f) in enumerate(shapes, start=1)]
+    queries = [a_query_s(i, w, filter_a=f) for i, (w, f) in enumerate(shapes, start=1)]
     family = family_of(queries)
     best = rows_held(mem_opt(queries).chain_a)
     inner = sorted({q.w_a_us for q in family.queries})

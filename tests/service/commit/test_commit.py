@@ -19,8 +19,9 @@ from service.commit.commit import BatchCommitter
 from service.commit.spark_log import SparkLog
 from service.job.chain_processor import bucket_report
 from service.results.result_check import length_and_checksum
+from tests.builders import a_query, a_stream
 from tests.operators.harness import Runner
-from tests.operators.queries import Row, a_query, a_stream, a_table
+from tests.operators.queries import Row, a_table
 from tests.service.spark_logs import log_of, write_begun
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}

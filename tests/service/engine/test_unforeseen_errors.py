@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,9 +35,8 @@ def data_dir(tmp_path: Path) -> DataDir:
 
 
 @pytest.fixture
-def store(data_dir: DataDir) -> Iterator[Store]:
-    with Store.open(data_dir.catalog_url) as store:
-        yield store
+def url(data_dir: DataDir) -> str:
+    return data_dir.catalog_url
 
 
 def test_an_engine_that_fails_in_an_unforeseen_way_is_started_again_twice(

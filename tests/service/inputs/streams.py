@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.values.stream import Column, FilesSource, HttpSource, Source, Stream
+from catalog.values.stream import Column, FilesSource, Source, Stream
+from tests.builders import a_stream
 
 TS_K_V = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
 EVERY_TYPE = (
@@ -24,7 +26,7 @@ EVERY_TYPE = (
 def stream_of(
     source: Source | None = None, *, stream_id: int = 1, name: str = "S", columns: tuple[Column, ...] = TS_K_V
 ) -> Stream:
-    return Stream(stream_id, name, columns, "ts", 0, source if source is not None else HttpSource())
+    return replace(a_stream(stream_id, name=name, source=source), columns=columns)
 
 
 def files_stream(

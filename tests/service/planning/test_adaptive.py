@@ -32,8 +32,9 @@ from service.planning.adaptive import (
     worth_migrating,
 )
 from service.planning.migration_price import Moved, migration_price, moved_by
+from tests.builders import a_query_s
 from tests.examples import examples
-from tests.planner.values import STREAMS, a_query
+from tests.planner.values import STREAMS
 
 NOW_US = 1_700_000_000_000_000
 LOW, MIDDLE = '"v" < 0.2', '"v" < 0.5'
@@ -131,7 +132,7 @@ def versions(
 
 
 #: By the paper's model and C_sys = 1000 the chain is cut above some 280 rows per second.
-TWO = [a_query(1, 1), a_query(2, 10, filter_a=LOW)]
+TWO = [a_query_s(1, 1), a_query_s(2, 10, filter_a=LOW)]
 CUT = prices(c_sys=1000.0)
 
 
@@ -216,7 +217,9 @@ def test_noise_of_ten_percent_leads_to_one_other_plan_at_most(
     rng = np.random.default_rng(seed)
     windows_s = np.unique(np.round(10 ** rng.uniform(-0.5, 1.5, rng.integers(2, 9)), 2))
     queries = [
-        a_query(n, float(w), filter_a=rng.choice([None, LOW, MIDDLE]), filter_b=rng.choice([None, None, LOW]))
+        a_query_s(
+            n, float(w), filter_a=rng.choice([None, LOW, MIDDLE]), filter_b=rng.choice([None, None, LOW])
+        )
         for n, w in enumerate(windows_s, 1)
     ]
     truth = profile(

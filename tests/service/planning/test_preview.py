@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
 from service.planning.objective import objective_of
 from service.planning.preview import NewQuery, PreviewRequest, Statistician, explain_version, preview_change
-from tests.empty_catalog import prepared
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
 Q2 = "SELECT A.k FROM A [RANGE 30 SECONDS], B [RANGE 30 SECONDS] WHERE A.k = B.k AND A.v < 0.25"
@@ -36,36 +34,32 @@ ROWS = 2_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(store: Store, tmp_path: Path) -> Store:
     """Two streams of files, 100 rows a second and 10 keys, and two queries in a plan."""
-    opened = Store.open(prepared(f"sqlite:///{tmp_path}/catalog.db"))
-    try:
-        by_name: dict[str, Stream] = {}
-        for name in ("A", "B"):
-            directory = tmp_path / name
-            directory.mkdir()
-            table = pa.table(
-                {
-                    "ts": pa.array([i * 10_000 for i in range(ROWS)], pa.timestamp("us")),
-                    "k": pa.array([i % 10 for i in range(ROWS)], pa.int64()),
-                    "v": pa.array([i % 100 / 100 for i in range(ROWS)], pa.float64()),
-                }
-            )
-            pq.write_table(table, directory / "0.parquet")
-            columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
-            source = FilesSource("parquet", str(directory), None)
-            by_name[name] = opened.streams.add(Stream(0, name, columns, "ts", 0, source))
-            list_files(opened, by_name[name])
-        with opened.transaction():
-            queries = []
-            for name, cql in (("q1", Q1), ("q2", Q2)):
-                query = bind(cql, by_name, name=name, query_id=opened.queries.reserve_id())
-                opened.queries.add(query, 1)
-                queries.append(query)
-            opened.control_log.append(plan=build_plan(queries, {s.id: s for s in by_name.values()}))
-        yield opened
-    finally:
-        opened.close()
+    by_name: dict[str, Stream] = {}
+    for name in ("A", "B"):
+        directory = tmp_path / name
+        directory.mkdir()
+        table = pa.table(
+            {
+                "ts": pa.array([i * 10_000 for i in range(ROWS)], pa.timestamp("us")),
+                "k": pa.array([i % 10 for i in range(ROWS)], pa.int64()),
+                "v": pa.array([i % 100 / 100 for i in range(ROWS)], pa.float64()),
+            }
+        )
+        pq.write_table(table, directory / "0.parquet")
+        columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
+        source = FilesSource("parquet", str(directory), None)
+        by_name[name] = store.streams.add(Stream(0, name, columns, "ts", 0, source))
+        list_files(store, by_name[name])
+    with store.transaction():
+        queries = []
+        for name, cql in (("q1", Q1), ("q2", Q2)):
+            query = bind(cql, by_name, name=name, query_id=store.queries.reserve_id())
+            store.queries.add(query, 1)
+            queries.append(query)
+        store.control_log.append(plan=build_plan(queries, {s.id: s for s in by_name.values()}))
+    return store
 
 
 def previewed(store: Store, objective: Objective | None = None, **request: Any) -> Preview:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,16 @@ from catalog.values.query import Output, Query
 from service.errors import CorruptResults
 from service.results import export
 from service.results.export import export_query, export_shared
-from tests.service.pairs import Batches, add_query, open_store
+from tests.service.pairs import Batches, add_query, begin
 
 OUTPUTS = (Output("k", 'a."k"', "bigint"), Output("w", 'b."v"', "double"))
 BOTH, ONLY_Q1 = 11, 12
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path) as opened:
-        yield opened
+def store(store: Store) -> Store:
+    begin(store)
+    return store
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from service.results.result_formats import (
     json_line,
     ndjson,
     parquet,
+    result_line,
     rows_for_json,
 )
 
@@ -67,6 +68,17 @@ def test_no_rows_are_a_header_alone_in_csv_and_nothing_in_ndjson() -> None:
     assert csv_text(table) == b'"x"\n'
     assert ndjson(table) == b""
     assert pa.ipc.open_stream(arrow_stream(table)).read_all().schema == table.schema
+
+
+def test_result_punctuations_are_lines_and_events_of_their_own() -> None:
+    table = pa.table({"k": [1, None], "_punctuation": [None, '{"k":1}']})
+    assert ndjson(table) == b'{"k":1}\n{"_punctuation":{"k":1}}\n'
+    assert [result_line(row) for row in rows_for_json(table)] == ndjson(table).decode().splitlines()
+    told = events(table, "result", [pa.array(["1", "2"])]).decode().split("\n\n")
+    assert told[:2] == [
+        'event: result\ndata: {"k":1}\nid: 1',
+        'event: punctuation\ndata: {"_punctuation":{"k":1}}\nid: 2',
+    ]
 
 
 def test_arrow_keeps_types_and_values() -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -17,10 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.store.store import Store
-from catalog.values.query import Query, Side
+from catalog.values.query import Query
 from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import (
-    Column,
     FilesSource,
     GeneratedColumn,
     GeneratorSource,
@@ -40,31 +40,29 @@ from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
 from service.statistics.sample_answers import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache
 from service.statistics.sampling import sample_profile
+from tests.builders import a_query, a_stream
 from tests.examples import examples
 
-COLUMNS = (
-    Column("ts", "timestamp"),
-    Column("k", "bigint"),
-    Column("s", "string"),
-    Column("v", "double"),
-)
-SECOND_US = 1_000_000
 NOW_US = 1_700_000_000_000_000
 
 
-def a_stream(stream_id: int, name: str, source: Source) -> Stream:
-    return Stream(stream_id, name, COLUMNS, "ts", 0, source)
+def stream_of(stream_id: int, name: str, source: Source) -> Stream:
+    columns = (("k", "bigint"), ("s", "string"), ("v", "double"))
+    return a_stream(stream_id, columns=columns, name=name, source=source)
 
 
-def a_query(
+def joined(
     filter_a: str | None = None, filter_b: str | None = None, *, key: str = "k", number: int = 1
 ) -> Query:
-    kind = "bigint" if key == "k" else "string"
-    sides = [
-        Side(n, name, name, 10 * SECOND_US, text, ("v",) if text else (), (key, "v"))
-        for n, name, text in ((1, "A", filter_a), (2, "B", filter_b))
-    ]
-    return Query(number, f"q{number}", "", sides[0], sides[1], ((key, key),), (kind,), None, ())
+    return a_query(
+        number,
+        filter_a=filter_a,
+        filter_b=filter_b,
+        key=((key, key),),
+        key_types=("bigint" if key == "k" else "string",),
+        columns_a=(key, "v"),
+        columns_b=(key, "v"),
+    )
 
 
 def rows_of(
@@ -119,11 +117,11 @@ def exact_join(a: pa.Table, b: pa.Table, key: str = "k") -> float:
 def sampled(
     directory: Path,
     queries: Sequence[Query],
-    file_format: str = "parquet",
+    file_format: Literal["parquet", "csv", "jsonl"] = "parquet",
     files_per_batch: int | None = None,
 ) -> Profile:
     streams = [
-        a_stream(n, name, FilesSource(file_format, str(directory / name), files_per_batch))  # type: ignore[arg-type]  # one of the three formats
+        stream_of(n, name, FilesSource(file_format, str(directory / name), files_per_batch))
         for n, name in ((1, "A"), (2, "B"))
     ]
     return sample_profile(WorkloadRows(lambda: NOW_US), streams, queries, clock_us=lambda: NOW_US)
@@ -156,7 +154,7 @@ def test_small_streams_are_sampled_whole(
         write_parts(table, directory / name, files)
     texts = [f'"v" < {limit!r}' for limit in limits]
 
-    found = sampled(directory, [a_query(texts[0], texts[1], key=key)])
+    found = sampled(directory, [joined(texts[0], texts[1], key=key)])
 
     assert [s.rate_per_s.value for s in found.streams] == pytest.approx([1000.0, 1000.0])
     assert [(f.stream_id, f.sql) for f in found.filters] == [(1, texts[0]), (2, texts[1])]
@@ -201,7 +199,7 @@ def test_large_streams_are_sampled_over_all_their_length(tmp_path: Path, files: 
         tables.append(table.set_column(3, "v", drift))
         write_parts(tables[-1], tmp_path / name, files)
 
-    found = sampled(tmp_path, [a_query('"v" > 0.5')], files_per_batch=2)
+    found = sampled(tmp_path, [joined('"v" > 0.5')], files_per_batch=2)
 
     assert found.filters[0].selectivity.value == pytest.approx(0.5, abs=0.07)
     assert found.streams[0].rate_per_s.value == pytest.approx(1000, rel=0.01)
@@ -212,7 +210,7 @@ def test_large_streams_are_sampled_over_all_their_length(tmp_path: Path, files: 
 @pytest.mark.parametrize("files", [1, 40])
 def test_a_sample_is_bounded(tmp_path: Path, files: int) -> None:
     write_parts(rows_of(np.random.default_rng(1), 400_000, 10), tmp_path / "A", files)
-    stream = a_stream(1, "A", FilesSource("parquet", str(tmp_path / "A")))
+    stream = stream_of(1, "A", FilesSource("parquet", str(tmp_path / "A")))
 
     sample = WorkloadRows().sample(stream, ["v"])
 
@@ -231,13 +229,13 @@ def test_text_files_are_sampled_too_but_not_huge_ones(
         pcsv.write_csv(table.slice(0, 1_000), tmp_path / name / "0.csv")
         pcsv.write_csv(table.slice(1_000), tmp_path / name / "1.csv")
 
-    found = sampled(tmp_path, [a_query('"v" < 0.3')], "csv")
+    found = sampled(tmp_path, [joined('"v" < 0.3')], "csv")
 
     exact = one("SELECT avg(coalesce(v < 0.3, false)::INT) FROM t", t=table)
     assert found.filters[0].selectivity.value == pytest.approx(exact)
     assert found.streams[0].rate_per_s.value == pytest.approx(1000)
     monkeypatch.setattr("service.inputs.sample.MAX_TEXT_BYTES", 100)
-    assert sampled(tmp_path, [a_query('"v" < 0.3')], "csv") == Profile()
+    assert sampled(tmp_path, [joined('"v" < 0.3')], "csv") == Profile()
 
 
 def test_stored_bytes_are_those_of_a_segment(tmp_path: Path) -> None:
@@ -245,7 +243,7 @@ def test_stored_bytes_are_those_of_a_segment(tmp_path: Path) -> None:
     for name in "AB":
         write_parts(rows_of(np.random.default_rng(2), 20_000, 100), tmp_path / name, 1)
 
-    found = sampled(tmp_path, [a_query('"v" < 0.5')])
+    found = sampled(tmp_path, [joined('"v" < 0.5')])
 
     assert [s.row_bytes is not None and s.row_bytes.value for s in found.streams] == [
         pytest.approx(16.2, abs=0.2),
@@ -258,7 +256,7 @@ def test_a_broken_file_is_left_out(tmp_path: Path) -> None:
         write_parts(rows_of(np.random.default_rng(2), 1_000, 10), tmp_path / name, 2)
     (tmp_path / "A" / "00001.parquet").write_bytes(b"no parquet")
 
-    found = sampled(tmp_path, [a_query('"v" < 0.5')])
+    found = sampled(tmp_path, [joined('"v" < 0.5')])
 
     head = pq.read_table(tmp_path / "A" / "00000.parquet")
     assert found.filters[0].selectivity.value == pytest.approx(
@@ -269,9 +267,9 @@ def test_a_broken_file_is_left_out(tmp_path: Path) -> None:
 def test_streams_without_rows_tell_nothing(tmp_path: Path) -> None:
     for name in "AB":
         (tmp_path / name).mkdir()
-    assert sampled(tmp_path, [a_query('"v" < 0.5')]) == Profile()
-    posted = [a_stream(n, name, HttpSource()) for n, name in ((1, "A"), (2, "B"))]
-    assert sample_profile(WorkloadRows(), posted, [a_query()]) == Profile()
+    assert sampled(tmp_path, [joined('"v" < 0.5')]) == Profile()
+    posted = [stream_of(n, name, HttpSource()) for n, name in ((1, "A"), (2, "B"))]
+    assert sample_profile(WorkloadRows(), posted, [joined()]) == Profile()
     assert sample_profile(WorkloadRows(), posted, []) == Profile()
 
 
@@ -279,9 +277,9 @@ def test_a_generator_has_the_rate_it_declares_and_the_rows_to_come(tmp_path: Pat
     columns = (GeneratedColumn("k", "uniform", 0, 40), GeneratedColumn("v", "uniform", 0, 1))
     endless = GeneratorSource(5_000.0, seed=1, columns=columns)
     bounded = GeneratorSource(200.0, seed=2, columns=columns, rows=3_000, start_us=0)
-    streams = [a_stream(1, "A", endless), a_stream(2, "B", bounded)]
+    streams = [stream_of(1, "A", endless), stream_of(2, "B", bounded)]
 
-    found = sample_profile(WorkloadRows(lambda: NOW_US), streams, [a_query('"v" < 0.2')])
+    found = sample_profile(WorkloadRows(lambda: NOW_US), streams, [joined('"v" < 0.2')])
 
     assert [s.rate_per_s.value for s in found.streams] == [5_000.0, 200.0]
     assert found.filters[0].selectivity.value == pytest.approx(0.2, abs=0.01)
@@ -309,17 +307,17 @@ def test_listed_files_are_sampled_once_until_there_are_many_more(tmp_path: Path)
         streams = []
         for name in "AB":
             write_parts(rows_of(rng, 1_000, 10), tmp_path / name, 10)
-            stream = store.streams.add(a_stream(0, name, FilesSource("parquet", str(tmp_path / name))))
+            stream = store.streams.add(stream_of(0, name, FilesSource("parquet", str(tmp_path / name))))
             list_files(store, stream)
             streams.append(stream)
         source, cache = Counting(CatalogRows(store)), SampleCache()
 
-        first = sample_profile(source, streams, [a_query('"v" < 0.5')], cache=cache)
-        again = sample_profile(source, streams, [a_query('"v" < 0.5')], cache=cache)
+        first = sample_profile(source, streams, [joined('"v" < 0.5')], cache=cache)
+        again = sample_profile(source, streams, [joined('"v" < 0.5')], cache=cache)
         assert again == first
         assert source.asked == [(1, ("k", "v")), (2, ("k", "v"))]
 
-        queries = [a_query('"v" < 0.5'), a_query('"v" < 0.6', number=2)]
+        queries = [joined('"v" < 0.5'), joined('"v" < 0.6', number=2)]
         more = sample_profile(source, streams, queries, cache=cache)
         assert more.filters[0] == first.filters[0]
         assert source.asked[2:] == [(1, ("v",))]
@@ -336,7 +334,7 @@ def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
         directory = tmp_path / "A"
         directory.mkdir()
-        stream = store.streams.add(a_stream(0, "A", FilesSource("parquet", str(directory))))
+        stream = store.streams.add(stream_of(0, "A", FilesSource("parquet", str(directory))))
         rng = np.random.default_rng(5)
         for n in range(3 * EDGE_FILES):
             gap_us = 1_000 if n < 2 * EDGE_FILES else 100
@@ -353,7 +351,7 @@ def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
 
 def test_posted_events_are_sampled_from_the_newest_back(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
-        stream = store.streams.add(a_stream(0, "A", HttpSource()))
+        stream = store.streams.add(stream_of(0, "A", HttpSource()))
         log = EventLog(tmp_path / "events.db")
         assert CatalogRows(store, log).sample(stream, ["v"]) is None
         for first in range(0, 300, 100):

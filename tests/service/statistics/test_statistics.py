@@ -106,6 +106,8 @@ def test_smoothed_numbers_come_with_their_age(tmp_path: Path, batches: int) -> N
             absent_b=None,
             open_groups=None,
             closed_groups=None,
+            exchange_rows=None,
+            exchange_seconds=None,
         ),
     )
     assert (found.batch_seconds, found.batch_event_seconds) == (pytest.approx(0.5), pytest.approx(1))

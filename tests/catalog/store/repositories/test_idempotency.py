@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from catalog.errors import IdempotencyKeyReused
@@ -25,13 +23,6 @@ class Clock:
 def clock() -> Clock:
     """The store's clock."""
     return Clock()
-
-
-@pytest.fixture
-def store(url: str, clock: Clock) -> Iterator[Store]:
-    """An empty catalog with a clock of ours."""
-    with Store.open(url, now_us=clock) as opened:
-        yield opened
 
 
 def test_a_new_key_has_no_answer(store: Store) -> None:

@@ -27,8 +27,8 @@ from sqlglot import exp
 
 from catalog.values.query import JoinKind
 from planner.bind.canonical import ALWAYS, NEVER, canonical
-from planner.bind.nulls import condition_without
 from planner.bind.pieces import key_columns, pieces
+from planner.bind.unmatched.nulls import condition_without
 from planner.errors import UnsupportedCql
 from planner.expressions.expressions import compile_condition, qualified
 from planner.expressions.typed import Typed

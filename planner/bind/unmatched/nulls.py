@@ -4,8 +4,8 @@
     b.k IS NULL                 TRUE
     COALESCE(b.v, a.v) > 3      COALESCE(CAST(NULL AS DOUBLE), a.v) > 3
 
-What is certain to be NULL is folded, so that ``bind.absence`` sees what a condition says then. Sound, not
-complete: a CASE, say, is not looked into.
+What is certain to be NULL is folded, so that ``bind.unmatched.absence`` sees what a condition says then.
+Sound, not complete: a CASE, say, is not looked into.
 """
 
 from __future__ import annotations

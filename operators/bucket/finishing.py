@@ -1,0 +1,208 @@
+"""Finished keys of one batch: which closed keys begin to wait, and the result punctuations that come out.
+
+    closings of the batch ── due times by rows and windows ── WaitingKeys ── finished keys ── result rows
+
+A result punctuation is a row of the family's result file without an event time, so that it stands behind the
+results of its batch, and with a route, like a pair: it is stored once for all its queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.arrow_types import arrow_type
+from catalog.sql_text import quoted
+from catalog.values.query import UNBOUNDED_US
+from catalog.values.routes.query_sets import QuerySets
+from catalog.values.routes.route_table import RouteTable
+from operators.closings.closing_rows import equal_numbers, key_columns
+from operators.finishing.waiting_keys import AT_ONCE_US
+from operators.join.family_joins import FamilyJoins
+from operators.join.pairs import RESULT_COLUMNS
+from operators.kernels.keys import Int64s, bucket_of, exact_column, verify_equal
+from operators.lineage.expressions import select_table
+from operators.lineage.route_counts import RouteCounts
+from operators.lineage.route_numbers import query_keys, route_numbers
+from operators.segments.layout import SIDES
+from operators.segments.row_codec import KEY
+
+
+def finished_keys(
+    joins: FamilyJoins,
+    arrived: Mapping[str, pa.RecordBatch | None],
+    watermarks: Mapping[str, int | None],
+    newest_us: Mapping[str, int | None],
+    place: tuple[int, int],
+) -> pa.Table | None:
+    """Have the keys that a batch closes wait, and take out those that are finished.
+
+    It is called after the joins of the batch, and before its closings are remembered.
+
+    Args:
+        joins: Joins of the family.
+        arrived: Closings of the batch per side, or None.
+        watermarks: Watermark per side at the end of the batch.
+        newest_us: Newest event time per side so far.
+        place: Number of the bucket, and of all buckets.
+
+    Returns:
+        As ``WaitingKeys.finish``.
+    """
+    waiting = joins.waiting
+    if waiting is None:
+        return None
+    queries = joins.family.plan.queries
+    every = joins.family.finishing
+    entering = [number for number in every if queries[number].id in waiting.entering]
+    waiting.entering = frozenset()
+    for numbers in (entering, every):
+        for side in SIDES:
+            closed, other = joins.closed.get(side), joins.closed.get("b" if side == "a" else "a")
+            closings = None if closed is None else arrived[side]
+            if closed is not None and numbers is entering:
+                closings = closed.all_remembered() if entering else None
+            elif closed is not None and closings is not None:
+                closings = closings.filter(pa.array(~closed.remembers(closings)))
+            if closings is None or not closings.num_rows:
+                continue
+            closings = _at_home(joins, closings, place)
+            known = np.zeros(closings.num_rows, dtype=np.bool_)
+            if other is not None and numbers is every:
+                known = other.remembers(closings)
+            due_us = _due_us(joins, side, closings, numbers, newest_us[side], place[1])
+            ids = np.array([queries[number].id for number in numbers], dtype=np.int64)
+            waiting.add(side, closings, due_us, ids, known)
+    return waiting.finish(watermarks, together=joins.groups is not None)
+
+
+def result_punctuations(
+    joins: FamilyJoins, finished: pa.Table, plan_version: int, batch: int
+) -> tuple[pa.RecordBatch, RouteCounts]:
+    """Return finished keys as rows of a result file, and their routes.
+
+    Args:
+        joins: Joins of the family.
+        finished: What ``finished_keys`` returned.
+        plan_version: Plan version in force.
+        batch: Batch number.
+    """
+    family, layouts = joins.family.plan, joins.family.layouts
+    rows = finished.num_rows
+    if layouts["a"].exact:
+        column = exact_column(finished.column(KEY).to_numpy(), family.key_types[0])
+        finished = finished.append_column("0", column)
+    values = {
+        f"{side}_{name}": f'TRY_CAST("{n}" AS {layouts[side].types[name]})'
+        for side in SIDES
+        for n, name in enumerate(layouts[side].key)
+    }
+    sides: tuple[Literal["a", "b"], ...] = ("a", "b")
+    names = [quoted(str(n)) for n in range(len(family.key))]
+    columns = [f"{text} AS {quoted(name)}" for name, text in values.items()]
+    # Two keys may have one number, and no two results of a query may be equal in their order.
+    apart = f"row_number() OVER (PARTITION BY _key ORDER BY {', '.join(names)}) - 1 AS _pos_b"
+    order = ", ".join(["_key", *names])
+    text = f"SELECT _key AS _pos_a, {apart}, queries, {', '.join(columns)} FROM finished ORDER BY {order}"
+    found = select_table({"finished": finished}, text)
+    members = pc.dictionary_encode(found.column("queries")).combine_chunks()
+    place = {query.id: number for number, query in enumerate(family.queries)}
+    sets = [
+        sum(1 << place[int(query_id)] for query_id in text.split(","))
+        for text in members.dictionary.to_pylist()
+    ]
+    codes: Int64s = members.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    ids = tuple(place)
+    known = QuerySets.of(ids, sets)
+    numbers = route_numbers(known, query_keys(ids))
+    carried = [
+        (f"{side}_{name}", arrow_type(layouts[side].types[name]))
+        for side in sides
+        for name in family.carried(side)
+    ]
+    arrays = [
+        pa.array(numbers[codes]),
+        pa.array(np.full(rows, plan_version, dtype=np.int32)),
+        pa.array(np.full(rows, batch, dtype=np.int64)),
+        pa.nulls(rows, pa.timestamp("us")),
+        found.column("_pos_a").combine_chunks(),
+        found.column("_pos_b").combine_chunks(),
+    ]
+    arrays += [
+        found.column(name).combine_chunks().cast(kind) if name in values else pa.nulls(rows, kind)
+        for name, kind in carried
+    ]
+    table = pa.table(arrays, names=[*RESULT_COLUMNS, *(name for name, _ in carried)])
+    order_of = np.argsort(numbers)
+    counts = np.bincount(codes, minlength=len(sets))
+    routes = RouteTable(numbers[order_of], known.take(order_of))
+    return table.combine_chunks().to_batches()[0], RouteCounts(routes, counts[order_of])
+
+
+def _at_home(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
+    """Return the closings whose keys have their home in this bucket: other buckets have rows of some keys."""
+    if not joins.family.fragments.replicates:
+        return closings
+    return closings.filter(pa.array(bucket_of(closings.column(KEY).to_numpy(), place[1]) == place[0]))
+
+
+def _due_us(
+    joins: FamilyJoins,
+    side: str,
+    closings: pa.RecordBatch,
+    numbers: Sequence[int],
+    newest_us: int | None,
+    buckets: int,
+) -> Int64s:
+    """Return the watermark of the other side at which each key is finished for each query, int64[n, q].
+
+    The rows that a query may use and whose windows the other watermark has not passed are stored under every
+    strategy. Those of a key that several buckets share are not all here: for it, it is the newest event time
+    of the stream that counts.
+
+    Args:
+        joins: Joins of the family.
+        side: Side that has closed the keys.
+        closings: The keys, n of them, by key.
+        numbers: Numbers of the queries.
+        newest_us: Newest event time of the side so far.
+        buckets: Number of buckets.
+    """
+    layout, queries = joins.family.layouts[side], joins.family.plan.queries
+    keys = closings.column(KEY).to_numpy()
+    newest = np.full((len(keys), len(numbers)), AT_ONCE_US, dtype=np.int64)
+    looked_at: set[int] = set()
+    served: dict[tuple[int, ...], np.ndarray[tuple[int, int], np.dtype[np.bool_]]] = {}
+    for _, of, _, state in joins.slices():
+        for segment in state.segments if of == side else ():
+            if id(segment) in looked_at:
+                continue
+            looked_at.add(id(segment))
+            closing, row = equal_numbers(keys, segment.key)
+            if len(row) and not layout.exact:
+                left = [layout.read(segment, name, row) for name in layout.key]
+                same = verify_equal(left, key_columns(closings, closing), layout.key_types)
+                closing, row = closing[same], row[same]
+            if not len(row):
+                continue
+            classes = joins.classes.of(side, segment)
+            masks = classes.masks
+            if masks not in served:
+                served[masks] = np.array(
+                    [[mask >> number & 1 for number in numbers] for mask in masks], dtype=bool
+                )
+            codes = np.zeros(len(row), dtype=np.int64) if classes.codes is None else classes.codes[row]
+            latest = np.full((len(keys), len(masks)), AT_ONCE_US, dtype=np.int64)
+            np.maximum.at(latest, (closing, codes), segment.ts[row])
+            for code, serves in enumerate(served[masks]):
+                newest[:, serves] = np.maximum(newest[:, serves], latest[:, code, None])
+    if joins.family.fragments.replicates and newest_us is not None:
+        newest[joins.family.fragments.of_rows(keys, buckets) > 1] = newest_us
+    windows = [queries[number].w_a_us if side == "a" else queries[number].w_b_us for number in numbers]
+    ends = newest + np.array([min(window_us, UNBOUNDED_US) for window_us in windows], dtype=np.int64)
+    due: Int64s = np.where(newest == AT_ONCE_US, AT_ONCE_US, ends)
+    return due

@@ -1,0 +1,186 @@
+"""Closed keys that are not finished: for each query, until no later result of it can have the key.
+
+Suppose side a has closed key k. Let T be the newest event time of the rows of a with k that a query may use,
+and w its window on a. No later row of a has k, so no row of b finds a new partner in b's window. Once b's
+watermark has passed T by w, no later row of b finds one in a's:
+
+    b's watermark   ------------------------------|----------->
+    rows of a with k    x     x  T
+                                 |<---- w ------->| k is finished for the query
+
+If b has closed k, too, or a has no such row, k is finished at once. T is fixed once a has closed k. Event
+times decide, not the slices in which rows rest, so keys finish in the same batch under every strategy.
+
+Source: PWJoin (Ding et al., CIKM 2004), Theorems 3.1 (both sides) and 4.1 (one side and its window), and
+PJoin (the same, EDBT 2004), Theorem 1 (one side, and no row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.sql_text import quoted
+from operators.kernels.keys import Bools, Int64s, bucket_of
+from operators.lineage.expressions import select_table
+from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.segment import COLUMN, Segment
+
+#: Time that every watermark has passed, for keys of which there is no row.
+AT_ONCE_US = -(2**62)
+
+#: Sides by the lowest bit of ``_pos``.
+_SIDES = ("a", "b")
+
+
+@dataclass(slots=True, eq=False)
+class WaitingKeys:
+    """Keys that are closed and not finished, each with a query and the side that has closed it.
+
+    Attributes:
+        columns: Number of key columns that are stored: those of hashed keys.
+        segments: The keys, in one segment at most: ``_ts`` is the other side's watermark at which the key is
+            finished, ``_pos`` twice the query id, plus 1 for side b.
+        entering: Queries that have entered in this batch.
+    """
+
+    columns: int
+    segments: list[Segment] = field(default_factory=list)
+    entering: frozenset[int] = frozenset()
+
+    def take_over(self, former: WaitingKeys, queries: Collection[int], sides: Collection[str]) -> None:
+        """Continue with the keys that waited under the plan version before.
+
+        Args:
+            former: The keys.
+            queries: Queries of this version that have result punctuations.
+            sides: Sides whose closings are still remembered.
+        """
+        for segment in former.segments:
+            kept = np.isin(segment.pos >> 1, np.array(sorted(queries), dtype=np.int64))
+            kept &= np.isin(segment.pos & 1, [_SIDES.index(side) for side in sides])
+            if kept.any():
+                self.segments.append(segment.filter(kept))
+
+    def take_rows(self, other: WaitingKeys, number: int, buckets: int) -> None:
+        """Take over the keys of another bucket whose home is bucket ``number`` of ``buckets``."""
+        for segment in other.segments:
+            own = segment.filter(bucket_of(segment.key, buckets) == number)
+            if len(own):
+                self._keep([*self.segments, Segment(own.rows, 0, ())])
+
+    def add(self, side: str, closings: pa.RecordBatch, due_us: Int64s, queries: Int64s, known: Bools) -> None:
+        """Have keys that a side has closed wait.
+
+        Args:
+            side: ``a`` or ``b``.
+            closings: The keys, n of them, as ``closing_rows`` has them.
+            due_us: int64[n, q], watermark of the other side at which each key is finished for each query.
+            queries: int64[q], ids of the queries.
+            known: bool[n], which keys the other side has closed in an earlier batch: those that do not wait
+                for a query any more are finished for it.
+        """
+        rows, count = closings.num_rows, len(queries)
+        if not rows or not count:
+            return
+        of_row = np.repeat(np.arange(rows), count)
+        arrays = {
+            KEY: closings.column(KEY).take(pa.array(of_row)),
+            TS: pa.array(np.ascontiguousarray(due_us).reshape(-1)),
+            POS: pa.array(np.tile(queries * 2 + _SIDES.index(side), rows)),
+        }
+        names = [f"{COLUMN}{n}" for n in range(self.columns)]
+        arrays |= {name: closings.column(name).take(pa.array(of_row)) for name in names}
+        added = pa.RecordBatch.from_pydict(arrays)
+        if known.any():
+            added = self._without_finished(added, known[of_row])
+        if added.num_rows:
+            self._keep([*self.segments, Segment(added, 0, ())])
+
+    def finish(self, watermarks: Mapping[str, int | None], *, together: bool = False) -> pa.Table | None:
+        """Take out the keys that are finished; None if there are none.
+
+        Args:
+            watermarks: Watermark per side at the end of the batch, µs.
+            together: Whether a key is finished for all queries or for none.
+
+        Returns:
+            A row per key: ``_key``, the columns ``0``, ``1`` ... of hashed keys, and ``queries``, the ids of
+            the queries for which it is finished, ascending, as text. By key; the order is always the same.
+        """
+        if not self.segments:
+            return None
+        passed = ["false"]
+        for number, other in ((0, "b"), (1, "a")):
+            now = watermarks[other]
+            if now is not None:
+                passed.append(f"(_pos & 1 = {number} AND _ts <= {now})")
+        waiting = self.segments[0]
+        names = ", ".join(map(quoted, self._names()))
+        done = f"count(DISTINCT _pos) = 2 OR bool_or({' OR '.join(passed)} OR _ts <= {AT_ONCE_US})"
+        if together:
+            done = f"bool_and({done}) OVER (PARTITION BY {names})"
+        text = (
+            f"SELECT {names}, query FROM (SELECT {names}, _pos >> 1 AS query, {done} AS done FROM waiting "
+            f"GROUP BY {names}, query) WHERE done"
+        )
+        finished = select_table({"waiting": _plain(waiting)}, text)
+        if not finished.num_rows:
+            return None
+        left = select_table(
+            {"waiting": _plain(waiting), "finished": finished},
+            f"SELECT w.* FROM waiting w ANTI JOIN finished f ON {self._same('w', 'f')} ORDER BY _key, _pos",
+        )
+        self.segments = [_segment(left)] if left.num_rows else []
+        order = ", ".join(quoted(name) for name in self._names())
+        text = (
+            f"SELECT {names}, string_agg(CAST(query AS VARCHAR), ',' ORDER BY query) AS queries "
+            f"FROM finished GROUP BY {names} ORDER BY {order}"
+        )
+        return select_table({"finished": finished}, text)
+
+    def _without_finished(self, added: pa.RecordBatch, known: Bools) -> pa.RecordBatch:
+        """Return keys without those that the other side has closed and that wait no more."""
+        tables = {
+            "added": _plain(Segment(added, 0, ())).append_column("known", pa.array(known)),
+            "waiting": _plain(self.segments[0] if self.segments else Segment(added.slice(0, 0), 0, ())),
+        }
+        text = (
+            "SELECT a.* EXCLUDE known FROM added a WHERE NOT known OR EXISTS (SELECT 1 FROM waiting w WHERE "
+            f"{self._same('a', 'w', query='_pos >> 1')})"
+        )
+        return _segment(select_table(tables, text)).rows
+
+    def _keep(self, segments: Sequence[Segment]) -> None:
+        """Keep the first closing of each key, query and side."""
+        names = ", ".join(map(quoted, [*self._names(), POS]))
+        parts = {f"part{n}": _plain(segment) for n, segment in enumerate(segments)}
+        every = " UNION ALL BY NAME ".join(f"SELECT *, {n} AS part FROM part{n}" for n in range(len(parts)))
+        text = (
+            f"SELECT {names}, arg_min(_ts, part) AS _ts FROM ({every}) GROUP BY {names} ORDER BY _key, _pos"
+        )
+        self.segments = [_segment(select_table(parts, text))]
+
+    def _names(self) -> list[str]:
+        return [KEY, *(str(n) for n in range(self.columns))]
+
+    def _same(self, one: str, other: str, *, query: str = "query") -> str:
+        conditions = [
+            f"{one}.{quoted(name)} IS NOT DISTINCT FROM {other}.{quoted(name)}" for name in self._names()
+        ]
+        return " AND ".join([*conditions, f"{one}._pos >> 1 = {other}.{query}"])
+
+
+def _plain(segment: Segment) -> pa.Table:
+    rows = pa.Table.from_batches([segment.rows.replace_schema_metadata(None)])
+    return rows.rename_columns([name.removeprefix(COLUMN) for name in rows.column_names])
+
+
+def _segment(rows: pa.Table) -> Segment:
+    batches = rows.combine_chunks().to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+    names = [name if name in (KEY, TS, POS) else f"{COLUMN}{name}" for name in batch.schema.names]
+    return Segment(batch.rename_columns(names), 0, ())

@@ -1,0 +1,188 @@
+"""Exchange: pairs of one step go to the buckets of the next step's key, one batch later.
+
+    batch n     bucket 0   pairs of A and B ── by the key of (A, B) and C ──> file of bucket 0 ──┬─ bucket 0
+                bucket 1   pairs of A and B ─────────────────────────────────> file of bucket 1 ─┼─ bucket 1
+    batch n + 1            every bucket reads its part of all files                              ...
+
+Each bucket writes one file with a part for each family and bucket. The manifest of the batch names the
+buckets that have written one. So what the next batch reads is decided when this batch is committed, and a
+repeated batch reads the same rows again.
+
+    | length of header | header (JSON) | Arrow IPC of a part | Arrow IPC of ... |
+
+The plan may change between the two batches. Therefore a part names the queries that its lineage bits stand
+for, and ``arrived`` translates them into the bits of the plan that is then in force. Pairs of queries that
+have gone are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.arrow_types import arrow_type
+from catalog.values.plan import FamilyPlan
+from operators.errors import CorruptPayload
+from operators.kernels.keys import bucket_of, join_key
+from operators.kernels.sort import sort_into_buckets
+from operators.segments.layout import SideLayout
+from operators.segments.merge import concat
+from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
+from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
+from operators.steps.handed_pairs import HandedPairs
+
+_LENGTH = struct.Struct("<I")
+#: Parts begin at a multiple of so many bytes, as Arrow lays out its buffers.
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExchangedRows:
+    """Pairs that one bucket sends to another one for one family.
+
+    Attributes:
+        family: Family that takes them as rows of side a.
+        members: Columns of the intermediate that the lineage bits stand for, by place in the words.
+        bucket: Number of the bucket that they are for.
+        rows: Packed rows, sorted by (key, position).
+    """
+
+    family: str
+    members: tuple[str, ...]
+    bucket: int
+    rows: pa.RecordBatch
+
+
+def set_out(handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets: int) -> list[ExchangedRows]:
+    """Return the pairs that queries of a next step take, for the bucket of each pair's key there.
+
+    Args:
+        handed: Pairs of the step before.
+        family: Family of the next step.
+        layout: Layout of its side a.
+        buckets: Number of buckets.
+    """
+    key_columns = tuple(name for name in layout.key if name not in layout.stored)
+    found = handed.taken(family.filters_a, (*layout.stored, *key_columns))
+    if found is None:
+        return []
+    # In the order of positions, so that rows of equal key stay in it.
+    found = found.take(pa.array(np.argsort(found.column(POS).to_numpy(), kind="stable")))
+    given = pa.table({name: found.column(COLUMN + name) for name in layout.key})
+    key, valid = join_key(given, layout.key, layout.key_types)
+    rows = found.drop_columns([COLUMN + name for name in key_columns]).set_column(0, KEY, pa.array(key))
+    order, starts = sort_into_buckets(key, bucket_of(key, buckets), valid, buckets)
+    ordered = rows.take(pa.array(order))
+    members = tuple(f.columns[0] for f in family.filters_a)
+    return [
+        ExchangedRows(family.id, members, bucket, ordered.slice(start, end - start))
+        for bucket, (start, end) in enumerate(pairwise(starts.tolist()))
+        if end > start
+    ]
+
+
+def arrived(
+    parts: Sequence[ExchangedRows], family: FamilyPlan, layout: SideLayout, version: int
+) -> Segment | None:
+    """Return pairs of the batch before as rows of side a of a family; None if no query takes any.
+
+    Args:
+        parts: What the buckets have sent.
+        family: The family, under the plan in force.
+        layout: Layout of its side a.
+        version: Version of the plan.
+    """
+    segments = [_translated(part, family, layout, version) for part in parts if part.family == family.id]
+    segments = [segment for segment in segments if len(segment)]
+    return concat(segments) if segments else None
+
+
+def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, version: int) -> Segment:
+    """Return the rows of a part with the lineage bits and columns that a plan asks for."""
+    places = {name: place for place, name in enumerate(part.members)}
+    before = [part.rows.column(f"{LINEAGE}{word}").to_numpy() for word in range(_words(len(part.members)))]
+    rows = part.rows.num_rows
+    lineage = [np.zeros(rows, dtype=np.uint64) for _ in range(_words(len(family.filters_a)))]
+    for place, planned in enumerate(family.filters_a):
+        was = places.get(planned.columns[0])
+        if was is not None:
+            bit = before[was // WORD_BITS] >> np.uint64(was % WORD_BITS) & np.uint64(1)
+            lineage[place // WORD_BITS] |= bit << np.uint64(place % WORD_BITS)
+    names = [KEY, TS, POS, *(f"{LINEAGE}{word}" for word in range(len(lineage)))]
+    arrays = [*(part.rows.column(name) for name in (KEY, TS, POS)), *map(pa.array, lineage)]
+    kept = set(part.rows.schema.names)
+    for name in layout.stored:
+        names.append(COLUMN + name)
+        # A column that only newer queries read: these pairs are not theirs.
+        missing = COLUMN + name not in kept
+        arrays.append(
+            pa.nulls(rows, arrow_type(layout.types[name])) if missing else part.rows.column(COLUMN + name)
+        )
+    packed = pa.RecordBatch.from_arrays(arrays, names=names)
+    taken = np.logical_or.reduce([word != 0 for word in lineage])
+    if not taken.all():
+        packed = packed.filter(pa.array(taken))
+    return Segment(packed, version, tuple(f.bit for f in family.filters_a))
+
+
+def _words(filters: int) -> int:
+    return -(-filters // WORD_BITS)
+
+
+def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
+    """Return all that one bucket sends in a batch as bytes."""
+    bodies = []
+    facts: list[list[object]] = []
+    for part in parts:
+        body = encode_rows(part.rows)
+        bodies.append(body.ljust(-(-len(body) // _ALIGNMENT) * _ALIGNMENT, b"\0"))
+        facts.append([part.family, part.members, part.bucket, len(bodies[-1])])
+    text = json.dumps(facts, separators=(",", ":")).encode()
+    text = text.ljust(-(len(text) + _LENGTH.size) % _ALIGNMENT + len(text))
+    return b"".join([_LENGTH.pack(len(text)), text, *bodies])
+
+
+def sent_anew(parts: Sequence[ExchangedRows], buckets: int) -> list[ExchangedRows]:
+    """Return pairs on their way for another number of buckets."""
+    found = []
+    for part in parts:
+        places = bucket_of(np.ascontiguousarray(part.rows.column(KEY).to_numpy()), buckets)
+        for bucket in np.unique(places).tolist():
+            rows = part.rows.filter(pa.array(places == bucket))
+            found.append(ExchangedRows(part.family, part.members, bucket, rows))
+    return found
+
+
+def decode_exchange(data: pa.Buffer, bucket: int | None = None) -> list[ExchangedRows]:
+    """Return what a bucket has sent to another one, or to all.
+
+    Args:
+        data: What ``encode_exchange`` returned; columns may be views of it.
+        bucket: Number of the bucket that reads; None for all.
+
+    Raises:
+        CorruptPayload: The bytes are not the parts of a bucket.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        start = _LENGTH.size + length
+        found = []
+        for family, members, of_bucket, size in json.loads(data[_LENGTH.size : start].to_pybytes()):
+            if bucket in (of_bucket, None):
+                rows = decode_rows(data.slice(start, size))
+                rows.validate()
+                found.append(ExchangedRows(family, tuple(members), of_bucket, rows))
+            start += size
+    except (ValueError, TypeError, LookupError, EOFError, struct.error, pa.ArrowException) as error:
+        raise CorruptPayload(
+            f"{data.size} bytes are not the pairs that a bucket has sent",
+            detail=f"{type(error).__name__}: {error}.",
+            hint="If the repeated batch fails the same way, memory or disk are at fault.",
+        ) from error
+    return found

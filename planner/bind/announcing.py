@@ -1,0 +1,131 @@
+"""Result punctuations: the column ``_punctuation`` of a select list.
+
+    SELECT a.item_id AS item, b.price, _punctuation FROM ...
+      ordinary result       7     2.50   NULL
+      result punctuation    NULL  NULL   {"item":7}       no later result has 7 as its item
+
+A result punctuation is stored like a pair, without an event time, so that it stands behind the results of its
+batch. Its only columns are those of the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from sqlglot import exp
+
+from catalog.sql_text import text_literal
+from catalog.values.query import PUNCTUATION_OUTPUT, Clock, JoinKind, Output
+from planner.bind.outputs import is_announcement
+from planner.errors import UnsupportedCql
+from planner.expressions.expressions import qualified
+from planner.sql.locate import at_expression
+from planner.sql.scope import Scope, SideName, SideScope
+from planner.sql.statement import Statement
+
+#: JSON texts of values by type, as results have them; for other types DuckDB's text is the same.
+_JSON: Mapping[str, str] = {
+    "timestamp": "'\"' || strftime({0}, '%Y-%m-%dT%H:%M:%S.%fZ') || '\"'",
+    "date": "'\"' || CAST({0} AS VARCHAR) || '\"'",
+    "decimal": "'\"' || CAST({0} AS VARCHAR) || '\"'",
+    "double": "CASE WHEN isfinite({0}) THEN CAST(to_json({0}) AS VARCHAR) WHEN isnan({0}) THEN '\"NaN\"' "
+    "WHEN {0} > 0 THEN '\"Infinity\"' ELSE '\"-Infinity\"' END",
+}
+
+
+def refuse_announcement(statement: Statement, sides: Sequence[SideScope], construct: str) -> None:
+    """Refuse a query that asks for result punctuations and cannot have them.
+
+    Args:
+        statement: The query.
+        sides: Its streams.
+        construct: Kind of queries that it belongs to.
+
+    Raises:
+        UnsupportedCql: It asks for them.
+    """
+    for node in statement.select:
+        if is_announcement(node, sides):
+            _refuse(
+                f"of {construct}", "Select it from pairs of two streams with time windows.", statement, node
+            )
+
+
+def with_announcement(
+    outputs: tuple[Output, ...],
+    statement: Statement,
+    scope: Scope,
+    keys: Sequence[tuple[str, str]],
+    kind: JoinKind,
+    clocks: Mapping[SideName, Clock],
+) -> tuple[Output, ...]:
+    """Return result columns with the expression of ``_punctuation``, if it is one of them.
+
+    Args:
+        outputs: The result columns.
+        statement: The query.
+        scope: Its names.
+        keys: Key columns as (of a, of b).
+        kind: Kind of the join.
+        clocks: Clock that measures the windows of each side.
+
+    Raises:
+        UnsupportedCql: It cannot have result punctuations, or does not select its key.
+    """
+    asked = [node for node in statement.select if is_announcement(node, scope.written)]
+    if not asked:
+        return outputs
+    if kind != "inner":
+        refuse_announcement(statement, scope.written, "an outer, semi or anti join")
+    if any(clock != "time" for clock in clocks.values()):
+        refuse_announcement(statement, scope.written, "a join without time windows")
+    if not keys:
+        refuse_announcement(statement, scope.written, "a join without an equal key")
+    values = []
+    columns: list[tuple[SideName, str]] = []
+    for a, b in keys:
+        pair: tuple[tuple[SideName, str], ...] = (("a", a), ("b", b))
+        columns += pair
+        found = [
+            o for o in outputs if o.columns in tuple((of,) for of in pair) and o.sql in map(_plain, pair)
+        ]
+        if not found:
+            key = f"{scope.a.alias}.{a}"
+            hint = f"Select the key, too: SELECT {key}, {PUNCTUATION_OUTPUT} ..."
+            _refuse(f"without the key column {key}", hint, statement, asked[0])
+        values.append(text_literal(_json_text(found[0].name) + ":") + f" || {_json_value(found[0])}")
+    pattern = " || ',' || ".join(values)
+    sql = f"CASE WHEN r.\"_event_time\" IS NULL THEN '{{' || {pattern} || '}}' END"
+    announcing = Output(PUNCTUATION_OUTPUT, sql, "string", tuple(sorted(set(columns))))
+    return tuple(announcing if output.name == PUNCTUATION_OUTPUT else output for output in outputs)
+
+
+def _plain(column: tuple[SideName, str]) -> str:
+    return qualified(*column)
+
+
+def _json_text(name: str) -> str:
+    r"""Return a name as a JSON string.
+
+    >>> print(_json_text('a "b"'))
+    "a \"b\""
+    """
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _json_value(output: Output) -> str:
+    """Return SQL that gives the value of a result column as JSON."""
+    value = f"TRY_CAST({output.sql} AS {output.type})"
+    text = _JSON.get(output.type.partition("(")[0], "CAST(to_json({0}) AS VARCHAR)")
+    return f"coalesce({text.format(value)}, 'null')"
+
+
+def _refuse(construct: str, hint: str, statement: Statement, node: exp.Expr) -> NoReturn:
+    raise UnsupportedCql(
+        f"{PUNCTUATION_OUTPUT} {construct} is not supported",
+        detail="In a result punctuation it says of which key no later result comes.",
+        hint=hint,
+        location=at_expression(statement.text, node),
+    )

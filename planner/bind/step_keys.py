@@ -1,0 +1,125 @@
+"""Keys of the steps of a join of more than two streams.
+
+    a.k = b.k, b.k = c.k, a.j = d.j       columns that are equal:  {a.k, b.k, c.k}  {a.j, d.j}
+
+    step 1   a join b        k   ─┐ one run: the pairs stay in their bucket
+    step 2   (a, b) join c   k   ─┘
+    step 3   (a, b, c) join d   j   another key: the pairs go to other buckets
+
+Steps that follow each other with the same key are a *run*. Between two runs the pairs are exchanged
+(``catalog.steps``), which delays them by one batch. Runs are as long as they can be, so there are as few
+exchanges as the order of the streams allows. Equal columns that are not in the key of a step are conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from planner.sql.step_scope import Origin
+
+#: Columns that are equal in every result.
+Equals = frozenset[Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class StepKey:
+    """Key of one step.
+
+    Attributes:
+        parts: Equal columns: of a stream joined before, and of the stream that joins.
+        exchanged: Whether the step before has another key.
+    """
+
+    parts: tuple[tuple[Origin, Origin], ...]
+    exchanged: bool
+
+
+def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
+    """Return the sets of columns that are equal by pairs of equal columns, in a canonical order."""
+    found: list[Equals] = []
+    for pair in pairs:
+        joined = frozenset(pair)
+        for each in [columns for columns in found if not columns.isdisjoint(joined)]:
+            found.remove(each)
+            joined |= each
+        found.append(joined)
+    return tuple(sorted(found, key=sorted))
+
+
+def joining_order(streams: int, equal: Sequence[Equals]) -> tuple[int, ...] | None:
+    """Return the order of FROM, but for streams that go on with the key of those before: they come first.
+
+    >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
+    >>> joining_order(4, [k, j])
+    (0, 2, 3, 1)
+
+    Args:
+        streams: How many there are.
+        equal: Result of ``equal_columns``.
+
+    Returns:
+        Positions in FROM; None if some stream has no equal column with any other streams.
+    """
+    order = [0]
+    common: frozenset[Equals] = frozenset()
+    while len(order) < streams:
+        joining = {p: j for p in range(streams) if p not in order and (j := _joining(order, p, equal))}
+        if not joining:
+            return None
+        following = next((p for p, j in joining.items() if common & j), next(iter(joining)))
+        order.append(following)
+        common = common & joining[following] or joining[following]
+    return tuple(order)
+
+
+def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[StepKey, ...]:
+    """Return the key of each step.
+
+    Args:
+        order: Positions of the streams in FROM, in the order in which they are joined.
+        a: Position of side a of the first step.
+        equal: Result of ``equal_columns``.
+    """
+    runs: list[tuple[int, frozenset[Equals]]] = []
+    for step in range(1, len(order)):
+        joining = _joining(order[:step], order[step], equal)
+        common = runs[-1][1] & joining if runs else frozenset()
+        if common:
+            runs[-1] = (runs[-1][0], common)
+        else:
+            runs.append((step, joining))
+    found: list[StepKey] = []
+    for (begin, columns), end in zip(runs, [*(begin for begin, _ in runs[1:]), len(order)], strict=True):
+        # In the first step sides have a set order, so that queries which name the streams in another order
+        # have the same key.
+        first = (a, *(p for p in order[:2] if p != a)) if begin == 1 else (*order[:begin], order[begin])
+        left = first[:-1]
+        owned = {c: min((left.index(p), name) for p, name in c if p in left) for c in columns}
+        ordered = sorted(columns, key=lambda c: (owned[c], _own(c, first[-1]), sorted(c)))
+        owners = [(left[owned[c][0]], owned[c][1]) for c in ordered]
+        for step in range(begin, end):
+            # A first step joins its two streams whichever of them is written first.
+            right = first[-1] if step == 1 else order[step]
+            parts = tuple((owner, _own(c, right)) for owner, c in zip(owners, ordered, strict=True))
+            found.append(StepKey(parts, exchanged=step == begin > 1))
+    return tuple(found)
+
+
+def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:
+    """Return the sets of columns that the keys of all steps make equal."""
+    return equal_columns(pair for key in keys for pair in key.parts)
+
+
+def _joining(before: Sequence[int], position: int, equal: Sequence[Equals]) -> frozenset[Equals]:
+    """Return the sets with a column of a stream and one of some streams before it."""
+    return frozenset(
+        columns
+        for columns in equal
+        if any(p == position for p, _ in columns) and any(p in before for p, _ in columns)
+    )
+
+
+def _own(columns: Equals, position: int) -> Origin:
+    """Return the column of a stream in a set; the first by name if there are several."""
+    return min(origin for origin in columns if origin[0] == position)
