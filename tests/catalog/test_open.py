@@ -371,7 +371,7 @@ def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_named(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_text("not a database " * 100)
-    with pytest.raises(CatalogDown, match="catalog cannot be used") as caught:
+    with pytest.raises(CatalogDown, match="catalog is damaged") as caught:
         Store.open(sqlite_url)
     assert caught.value.detail is not None
     assert "not a database" in caught.value.detail
