@@ -39,8 +39,8 @@ from planner.orders.buffers import OrderedStream, buffer_rows_of
 from planner.orders.lag import lag
 from planner.probes.asked_probe import probe_text
 from planner.probes.ring_costs import JoinRates, expired_rows, ring_work
+from tests.builders import SECOND_US, a_query, a_stream
 from tests.operators.harness import Runner
-from tests.operators.queries import SECOND_US, a_query, a_stream
 from tests.operators.test_orders import ordered_stream
 
 Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
