@@ -35,7 +35,7 @@ COLUMNS = (
 )
 DUCKDB_TYPES = {"timestamp": "TIMESTAMPTZ", "string": "VARCHAR"}
 SHORT = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=4000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=4000, deadline=None, suppress_health_check=list(HealthCheck))
 
 _moments = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))
 _null = st.just(None)
