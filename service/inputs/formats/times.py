@@ -177,21 +177,18 @@ def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | No
     """Return the unit that times most likely count if it is another than they are taken for.
 
     Numbers of times from 1990 to 2200 differ by their digits. It is another unit if at least half of the
-    numbers are such times in it. 0 is not counted: it is the same time in each unit. Text has no unit. A
-    stream that declares µs is taken at its word: simulated times begin at 1970.
+    numbers are such times in it. 0 is not counted: it is the same time in each unit. Text has no unit.
 
     Args:
         times: Numbers, text and None.
-        unit: What numbers are declared to count; None for µs that nobody has declared.
+        unit: What numbers are taken for; None for µs.
 
-    >>> found = other_unit([0, 1714550400000, 17, None, "2024-05-01"], None)
+    >>> found = other_unit([0, 1714550400000, 17, None, "2024-05-01"], "us")
     >>> found.unit, found.number
     ('ms', 1714550400000)
-    >>> other_unit([1714550400000, 1714550460000], "ms"), other_unit([1714550400000], "us")
+    >>> other_unit([1714550400000, 1714550460000], "ms"), other_unit([0, 17], "us")
     (None, None)
     """
-    if unit == "us":
-        return None
     taken_for: TimeUnit = unit or "us"
     most = 10**_MAX_DIGITS
     numbers = [t for t in times if isinstance(t, _NUMBERS) and t and -most < t < most]
@@ -229,7 +226,7 @@ def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
     """
     if isinstance(value, str):
         value = next(iter(numbers_in(pa.chunked_array([[value]]))), None)
-    found = other_unit([value], None if unit == "us" else unit)
+    found = other_unit([value], unit)
     return None if found is None else found.unit
 
 
