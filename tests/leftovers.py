@@ -17,6 +17,7 @@ import time
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 #: How long what is left may take to end, on a busy machine.
@@ -122,11 +123,9 @@ def _things(directories: Sequence[Path]) -> Iterator[tuple[Thing, str]]:
 
 
 def _children() -> Iterator[int]:
-    for task in os.scandir("/proc/self/task"):
-        try:
-            yield from map(int, Path(task.path, "children").read_text().split())
-        except OSError:  # the thread has ended
-            continue
+    # Not of /proc/self/task/*/children, which may miss one while others end.
+    for child in psutil.Process().children():
+        yield child.pid
 
 
 def _command(pid: int) -> str:

@@ -145,9 +145,9 @@ def test_a_rejected_event_is_told_with_what_to_write(either_events: EventLog) ->
         'event 1, field "k": "seven" is no bigint\n  detail: Expected an integer of 64 bits.'
     )
     with pytest.raises(EventRejected) as caught:
-        either_events.append(STREAM, [{"ts": 1, "K": 7}])
+        either_events.append(STREAM, [{"ts": 1, "kk": 7}])
     assert str(caught.value) == (
-        'event 0 has a field "K" that is not a column of stream "S"\n'
+        'event 0 has a field "kk" that is not a column of stream "S"\n'
         "  detail: Expected only the fields ts, k, v.\n"
         '  hint: Did you mean "k"?'
     )
