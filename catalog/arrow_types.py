@@ -18,7 +18,7 @@ POSITION_COLUMN = "_pos"
 #: Column that readers add to streams with punctuations. In a punctuation it is a JSON array of the names of
 #: the fixed columns (``punctuation_marks``); in an ordinary row it is NULL.
 PUNCTUATION_COLUMN = "_punctuation"
-#: Column of punctuations in control records: ends of ranges, exclusive, which begin at the values beside it.
+#: Column of punctuations in control records: ends of ranges, exclusive. Ranges begin at the values beside it.
 BELOW_COLUMN = "_below"
 
 #: decimal128 holds no more digits.

@@ -2,7 +2,7 @@
 
 ["item_id"]        fixes the item, whose value stands in its column
 ["item_id"]<9      closes all items from that value on that are less than 9
-["item_id"]<       the same without an end
+["item_id"]<       closes all items from that value on
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from catalog.arrow_types import arrow_type
 from catalog.values.stream import Stream
 
-#: Stands between the names and the end of a range, as text; nothing behind it: no end.
+#: Separates the names from the end of a range, as text; a range without an end has nothing behind it.
 RANGE_MARK = "<"
-#: Types of ranges besides decimals: their values are whole numbers, or become these in the same order.
+#: Types of ranges besides decimals: their values are whole numbers, or can be turned into them in the
+#: same order.
 _RANGED = ("int", "bigint", "date", "timestamp")
-#: Widest decimal that becomes a whole number of 64 bits.
+#: Most digits of a decimal that fits into a whole number of 64 bits.
 _MOST_DIGITS = 18
 
 
@@ -31,7 +32,7 @@ class Promise:
     Attributes:
         on: The columns.
         table: The values, with ``_pos``.
-        below: For ranges, their ends, exclusive; NULL for none.
+        below: Ends of ranges, exclusive, NULL for a range without an end; None if they are not ranges.
     """
 
     on: frozenset[str]
@@ -43,7 +44,7 @@ class Promise:
 
 
 def has_ranges(kind: str) -> bool:
-    """Tell whether ranges of a type can be closed.
+    """Return whether ranges of a type can be closed.
 
     >>> has_ranges("bigint"), has_ranges("decimal(9,2)"), has_ranges("decimal(38,2)"), has_ranges("double")
     (True, True, False, False)
@@ -54,7 +55,7 @@ def has_ranges(kind: str) -> bool:
 
 
 def promises_in(stream: Stream, table: pa.Table, patterns: pa.ChunkedArray) -> list[Promise]:
-    """Return the punctuations of a table, those that fix the same columns together.
+    """Return the punctuations of a table, grouped by the columns that they fix.
 
     Args:
         stream: The stream.

@@ -79,7 +79,7 @@ def exchanged_id(stream_id: int) -> int:
 
 
 def is_exchanged(stream_id: int) -> bool:
-    """Tell whether the rows of an intermediate come from other buckets, one batch later."""
+    """Return whether the rows of an intermediate come from other buckets, one batch later."""
     return stream_id < -_EXCHANGED
 
 

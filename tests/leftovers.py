@@ -1,7 +1,7 @@
-"""What a test leaves behind: processes, threads, sockets, files, and what it sets of this process.
+"""Leftovers of a test: processes, threads, sockets, files, and settings of this process.
 
-A look before a test and one after it are compared. Fixtures of a wider scope are there at both: pytest makes
-them before those of the test itself. What ends by itself gets some time to.
+A look before a test is compared with one after it. Both see fixtures of a wider scope, because pytest makes
+them before those of the test itself. Things that end by themselves get some time to end.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     rows or pieces ── PACK ── packets ── CHAIN, per bucket ── report, segments, result files
 
-What the driver does for a batch, what reading and packing take, and what each bucket takes are timed apart;
-what Spark adds to a batch is the same whatever the plan. Several pipelines over the same rows take turns
-batch by batch, so that whatever else the machine does meets all of them alike.
+The work of the driver for a batch, reading and packing, and each bucket are timed separately. The time that
+Spark adds to a batch is the same for every plan. Several pipelines over the same rows take turns batch by
+batch, so that other work of the machine affects all of them alike.
 """
 
 from __future__ import annotations

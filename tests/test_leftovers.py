@@ -1,4 +1,4 @@
-"""What tests leave behind is found by name."""
+"""Leftovers of tests are found, each by its name."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _HEADERS = (
     (b"content-security-policy", _CONTENT_POLICY),
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
-#: Largest body of a request; an event of 200 bytes fits 300,000 times.
+#: Largest body of a request: room for 300,000 events of 200 bytes.
 MAX_BODY_BYTES = 64 << 20
 #: A client's own id is taken over if it is harmless in a log.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -45,7 +45,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 def enveloped(
     headers: Iterable[tuple[bytes, bytes]], request_id: bytes, *, https: bool
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer with those that every answer has."""
+    """Return the headers of an answer, those that every answer has included."""
     kept = list(headers)
     given = {name.lower() for name, _ in kept}
     added = (*_HEADERS, _HSTS) if https else _HEADERS
@@ -109,10 +109,10 @@ class Envelope:
 
 
 def _check_length(scope: Scope) -> None:
-    """Refuse a body that is announced to be too large; one without a length is counted where it is read.
+    """Refuse a body whose announced length is too large; one without a length is counted while it is read.
 
     Raises:
-        BodyTooLarge: It is.
+        BodyTooLarge: The announced length is above the limit.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:

@@ -201,7 +201,7 @@ class LimitedProtocol(NamedConnection):
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no request."""
+        """Refuse bytes that are not a request."""
         self._refuse(NotHttp("the request cannot be read", detail=msg))
 
     def _start(self, after_s: float, then: Callable[[], None]) -> None:

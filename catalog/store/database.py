@@ -58,7 +58,7 @@ _POSTGRESQL_LOCK = 0x736C75696365
 EVENTS_LOCK = _POSTGRESQL_LOCK + 1
 
 _WRITES = "sluice_writes"
-# SQLite's codes for a file that is damaged.
+# SQLite's error codes for a damaged file.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _PSYCOPG = "postgresql+psycopg"
@@ -358,7 +358,7 @@ class Database:
         """Read all pages of a file.
 
         Raises:
-            CatalogDamaged: They do not fit together.
+            CatalogDamaged: The pages do not fit together.
             CatalogDown: The file cannot be read.
         """
         if self.file is None:

@@ -195,11 +195,11 @@ class GroupCounters:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeCounters:
-    """Pairs that one bucket sends to all buckets, which have them in the next batch.
+    """Pairs that one bucket sends to all buckets, which join them in the next batch.
 
     Attributes:
         family: Id of the family that takes them as rows of side a.
-        bucket: Number of the bucket that sends them; it has written a file of them.
+        bucket: Number of the bucket that sends them, in a file.
         rows: Number of pairs.
     """
 
@@ -218,10 +218,10 @@ class ProbeCounters:
         probes: Opposite rows that probed.
         inserted: Rows of the side that entered.
         scanned: Rows that probing rows were compared with, key by key.
-        looked: Heads of rings that were looked at and stayed: no more rows of the ring had expired.
+        looked: Heads of rings that were looked at and stayed, because they had not expired.
         removed: Expired rows that were removed; each was looked at, too.
-        live: Rows at the end of the batch that have not expired.
-        expired: Rows at the end of the batch that have expired, but are still held.
+        live: Rows that have not expired at the end of the batch.
+        expired: Rows that have expired but are still held at the end of the batch.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -411,9 +411,9 @@ class BatchManifest:
         return BatchProgress(self.batch, self.plan_version, self.streams)
 
     def thinned(self) -> BatchManifest:
-        """Return it without files, and without the counters that are asked of the last batches alone.
+        """Return it without files, and without the counters that are read of the last batches only.
 
-        ``exchanged`` stays: where all batches are repeated, each one reads what the one before has sent.
+        ``exchanged`` stays, because a batch that is repeated reads what the batch before it has sent.
         """
         return replace(
             self,

@@ -104,7 +104,7 @@ class PlannedQuery:
 
     @property
     def announces(self) -> bool:
-        """Tell whether its results have result punctuations among them."""
+        """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
 
@@ -244,9 +244,9 @@ class Band:
     high: Bound | None
 
 
-#: Which rings of a join lose their expired rows when a row comes (``Probe``).
+#: Rings of a join that lose their expired rows when a row arrives (``Probe``).
 Invalidation = Literal["probe", "probe+insert", "probe-all", "optimal"]
-#: Most rings per side and bucket; each keeps how far it has been emptied.
+#: Most rings per side and bucket; for each ring the state keeps how far it has been emptied.
 MOST_CELLS = 4096
 
 
@@ -276,11 +276,11 @@ class Probe:
 
     @property
     def has_rings(self) -> bool:
-        """Tell whether rows lie in rings."""
+        """Return whether rows lie in rings."""
         return self.method != "merge"
 
 
-#: What somebody asked for: a way to search, or that the planner chooses.
+#: Requested way to search slices; ``auto`` lets the planner choose.
 AskedProbe = Probe | Literal["auto"]
 
 

@@ -25,7 +25,7 @@ UNBOUNDED_US = 2**61
 
 Backfill = Literal["none", "state"]
 
-#: Result column by which a query asks for result punctuations: rows that say which key has no later result.
+#: Result column by which a query asks for result punctuations: rows that name a key without later results.
 PUNCTUATION_OUTPUT = "_punctuation"
 
 #: Clock that measures the windows of a side: µs of event time, rows of the stream, rows of equal key, or
@@ -135,7 +135,7 @@ class Query:
 
     @property
     def announces(self) -> bool:
-        """Tell whether its results have result punctuations among them."""
+        """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
     @property

@@ -299,7 +299,7 @@ class Constraints:
         return next((slack for name, slack in self.ordered if {name} == key), None)
 
     def close(self, key: frozenset[str]) -> bool:
-        """Tell whether each row, or each run of rows, closes keys of these columns."""
+        """Return whether each row, or each run of rows, closes keys of these columns."""
         unique = bool(self.unique) and frozenset(self.unique) <= key
         clustered = bool(self.clustered) and frozenset(self.clustered) == key
         return unique or clustered or self.slack(key) is not None

@@ -70,9 +70,9 @@ class Bucket:
         slack_us: Overrides every family's slack (tests; 0 is exact).
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that come out in this batch, per family id.
-        late_groups: Ids of families whose groups come out from the next batch on only.
-        arrived: Watermark and newest event time of exchanged intermediates by id, as their pairs had them
-            when they set out (``operators.steps.exchange``).
+        late_groups: Ids of families whose groups do not come out before the next batch.
+        arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
+            their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
     """
 
@@ -188,7 +188,7 @@ class Bucket:
         return ClockProgress.of(plan, times, orders, latest, {i: at[1] for i, at in self.arrived.items()})
 
     def _setting_out(self) -> dict[int, tuple[int | None, int | None]]:
-        """Return what ``arrived`` is in this batch: the same of the pairs that the batch before has made."""
+        """Return ``arrived`` for this batch: the times of the pairs that the batch before has made."""
         if self.plan is None:
             return {}
         reached = setting_out(self.plan, self._reached(self.plan).times_us, least)
@@ -247,8 +247,9 @@ class Bucket:
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = {query.id: query for family in plan.families for query in family.queries}
         named = {query.name.lower(): query for query in queries.values()}
-        # A batch has results of one query of a series. So the groups of an updated query's new text, and with
-        # them those of its family, wait for the next batch; the former text gives none if pairs follow.
+        # A batch has results of only one text of an updated query. So the groups of the new text, and all
+        # others of its family, wait for the next batch. The former text gives none if the new one gives
+        # pairs.
         updated: set[str] = set()
         for family_id, joins in self.families.items():
             if joins.groups is None:

@@ -166,7 +166,7 @@ class BatchClosings:
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
             place: Number of the bucket, and of all buckets.
-            finish: Whether to take out the keys that are finished now, and not with the next batch.
+            finish: Whether to take out finished keys now; otherwise the next batch does it.
         """
         wait_for_keys(self.joins, self.arrived, newest_us, place)
         if self.joins.waiting is not None and finish:

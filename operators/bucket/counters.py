@@ -124,7 +124,7 @@ def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounter
 
 
 def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[ProbeCounters]:
-    """Yield counters of a bucket's rings: what they did in the last batch, and what they hold.
+    """Yield counters of a bucket's rings: their work in the last batch, and the rows that they hold.
 
     Args:
         families: Joins per family id, as a bucket has them.

@@ -40,7 +40,7 @@ class FamilyBatch:
         newest: Greatest clock of each side's rows so far.
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
-        exchanged: Pairs that the buckets have sent in the batch before.
+        exchanged: Pairs that the buckets have sent in the batch before this one.
         groups_wait: Whether groups that are due come out in the next batch.
     """
 

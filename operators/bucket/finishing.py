@@ -2,8 +2,8 @@
 
     closings of the batch ── due times by rows and windows ── WaitingKeys ── finished keys ── result rows
 
-A result punctuation is a row of the family's result file without an event time, so that it stands behind the
-results of its batch, and with a route, like a pair: it is stored once for all its queries.
+A result punctuation is a row of the family's result file. It has no event time, so it stands behind the
+results of its batch. It has a route, as a pair has, so it is stored once for all its queries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from operators.lineage.route_numbers import query_keys, route_numbers
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 
-#: Of an interval of so many keys each one is finished by itself, whether there are rows of it or not.
+#: Longest interval of which every key is finished by itself, whether there are rows of the key or not.
 _LISTED_KEYS = 10_000
 
 
@@ -41,9 +41,9 @@ def wait_for_keys(
     newest_us: Mapping[str, int | None],
     place: tuple[int, int],
 ) -> None:
-    """Have the keys that a batch closes wait until they are finished.
+    """Add the keys that a batch closes to the waiting keys, where they stay until they are finished.
 
-    It is called after the joins of the batch, and before its closings are remembered.
+    Call it after the joins of the batch, and before its closings are remembered.
 
     Args:
         joins: Joins of the family.
@@ -103,7 +103,7 @@ def result_punctuations(
     sides: tuple[Literal["a", "b"], ...] = ("a", "b")
     names = [quoted(str(n)) for n in range(len(family.key))]
     columns = [f"{text} AS {quoted(name)}" for name, text in values.items()]
-    # Two keys may have one number, and no two results of a query may be equal in their order.
+    # Two keys may have the same number, but no two results of a query may have the same place in its order.
     apart = f"row_number() OVER (PARTITION BY _key ORDER BY {', '.join(names)}) - 1 AS _pos_b"
     order = ", ".join(["_key", *names])
     text = f"SELECT _key AS _pos_a, {apart}, queries, {', '.join(columns)} FROM finished ORDER BY {order}"
@@ -143,9 +143,9 @@ def result_punctuations(
 
 
 def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
-    """Return the closings of the keys that have their home in this bucket, an interval as its keys.
+    """Return the closings of the keys whose home is this bucket, one for each key of an interval.
 
-    Of a long interval these are only the keys of which there are rows or open groups.
+    Of a long interval only the keys of which there are rows or open groups are returned.
     """
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     wide = key != to
@@ -181,9 +181,9 @@ def _due_us(
 ) -> Int64s:
     """Return the watermark of the other side at which each key is finished for each query, int64[n, q].
 
-    The rows that a query may use and whose windows the other watermark has not passed are stored under every
-    strategy. Those of a key that several buckets share are not all here: for it, it is the newest event time
-    of the stream that counts.
+    Every strategy stores the rows that a query may use and whose windows the other watermark has not passed.
+    If several buckets share a key, not all of its rows are here, so the newest event time of the stream
+    counts in place of theirs.
 
     Args:
         joins: Joins of the family.

@@ -7,8 +7,8 @@ Buckets differ in their rows alone: plan, watermarks and held terms are the same
 in its join and slice. Only females are stored, so each row of a heavy key goes to one of the key's new
 fragments, wherever it was: males of later batches come to all of these.
 
-In a next step of one key, the rows of side b rest in every fragment of their key, since pairs stay in the
-bucket that made them. Such a row goes to all new fragments, once to each, and a pair to one of them.
+In a next step with the same key, pairs (side a) stay in the bucket that made them, so the rows of side b rest
+in every fragment of their key. Such a row goes to all new fragments, once to each, and a pair to one of them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
 
 
 def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
-    """Count the rows of buckets by the slice that they are in; copies of a row count once for all slices."""
+    """Count the rows of buckets by slice; copies of a row count once, in the first slice."""
     rows: Counter[SlicePlace] = Counter()
     copies: dict[SlicePlace, set[int]] = defaultdict(set)
     for bucket in buckets:
@@ -88,13 +88,13 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
 
 
 def has_copies(family: FamilyPlan) -> bool:
-    """Tell whether the rows of side b rest in every fragment of their key: pairs of side a never move."""
+    """Return whether the rows of side b rest in every fragment of their key: pairs of side a never move."""
     stays = is_intermediate(family.stream_a) and not is_exchanged(family.stream_a)
     return stays and family.replication.replicates
 
 
 def _keep_one_copy(slices: Sequence[SliceState]) -> None:
-    """Keep of the copies of a row from several old buckets the one in the first slice."""
+    """Keep one copy of each row that several old buckets had: the one in the first slice."""
     seen = np.zeros(0, dtype=np.int64)
     for state in slices:
         kept = []

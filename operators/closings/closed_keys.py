@@ -78,7 +78,7 @@ class ClosedKeys:
 
     @property
     def lasts(self) -> bool:
-        """Tell whether closings are remembered forever."""
+        """Return whether closings are remembered forever."""
         return self.contract.remember_us is None or self.window_us >= UNBOUNDED_US
 
     def begin_batch(self) -> None:

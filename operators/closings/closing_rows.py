@@ -6,8 +6,8 @@
       20    29    +   42    sent to all buckets, for a range: closes 20 to 29
       17    17  950   40    stored: remembered until no row can match one of that time
 
-Numbers beside each other become one row where it does not matter which of them was closed when. So the
-intervals are disjoint, and what a stream closes in its order stays small.
+Adjacent numbers become one row where it does not matter when each of them was closed. So intervals are
+disjoint, and the closings of a stream that closes keys in order stay few.
 
 If ``_key`` is a hash, the key columns follow it instead of ``c.to``, because equal hashes do not mean equal
 keys. These columns have the types in which both sides are compared, so the rows of either side can supply
@@ -50,7 +50,7 @@ def closing_rows(
         table: Table with the key columns of the side.
         ts: int64[n], event times of rows that close their own keys; None for punctuations.
         pos: int64[n], positions.
-        below: Ends of ranges, exclusive, which begin at the values of the key; NULL at either end: no bound.
+        below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end: no bound.
             The key is exact and a whole number.
     """
     key, valid = join_key(table, layout.key, layout.key_types)
@@ -111,16 +111,16 @@ def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
-    """Return closings with one row for numbers beside each other that are remembered equally long.
+    """Return closings with one row for adjacent numbers that are remembered equally long.
 
     Args:
-        closings: Closings that ``folded`` returned; their positions are not asked for any more.
+        closings: Closings that ``folded`` returned; their positions are no longer needed.
         whenever: Whether all are remembered forever.
     """
     if TO not in closings.schema.names or closings.num_rows < 2:
         return closings
     key, to, ts = closings.column(KEY).to_numpy(), ends(closings), closings.column(TS).to_numpy()
-    # The last interval of all may end at the greatest number, and has none after it.
+    # Only the last interval may end at the greatest number, so adding 1 to the other ends cannot overflow.
     apart = to[:-1] + 1 != key[1:]
     if not whenever:
         apart |= ts[:-1] != ts[1:]
@@ -136,7 +136,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return intervals cut where others begin or end, with first position and latest time of each piece."""
+    """Return intervals cut where others begin or end; each piece has its first position and latest time."""
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     starts = np.unique(np.concatenate((key, to[to < GREATEST] + 1)))
     first, last = np.searchsorted(starts, key), np.searchsorted(starts, to, side="right")

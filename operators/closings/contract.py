@@ -2,7 +2,7 @@
 
 A punctuation closes a key if it fixes all key columns of the side and no others. A stream whose rows are
 unique in some of the key columns closes the key of each new row. One that is clustered by the key columns
-closes a key when the next one comes, and one that is ordered by the key closes what is too far behind.
+closes a key when the next key comes. One that is ordered by the key closes all keys that are too far behind.
 
 Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent. Nor
 do families with windows of rows, which count rows of any key. Nor do ordered families, because closings are
@@ -27,8 +27,8 @@ class SideContract:
         on: Columns that a punctuation must fix exactly; None: punctuations close no key.
         unique: True if each row closes its own key.
         clustered: True if the end of a run of rows closes its key.
-        slack: By how much a key may be less than the greatest before it; what is less is closed. None: keys
-            have no order.
+        slack: By how much a key may be less than the greatest one before it; lesser keys are closed. None:
+            keys have no order.
         stops: True if a row that breaks a promise stops the engine; otherwise it is dropped.
         remember_us: Least time for which closings are remembered, µs of event time; None: forever.
     """

@@ -6,8 +6,8 @@
     clustered                   item 7 7   9   7     a row of 9 closes 7, and the last one breaks the promise
                                 closes     7   9
 
-In a batch a partition sees its own rows. Which run ends between two partitions, or two batches, is found in
-the buckets: each partition sends its first and its last row (its *edges*) to all of them.
+In a batch a partition sees its own rows only. Runs that end between two partitions, or two batches, are found
+in the buckets: each partition sends its first and its last row (its *edges*) to all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from operators.segments.row_codec import KEY, POS, TS
 
 
 def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
-    """Return what the rows of an ordered stream close, each in as far as no row before it does.
+    """Return what the rows of an ordered stream close: each row the keys that no row before it closes.
 
     Args:
         rows: Rows as closings of their own keys, whole numbers, by position.

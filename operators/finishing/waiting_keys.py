@@ -1,15 +1,16 @@
-"""Closed keys that are not finished: for each query, until no later result of it can have the key.
+"""Closed keys that wait, for each query, until they are finished: no later result of the query can have them.
 
 Suppose side a has closed key k. Let T be the newest event time of the rows of a with k that a query may use,
 and w its window on a. No later row of a has k, so no row of b finds a new partner in b's window. Once b's
-watermark has passed T by w, no later row of b finds one in a's:
+watermark has passed T by w, no later row of b finds a partner in a's window:
 
     b's watermark   ------------------------------|----------->
     rows of a with k    x     x  T
                                  |<---- w ------->| k is finished for the query
 
-If b has closed k, too, or a has no such row, k is finished at once. T is fixed once a has closed k. Event
-times decide, not the slices in which rows rest, so keys finish in the same batch under every strategy.
+If b has closed k, too, or a has no such row, k is finished at once. T is fixed once a has closed k. It
+depends on event times, not on the slices in which rows rest, so keys finish in the same batch under every
+strategy.
 
 Source: PWJoin (Ding et al., CIKM 2004), Theorems 3.1 (both sides) and 4.1 (one side and its window), and
 PJoin (the same, EDBT 2004), Theorem 1 (one side, and no row).
@@ -73,15 +74,15 @@ class WaitingKeys:
                 self._keep([*self.segments, Segment(own.rows, 0, ())])
 
     def add(self, side: str, closings: pa.RecordBatch, due_us: Int64s, queries: Int64s, known: Bools) -> None:
-        """Have keys that a side has closed wait.
+        """Add keys that a side has closed.
 
         Args:
             side: ``a`` or ``b``.
             closings: The keys, n of them, as ``closing_rows`` has them.
             due_us: int64[n, q], watermark of the other side at which each key is finished for each query.
             queries: int64[q], ids of the queries.
-            known: bool[n], which keys the other side has closed in an earlier batch: those that do not wait
-                for a query any more are finished for it.
+            known: bool[n], which keys the other side has closed in an earlier batch. If such a key no longer
+                waits for a query, it is finished for that query.
         """
         rows, count = closings.num_rows, len(queries)
         if not rows or not count:
@@ -109,7 +110,7 @@ class WaitingKeys:
 
         Returns:
             A row per key: ``_key``, the columns ``0``, ``1`` ... of hashed keys, and ``queries``, the ids of
-            the queries for which it is finished, ascending, as text. By key; the order is always the same.
+            the queries for which it is finished, ascending, as text. Rows are in a fixed order, by key.
         """
         if not self.segments:
             return None
@@ -145,7 +146,7 @@ class WaitingKeys:
         return select_table({"finished": finished}, text)
 
     def _may_finish(self, watermarks: Mapping[str, int | None]) -> bool:
-        """Tell whether a key may be finished; a batch in which none is must not cost a query."""
+        """Return whether a key may be finished, so that a batch in which none is costs no SQL query."""
         waiting = self.segments[0]
         if waiting.t_min <= AT_ONCE_US:
             return True
@@ -154,12 +155,12 @@ class WaitingKeys:
             now = watermarks[other]
             if now is not None and waiting.t_min <= now and (waiting.ts[side == number] <= now).any():
                 return True
-        # Both sides of a key and query are beside each other.
+        # The entries of both sides for one key and query are adjacent.
         same = waiting.key[1:] == waiting.key[:-1]
         return bool((same & (waiting.pos[1:] >> 1 == waiting.pos[:-1] >> 1)).any())
 
     def _without_finished(self, added: pa.RecordBatch, known: Bools) -> pa.RecordBatch:
-        """Return keys without those that the other side has closed and that wait no more."""
+        """Return keys without those that the other side has closed and that no longer wait."""
         tables = {
             "added": _plain(Segment(added, 0, ())).append_column("known", pa.array(known)),
             "waiting": _plain(self.segments[0] if self.segments else Segment(added.slice(0, 0), 0, ())),

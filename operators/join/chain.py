@@ -229,13 +229,13 @@ class Chain:
         return rows
 
     def settle_rings(self) -> None:
-        """Let rows that were removed from rings leave their segments, since clocks go back."""
+        """Drop rows that were removed from rings from their segments, because clocks go back."""
         for side, rings in {} if self.rings is None else self.rings.items():
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
 
     def _empty_rings(self, rings: Rings, side: str, females: Segment | None, reached: int | None) -> None:
-        """Remove what expires when rows enter, and let go of segments that have lost their rows."""
+        """Remove rows that expire when others enter, and drop segments that have lost their rows."""
         last = self.slices[side][-1]
         if females is not None:
             rings.entered(last.segments, rings.arrivals(females.key, females.ts), reached)
@@ -335,7 +335,7 @@ class Chain:
             males: Rows of the other side.
             pairs: Takes the joined pairs.
             one_way: Direction of a join whose sides have clocks of their own.
-            reached: Watermark of the males at the end of the batch; asked where rows lie in rings.
+            reached: Watermark of the males at the end of the batch; used where rows lie in rings.
         """
         if males is None:
             return

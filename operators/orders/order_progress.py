@@ -161,13 +161,13 @@ class OrderProgress:
         return OrderProgress(self.scramble, self.monitored)
 
     def declared(self, scramble: int | None) -> OrderProgress:
-        """Return the progress under another scrambling factor; what was passed stays passed.
+        """Return the progress under another scrambling factor; passed values stay passed.
 
-        Under a greater factor nothing more is passed until so many rows more have come; under a smaller one
-        the rows that are no longer among the last ones are passed with the next rows.
+        A factor greater by d passes nothing more until d more rows have come. A smaller factor passes, with
+        the next rows, the rows that are no longer among the last k.
 
         Args:
-            scramble: The new one; None: it is monitored, from the factor of now on.
+            scramble: The new factor k; None: it is monitored, starting from the present one.
         """
         if scramble is not None:
             return replace(self, scramble=scramble, monitored=False, factors=())
@@ -202,7 +202,7 @@ class OrderProgress:
 
 
 def following(known: OrderProgress | None, former: Order | None, order: Order | None) -> OrderProgress | None:
-    """Return the progress of a stream in the order that a plan version says.
+    """Return the progress of a stream in the order that a plan version declares.
 
     Args:
         known: Progress so far.
@@ -210,8 +210,8 @@ def following(known: OrderProgress | None, former: Order | None, order: Order | 
         order: Its order now.
 
     Returns:
-        The progress under the new scrambling factor; that before the first row if the order is of another
-        column or direction; None without an order.
+        The progress under the new scrambling factor. If column or direction of the order are new, the
+            progress before the first row. None without an order.
     """
     if order is None:
         return None

@@ -194,7 +194,7 @@ class Packer:
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
     ) -> tuple[list[dict[tuple[str, str], pa.RecordBatch]], dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the closings for each bucket, which go where rows of the key go, and edges for all."""
+        """Return the closings for each bucket, that of the rows of their key, and edges for all buckets."""
         edges: dict[tuple[str, str], pa.RecordBatch] = {}
         closings: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part in self.sides:

@@ -1,6 +1,6 @@
 """Inner loops of rings, compiled: where the live rows of each ring begin, and which rows males match.
 
-A segment has a part of every ring, in the order of time. The head of a ring is its first row in a segment
+A segment has a part of every ring, in the order of time. In each segment, the head of a ring is its first row
 that has not been removed.
 """
 
@@ -59,8 +59,8 @@ def remove_expired(
 ) -> None:
     """Move the heads of rings in one segment past the rows that have expired when each of m rows comes.
 
-    Segments are passed in the order of their oldest rows. A segment whose oldest row has not expired is not
-    looked at if the head of the ring was found in an earlier one.
+    Call it for the segments in the order of their oldest rows. Once the head of a ring was found in a
+    segment, later segments whose oldest row has not expired are not looked at.
 
     Args:
         times: int64[n], times of the segment's rows, ascending in each cell.
@@ -69,10 +69,10 @@ def remove_expired(
         heads: int64[cells], updated.
         cells: int64[m], ring of each row that comes.
         limits: int64[m], time up to which rows have expired when it comes.
-        every: Whether each row empties all rings and not its own one only.
+        every: Whether each row empties all rings; otherwise it empties its own.
         looked: bool[m], or bool[m * cells] if ``every``: whether the head of the ring was found; updated.
         first: int64[m], filled with the head of the row's ring when it comes.
-        counts: int64[2], counted on by heads that were looked at and stayed, and by removed rows.
+        counts: int64[2], increased by the heads that were looked at and stayed, and by the removed rows.
     """
     rings = len(heads)
     for row in range(len(cells)):
@@ -139,7 +139,7 @@ def scan_rings(
         male_rows: int64[size], filled with j.
 
     Returns:
-        Number of pairs written; less than ``size`` only when there are no more.
+        Number of pairs written; less than ``size`` only if no pairs are left.
     """
     count, size = 0, len(female_rows)
     male, begun = state[0], state[1]

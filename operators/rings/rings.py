@@ -1,4 +1,4 @@
-"""Rings of one side of a join: the last slice of its chain, which a row leaves for good.
+"""Rings of one side of a join: the last slice of its chain, from which expired rows are removed.
 
     rings        0              1              2              one for each remainder of the key
     segments     [x x 4 7 9]    []             [x 8]          x: removed; 4 and 8 are heads
@@ -8,12 +8,12 @@ A male looks at the head of its ring, removes the rows that have expired, and sc
 other rings lose their expired rows when a row comes is the *invalidation* (``catalog.values.plan.Probe``).
 Nested loops are one ring.
 
-A ring remembers the time up to which its rows were removed, ``gone``. This gives its head in every segment,
-also after a restart, so it is all that the bucket's manifest keeps. A segment is dropped once all of its rows
-are removed, and written anew once half of them are.
+A ring remembers ``gone``, the time up to which its rows were removed. Its head in every segment follows from
+this time, also after a restart, so the bucket's manifest keeps nothing else. A segment is dropped once all of
+its rows are removed, and written anew once half of them are.
 
 Invariant: a row is removed only if no later male is near enough, so the invalidation changes no result. Males
-come in the order of their clock, and a male's own time is a limit only up to the watermark.
+come in the order of their clock. A male's own time counts as a limit only up to the watermark.
 
 Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. There a stream comes in order and a
     ring is a circular buffer. We differ: rows may come out of order, so each segment keeps its own order.
@@ -37,7 +37,7 @@ from operators.segments.segment import Segment
 NOTHING: Final = -(2**63)
 #: A segment is written anew once at least one in this many of its rows has been removed.
 WORTH_A_REWRITE = 2
-#: So many pairs of a row and a ring are looked at in one go; bounds memory where every row empties all rings.
+#: Most pairs of a row and a ring that are looked at together; bounds memory where each row empties all rings.
 _LOOKED_AT_ONCE = 1 << 22
 
 
@@ -105,7 +105,7 @@ class Scan:
 
     @property
     def done(self) -> bool:
-        """Tell whether all males have scanned."""
+        """Return whether all males have scanned."""
         return int(self._state[0]) >= len(self.males.cells)
 
     @property
@@ -171,7 +171,7 @@ class Rings:
     def probed(
         self, segments: Sequence[Segment], males: Arrivals, reached: int | None
     ) -> list[tuple[Segment, Scan]]:
-        """Remove what has expired when males come, and let them scan the rest.
+        """Remove rows that have expired when males come, and let the males scan the rest.
 
         Args:
             segments: Segments of the side.
@@ -187,7 +187,7 @@ class Rings:
         return scans
 
     def entered(self, segments: Sequence[Segment], females: Arrivals, reached: int | None) -> None:
-        """Remove what has expired when rows enter, if the invalidation says so.
+        """Remove rows that have expired when others enter, if the invalidation says so.
 
         Args:
             segments: Segments of the side, those of the rows included.
@@ -202,7 +202,7 @@ class Rings:
                 pass
 
     def dropped(self, segments: Sequence[Segment]) -> tuple[list[Segment], int]:
-        """Return segments without rows that are not worth keeping, and how many rows were dropped."""
+        """Return segments, without removed rows where there are enough, and how many rows were dropped."""
         staying, dropped = [], 0
         for segment in segments:
             gone = self.removed(segment)
@@ -215,7 +215,7 @@ class Rings:
         return staying, dropped
 
     def settled(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Return segments without any removed row; then nothing counts as removed any more."""
+        """Return segments without their removed rows; from then on no row counts as removed."""
         kept = [s.filter(self._live(s)) if self.removed(s) else s for s in segments]
         self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
         return [segment for segment in kept if len(segment)]
@@ -227,7 +227,7 @@ class Rings:
         return int((heads - index.offsets[:-1]).sum())
 
     def held(self, segments: Sequence[Segment], reached: int | None) -> tuple[int, int]:
-        """Return how many rows have not expired, and how many have but are not removed."""
+        """Return how many rows have not expired, and how many have expired but are not removed."""
         rows = sum(len(segment) - self.removed(segment) for segment in segments)
         if reached is None:
             return rows, 0
@@ -241,7 +241,7 @@ class Rings:
     def _emptied(
         self, indexes: Sequence[CellIndex], rows: Arrivals, reached: int | None, *, every: bool
     ) -> Iterator[tuple[Arrivals, list[Int64s]]]:
-        """Remove what has expired when rows come; yields some of the rows, and where their rings begin."""
+        """Remove rows that have expired when others come; yield parts of those, and where rings begin."""
         cells = self.probe.cells
         at_once = max(1, _LOOKED_AT_ONCE // cells) if every else max(1, len(rows.cells))
         for begin in range(0, len(rows.cells), at_once):

@@ -102,7 +102,7 @@ class Segment:
         origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.
         arrived: File that has these very rows already; None if there is none, and once it is stored.
         alike: Which rows answer filters alike, as far as anybody asked.
-        cells: The rows by cells, by the number of cells, as far as anybody asked.
+        cells: Indexes of the rows by cell, by the number of cells; those that were asked for.
     """
 
     rows: pa.RecordBatch
@@ -191,7 +191,7 @@ class Segment:
         return passes
 
     def in_cells(self, cells: int) -> CellIndex:
-        """Return the rows by so many cells; what is found is kept."""
+        """Return the index of the rows by a number of cells, and keep it."""
         found = self.cells.get(cells)
         if found is None:
             found = self.cells[cells] = CellIndex.of(self.key, self.ts, cells)

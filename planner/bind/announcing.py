@@ -4,7 +4,7 @@
       ordinary result       7     2.50   NULL
       result punctuation    NULL  NULL   {"item":7}       no later result has 7 as its item
 
-A result punctuation is stored like a pair, without an event time, so that it stands behind the results of its
+A result punctuation is stored like a pair. It has no event time, so it stands behind the results of its
 batch. Its only columns are those of the key.
 """
 
@@ -24,7 +24,7 @@ from planner.sql.locate import at_expression
 from planner.sql.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
-#: JSON texts of values by type, as results have them; for other types DuckDB's text is the same.
+#: SQL of the JSON text that results have for a value, by type; for other types DuckDB's text is the same.
 _JSON: Mapping[str, str] = {
     "timestamp": "'\"' || strftime({0}, '%Y-%m-%dT%H:%M:%S.%fZ') || '\"'",
     "date": "'\"' || CAST({0} AS VARCHAR) || '\"'",
@@ -43,7 +43,7 @@ def refuse_announcement(statement: Statement, sides: Sequence[SideScope], constr
         construct: Kind of queries that it belongs to.
 
     Raises:
-        UnsupportedCql: It asks for them.
+        UnsupportedCql: The query asks for them.
     """
     for node in statement.select:
         if is_announcement(node, sides):
@@ -71,7 +71,7 @@ def with_announcement(
         clocks: Clock that measures the windows of each side.
 
     Raises:
-        UnsupportedCql: It cannot have result punctuations, or does not select its key.
+        UnsupportedCql: The query cannot have result punctuations, or does not select its key.
     """
     asked = [node for node in statement.select if is_announcement(node, scope.written)]
     if not asked:

@@ -13,7 +13,7 @@ ordered join (``bind.orders``).
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
-fails it has no partner, but stays. Which join it is ``bind.unmatched.absence`` says.
+fails it has no partner, but stays. ``bind.unmatched.absence`` decides which join it is.
 
 Filters and residual are brought into canonical form (``bind.canonical``): what is always true vanishes. A
 query that never has results is legal: both of its filters are FALSE, so that no row is kept for it. Where

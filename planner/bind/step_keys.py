@@ -20,7 +20,7 @@ from catalog.values.stream import Stream
 from planner.bind.distances import Distances
 from planner.sql.step_scope import Origin
 
-#: Columns that are equal in every result.
+#: Set of columns that are equal in every result.
 Equals = frozenset[Origin]
 
 
@@ -30,7 +30,7 @@ class StepKey:
 
     Attributes:
         parts: Equal columns: of a stream joined before, and of the stream that joins.
-        exchanged: Whether the step before has another key.
+        exchanged: Whether its key differs from that of the step before.
     """
 
     parts: tuple[tuple[Origin, Origin], ...]
@@ -73,7 +73,7 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
 
 
 def joining_order(streams: int, equal: Sequence[Equals]) -> tuple[int, ...] | None:
-    """Return the order of FROM, but for streams that go on with the key of those before: they come first.
+    """Return the order of FROM, except that streams which continue the key of those before come first.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
@@ -135,8 +135,8 @@ def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[
             runs[-1] = (runs[-1][0], key)
     found: list[StepKey] = []
     for (begin, columns), end in zip(runs, [*(begin for begin, _ in runs[1:]), len(order)], strict=True):
-        # In the first step sides have a set order, so that queries which name the streams in another order
-        # have the same key.
+        # The sides of the first step have a fixed order, so that queries which name the streams in another
+        # order have the same key.
         first = (a, *(p for p in order[:2] if p != a)) if begin == 1 else (*order[:begin], order[begin])
         left = first[:-1]
         owned = {c: min((left.index(p), name) for p, name in c if p in left) for c in columns}
@@ -156,7 +156,7 @@ def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:
 
 
 def _joining(before: Sequence[int], position: int, equal: Sequence[Equals]) -> frozenset[Equals]:
-    """Return the sets with a column of a stream and one of some streams before it."""
+    """Return the sets that have a column of a stream and a column of the streams before it."""
     return frozenset(
         columns
         for columns in equal

@@ -360,7 +360,7 @@ def _add_using(scope: StepScope, found: _Found, position: int, identifier: exp.I
 
 
 def _conditions(scope: StepScope, found: _Found, keys: Sequence[StepKey]) -> list[_Condition]:
-    """Return all conditions on rows, equal columns that no key holds among them; checks their types."""
+    """Return all conditions on rows, with equal columns that are in no key; checks their types."""
     held = implied(keys)
     conditions = list(found.conditions)
     for left, right, node in found.equal:
@@ -382,7 +382,7 @@ def _common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ..
 
 
 def _refuse_key(scope: StepScope, found: _Found, equal: Sequence[Equals]) -> NoReturn:
-    """Raise the error for a query of which some stream has no equal column with the others."""
+    """Raise the error for a query with a stream that has no equal column with the others."""
     compared = [{p for p, _ in read} for read in (*equal, *(read for _, read in found.conditions))]
     for position, this in enumerate(scope.written):
         if not any(position in positions and len(positions) > 1 for positions in compared):
@@ -422,7 +422,7 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
 
 
 def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
-    """Refuse a key of several steps by which equal rows could come to different buckets."""
+    """Refuse a key of several steps that could send equal rows to different buckets."""
     runs: list[list[StepKey]] = []
     for key in keys:
         if key.exchanged or not runs:

@@ -100,7 +100,7 @@ def build_plan(
 
     Raises:
         UnknownStrategy: There is no strategy of that name.
-        InvalidProbe: A family that cannot have rings is to be searched by them.
+        InvalidProbe: Rings are requested for a family that cannot have them.
         InvalidPlan: A query names a stream that is not given, or an invariant is broken.
     """
     for name in (objective.strategy, *objective.family_strategies.values()):
@@ -235,7 +235,7 @@ def _probe(
     """Return how the slices of a family are searched.
 
     Raises:
-        InvalidProbe: Rings are asked for this very family, which cannot have any.
+        InvalidProbe: Rings are requested for this family by name, and it cannot have them.
     """
     if asked == "auto":
         return choose_probe(family, rates, calibration)

@@ -40,7 +40,7 @@ class Objective:
         on_leave: When chains give up what departed queries left.
         partitioning: Who chooses over how many buckets the rows of a key spread.
         probe: How the slices of families without a way of their own are searched.
-        family_probes: How those of single families are searched, by id or key.
+        family_probes: How slices of single families are searched, by id or key.
     """
 
     strategy: Strategy = "mem-opt"
@@ -122,10 +122,10 @@ class Objective:
         Args:
             queries: Queries that run.
             probe: Of families without a way of their own; None leaves it.
-            family_probes: Of single families by name; None takes a family's own one away.
+            family_probes: Of single families by name; None removes a family's own setting.
 
         Returns:
-            The objective, and the ids of the families that it may be another way for.
+            The objective, and the ids of the families for which it may name another way.
         """
         known = tuple(queries)
         named = by_family(family_probes, known, strict=False)

@@ -53,9 +53,9 @@ ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
 #: Without a key every pair of rows inside the windows is a candidate.
 EVERY_PAIR = Measure(1.0, "given")
-#: Of a stream whose factor is monitored: the least one that is taken (``operators.orders``).
+#: Scrambling factor of a stream whose factor is monitored: the least possible one (``operators.orders``).
 ASSUMED_SCRAMBLE = Measure(64.0, "assumed")
-#: Ordered streams keep step.
+#: Lag where nothing is known: ordered streams keep pace with each other.
 ASSUMED_LAG = Measure(0.0, "assumed")
 ASSUMED_BATCH_S = Measure(1.0, "assumed")
 #: Event time for which an unbounded window is costed: the rows of a day.
@@ -166,7 +166,8 @@ class FamilyRates:
     def seconds(self, window_us: int, side: SideName) -> float:
         """Return a window of a side in seconds; an unbounded one is as long as the horizon.
 
-        In the order of the streams the first step holds what equality holds, each later one a row.
+        On the clock of the order, the first step of a window holds as many rows as equality of the order, and
+        each later step one row.
         """
         own = self.side(side)
         counted_s = own.counted_s
@@ -294,7 +295,7 @@ def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates:
 
 
 def with_orders(profile: Profile, streams: Iterable[Stream]) -> Profile:
-    """Put in the scrambling factors that streams declare; the rate of a stream without statistics is assumed.
+    """Add the scrambling factors that streams declare; a stream without statistics gets an assumed rate.
 
     Args:
         profile: Known statistics.

@@ -48,10 +48,10 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
 
 
 def _predicted(side: SideRates) -> dict[str, Any] | None:
-    """Return what is expected of a side whose clock is the order of its stream; None of any other."""
+    """Return the expectation for a side whose clock is the order of its stream; None for any other side."""
     if side.scramble is None or side.lag is None or side.ordered_rows is None:
         return None
-    # Beside a stream that stands still rows wait without end.
+    # If the other stream stands still, rows wait without end.
     rows = rounded(side.ordered_rows) if isfinite(side.ordered_rows) else None
     return {"scramble": side.scramble.value, "lag": side.lag.value, "rows": rows}
 

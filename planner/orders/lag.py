@@ -5,8 +5,8 @@
     sorted, S_j begins with 1: the place of its newest row belongs to 1, whose next of kin in S_i is 1, at
     place 0. The newest row of S_i is at place 2, so the lag from S_i to S_j is 2: S_i leads.
 
-Places count from 0. The definitions look at whole streams. While rows come, sorted places are final for the
-values that a stream has passed (``operators.orders.order_progress``), so a lag is known k rows later.
+Places count from 0. The definitions are about whole streams. While rows come, sorted places are final only
+for values that a stream has passed (``operators.orders.order_progress``), so a lag is known k rows later.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), Definitions 2.3 to 2.6.
 """
@@ -47,7 +47,7 @@ def next_of_kin(value: int, values: Int64s) -> int | None:
 
 
 def lag(values_i: Int64s, arrived_i: int, values_j: Int64s, arrived_j: int) -> int:
-    """Return the lag from S_i to S_j when so many rows of each have come (Def. 2.6).
+    """Return the lag from S_i to S_j after a number of rows of each (Def. 2.6).
 
     It is 0 or 1 where the streams are synchronised, greater where S_i leads, negative where S_i lags.
 
@@ -82,8 +82,8 @@ class Sighting:
 def estimated_lag(seen_i: Sequence[Sighting], seen_j: Sequence[Sighting]) -> float | None:
     """Estimate the lag from S_i to S_j at the last moment at which it is known.
 
-    What a stream has passed after n rows stands at place n - k or up to k places later. Between the moments
-    that were seen, places are interpolated.
+    The value that a stream has passed after n rows is at place n - k, or up to k places later. Between the
+    moments that were seen, places are interpolated.
 
     Args:
         seen_i: S_i at some moments, in order of time.
@@ -97,7 +97,7 @@ def estimated_lag(seen_i: Sequence[Sighting], seen_j: Sequence[Sighting]) -> flo
         return None
     for now_i, now_j in zip(reversed(seen_i), reversed(seen_j), strict=True):
         place = now_j.rows - 1
-        # The value at this place is known if S_j has passed it, its next of kin if S_i has.
+        # S_j must have passed the value at this place, and S_i the next of kin of the value.
         if not at_j[0][0] <= place <= at_j[0][-1]:
             continue
         value = np.interp(place, *at_j)

@@ -12,7 +12,7 @@ _HINT = f"Write auto, merge, loops or hash(N), with N from 1 to {MOST_CELLS}."
 
 
 def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
-    """Return what a text says about the search of slices.
+    """Return the way to search slices that a text asks for.
 
     >>> asked_probe("hash(100)", "probe-all")
     Probe(method='hash', cells=100, invalidation='probe-all')
@@ -22,7 +22,7 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
         invalidation: Rings that lose their expired rows when a row comes; None: the probed one.
 
     Raises:
-        InvalidProbe: There is no such way, or the number of rings is out of range.
+        InvalidProbe: The text names no such way, or the number of rings is out of range.
     """
     said = text.strip().lower()
     if invalidation is not None and invalidation not in get_args(Invalidation):

@@ -1,8 +1,8 @@
 """Choice of the way in which the slices of a family are searched: the cheapest by calibrated constants.
 
-Merging costs little for each male and segment, however many rows they have. Rings cost about as much for each
-of them, something for each row that is scanned, and the sorting of each segment. So merging is the cheapest
-unless its constants are high. What all ways have in common (pairs, results, stored rows) is left out.
+Merging has a small cost for each male and segment, however many rows the segment has. Rings have about the
+same cost, and also a cost for each scanned row and for sorting each segment. So merging is the cheapest
+unless its constants are high. Costs that all ways have in common (pairs, results, stored rows) are left out.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from catalog.values.plan import MOST_CELLS, FamilyPlan, Probe
 from planner.costs.loads import slice_loads
 from planner.costs.rates import FamilyRates
 
-#: Numbers of rings that are weighed, up to the number of keys.
+#: Numbers of rings that are compared, as far as they are not above the number of keys.
 _CELLS = (8, 64, 512, MOST_CELLS)
 
 
 def may_have_rings(family: FamilyPlan) -> bool:
-    """Tell whether the rows of a family may lie in rings.
+    """Return whether the rows of a family may lie in rings.
 
-    Rings are by key, and rows leave them on one clock. Rows that wait for a verdict are looked up otherwise.
+    Rings are by key, and rows leave them on one clock. Rows that wait for a verdict
+    are looked up in another way.
     """
     return bool(family.key) and not family.counted_sides and not family.judges_absence
 
@@ -58,7 +59,7 @@ def search_s(family: FamilyPlan, rates: FamilyRates, constants: Calibration, pro
             # Rows of a bucket lie in its own rings.
             scanned = load.candidates_per_s / probe.cells / max(load.buckets, 1)
             scanned = max(scanned, load.matches_per_s)
-            # A male's head is found in each segment, and then its rows.
+            # In each segment, the head of a male's ring is found, and then its rows.
             total += 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
             total += constants.per_ring_row * load.entering_per_s * load.first
     return total

@@ -15,8 +15,8 @@ row, and rows of B that have expired but are still held:
     optimal         2N       λB / (λA + λB)
 
 Source: Kostowski and Claypool, §3.1, Eq. 1 and 2, and §3.2, where the expired rows are those of one ring. The
-    last two rows of the table follow from its argument: what expires between two looks at a ring is still
-    held. If looks come at random, the time since the last one has the same mean as that between two.
+    last two rows of the table follow from its argument: rows that expire between two looks at a ring are
+    still held. If looks come at random, the time since the last one has the same mean as that between two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choice of the order in which a query joins its streams: the order of least cost by what is known."""
+"""Choice of the order in which a query joins its streams: the order of least cost by the statistics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RankedOrders:
 
 @dataclass(slots=True)
 class OrderChoice:
-    """Chooses orders (``planner.bind.step_keys.ChooseOrder``), and remembers what it has weighed.
+    """Chooser of orders (``planner.bind.step_keys.ChooseOrder``) that remembers what it has compared.
 
     Attributes:
         profile: Returns what is known of the streams, filters and keys of some queries.

@@ -75,7 +75,7 @@ class OrderRates:
 
     @classmethod
     def of(cls, shape: JoinShape, profile: Profile) -> OrderRates:
-        """Return the rates that a profile says, assumed where it is silent."""
+        """Return the rates of a profile; rates that it does not have are assumed."""
         rates = {s.stream_id: s.rate_per_s.value for s in profile.streams}
         passing = {(f.stream_id, f.sql): f.selectivity.value for f in profile.filters}
         known = {f.family: f.join_selectivity.value for f in profile.families}
@@ -93,7 +93,7 @@ class OrderRates:
         return cls(shape, tuple(per_s), selectivity, profile.batch_s.value, profile.buckets)
 
     def combinations_per_s(self, positions: Collection[int]) -> float:
-        """Return how many combinations of some streams there are per second, all windows and keys held."""
+        """Return how many combinations of some streams per second meet all windows and keys."""
         ordered = sorted(positions)
         rate = prod(self.per_s[position] for position in ordered)
         rate *= prod(self.equal_fraction(columns, positions) for columns in self.shape.equal)
@@ -113,7 +113,7 @@ class OrderRates:
 
 
 def _before(shape: JoinShape, left: Origin, right: Origin) -> bool:
-    """Tell whether the first of two streams is side a of their join."""
+    """Return whether the first of two streams is side a of their join."""
     one, other = shape.streams[left[0]].id, shape.streams[right[0]].id
     return (one, left[0]) < (other, right[0])
 

@@ -4,9 +4,10 @@
     {B} ─┤          │
     {C} ─┴─ {B, C} ─┘
 
-What a step costs depends on the set of streams joined before it and on the key of the run that it may
-continue (``planner.bind.step_keys``), not on the order in which that set was joined. So for each set and key,
-the best few orders are enough (Selinger et al., SIGMOD 1979). Trees are left-deep: a step joins one stream.
+The cost of a step depends on the set of streams joined before it and on the key of the run that it may
+continue (``planner.bind.step_keys``). It does not depend on the order in which that set was joined, so for
+each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). Trees are left-deep: a step
+joins one stream.
 
 Cost of a step, CPU seconds per second of event time:
 
@@ -54,8 +55,8 @@ class JoinOrder:
 
     @property
     def rank(self) -> tuple[float, float, int, tuple[int, ...]]:
-        """Value by which orders are compared; equal ones are joined in the order of FROM."""
-        # Sums of the same terms in another order are equal.
+        """Value by which orders are compared; if all else is equal, the order of FROM decides."""
+        # Rounded, so that sums of the same terms in another order are equal.
         return float(f"{self.cpu_s:.9e}"), float(f"{self.rows:.9e}"), self.exchanges, self.positions
 
     def text(self, shape: JoinShape) -> str:

@@ -1,8 +1,8 @@
 """Keys: ``sluice_<id>_<secret>``, of which the catalog has the id and a hash of the secret.
 
-The hash is Argon2id's (RFC 9106), which takes about 50 ms, so that a stolen catalog does not give the keys
-away. A key that was verified is known by its SHA-256 from then on, in memory alone; whether it is still good
-is asked of the catalog once a second.
+The hash is made with Argon2id (RFC 9106), which takes about 50 ms, so that a stolen catalog does not give the
+keys away. A verified key is recognised by its SHA-256 from then on, which is kept in memory only. Once a
+second the catalog is asked whether the key is still good.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_of(secret: str, stored: str) -> bool:
 
 
 def _is_of_scrypt(secret: str, stored: str) -> bool:
-    """Return whether a secret has a hash of scrypt, which earlier versions stored."""
+    """Return whether a secret has a hash that an earlier version made with scrypt."""
     _, n, r, p, salt, digest = stored.split("$")
     found = hashlib.scrypt(
         secret.encode(), salt=base64.b64decode(salt), n=int(n), r=int(r), p=int(p), dklen=64

@@ -1,6 +1,6 @@
 """Constants of the search in rings, timed on the loops themselves.
 
-No run of ``sluice calibrate`` has rings, since the planner would take them by these very constants.
+The runs of ``sluice calibrate`` have no rings, because the planner chooses rings by these very constants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROWS, _MALES, _RINGS, _REPEATS = 100_000, 4_000, 64, 5
 
 
 def with_ring_constants(calibration: Calibration) -> Calibration:
-    """Return a calibration with the constants of rings as they are timed now.
+    """Return a calibration with constants of rings that are timed now.
 
     Args:
         calibration: All other constants.
@@ -37,7 +37,7 @@ def with_ring_constants(calibration: Calibration) -> Calibration:
 
     def scan() -> None:
         nonlocal scanned
-        # Nobody is near enough, so nothing but the comparisons is timed.
+        # No row is near enough, so only the comparisons are timed.
         found = Scan(index, males, index.offsets[males.cells])
         found.fill(*buffers, 1, 1)
         scanned = found.scanned

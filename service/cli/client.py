@@ -26,7 +26,7 @@ class Page:
     Attributes:
         text: The rows.
         next_cursor: Cursor after the last of them.
-        has_more: Whether further results are there already.
+        has_more: Whether there are further results already.
     """
 
     text: str
@@ -80,7 +80,7 @@ class Client:
         return Page(response.text, response.headers.get("Sluice-Next-Cursor"), has_more)
 
     def download(self, path: str, *, params: Params, file: Path) -> Mapping[str, str]:
-        """Write an answer into a file, which appears once it is whole, and return its headers."""
+        """Write an answer into a file, which appears once it is complete, and return the headers."""
         part = file.with_name(f".{file.name}.part")
         try:
             with self._answers(), self._http.stream("GET", path, params=_given(params)) as response:
@@ -96,7 +96,7 @@ class Client:
                 f'file "{file}" cannot be written', detail=f"{error.strerror or error}."
             ) from error
         finally:
-            with suppress(OSError):  # it is the file by now, or could not be made
+            with suppress(OSError):  # it has become the file, or could not be made
                 part.unlink()
         return response.headers
 

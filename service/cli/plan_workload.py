@@ -118,7 +118,7 @@ def plan_text(
 def _in_chosen_order(
     queries: Sequence[Query], streams: Sequence[Stream], choice: OrderChoice
 ) -> tuple[list[Query], dict[str, RankedOrders]]:
-    """Return queries that join their streams in the order of least cost, as a run does, and the orders."""
+    """Return queries that join their streams in the order of least cost, as in a run, and these orders."""
     by_name = {stream.name: stream for stream in streams}
     found, orders = [], {}
     for query in queries:

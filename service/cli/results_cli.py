@@ -92,15 +92,15 @@ def query_results(
 def export(
     service: Client, name: str, after: str | None, until: str | None, form: RowsForm, out: Path
 ) -> None:
-    """Write all results between two cursors into a file, which appears once it is whole.
+    """Write all results between two cursors into a file, which appears once it is complete.
 
     Args:
         service: The service.
         name: Name of the query.
-        after: Cursor that results follow.
-        until: Cursor of the last result; None for the last one that is there.
+        after: Cursor after which results begin.
+        until: Cursor of the last result; None for the last one so far.
         form: Format of the file.
-        out: The file; one of that name is replaced.
+        out: The file; an existing one is replaced.
     """
     params = {"format": form.value, "after": after, "until": until}
     headers = service.download(f"/queries/{name}/results:export", params=params, file=out)
@@ -110,17 +110,17 @@ def export(
 
 
 def followed(service: Client, name: str, after: str | None, form: RowsForm) -> Iterator[str]:
-    """Yield all results of a query, those that come later too, until it is removed and has given all.
+    """Yield all results of a query, later ones included, until it is removed and all of them were given.
 
     Args:
         service: The service.
         name: Name of the query.
-        after: Cursor that results follow.
-        form: Format, ndjson or csv; where an update changes the columns, CSV has another header.
+        after: Cursor after which results begin.
+        form: Format, ndjson or csv; where an update changes the columns, CSV has a new header.
     """
     header = None
     while True:
-        # Looked up first: what a removed query gave was there before.
+        # Looked up before the page: once a query is removed, all of its results are there.
         over = service.json("GET", f"/queries/{name}")["observed"] == "removed"
         params = {"after": after, "limit": FOLLOWED_ROWS, "wait": None if over else FOLLOWED_WAIT_S}
         page = service.page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])

@@ -102,7 +102,7 @@ class ResultRetention:
 
 @dataclass(slots=True)
 class DeadLetterRetention:
-    """Removes the dead-letter files of a running service that are older than people want to keep them.
+    """Removal of dead-letter files that are older than their retention, in a running service.
 
     Attributes:
         folder: Folder of dead-letter files.
@@ -116,7 +116,7 @@ class DeadLetterRetention:
     _looked_us: int | None = field(default=None, init=False)
 
     def run_once(self, now_us: int) -> None:
-        """Remove the files that are old enough."""
+        """Remove the files that are older than the retention."""
         if self.retention_us is None or not is_due(self._looked_us, now_us, self.interval_s):
             return
         self._looked_us = now_us

@@ -2,8 +2,8 @@
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
 ``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
-as keys. Names that log records use themselves go through ``fields``. A warning that is repeated word for
-word, as by each attempt at a database that is down, is written once a minute.
+as keys. Names that log records use themselves go through ``fields``. A warning that repeats word for
+word, such as that of each attempt at a database that is down, is written once a minute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped, and
 #: each command that a dead JVM does not answer; the engine reports a failure of the job itself.
 SILENT = ("py4j",)
-#: A warning like the last one is left out for so long.
+#: Seconds for which an identical warning is left out.
 REPEAT_S = 60.0
 
 #: Attributes that records have without our doing (the last one is uvicorn's); others came as ``extra``.
@@ -74,11 +74,11 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _Repeats(logging.Filter):
-    """Drops warnings that are equal to one of the last minute; the next one counts them as ``repeated``."""
+    """Filter of warnings equal to one of the last minute; the next one counts them as ``repeated``."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: When an equal line was written, and how many were dropped since; the latest written stands last.
+        #: By line, when it was written and how many equal ones were dropped since; the latest is last.
         self._written: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:

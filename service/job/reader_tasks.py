@@ -17,7 +17,7 @@ from service.inputs.partitions import InputPartition as Piece
 
 @dataclass
 class ControlPartition(InputPartition):
-    """Carries the batch's control records to every bucket, where the batch has no input to go with them.
+    """Partition that carries the batch's control records to every bucket, if the batch has no input.
 
     Attributes:
         batch: Batch number.

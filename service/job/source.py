@@ -97,7 +97,7 @@ class SluiceReader:
         )
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None
-        # Buckets that have sent pairs in the batch before a batch, by that batch's number.
+        # Number of a batch, and the buckets that have sent pairs in the batch before it.
         self._sent: tuple[int, tuple[int, ...]] = (-1, ())
         # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
         self._cut_anywhere: dict[int, bool] = {}
@@ -220,9 +220,9 @@ class SluiceReader:
         return result or [ControlPartition(batch=batch, records=texts, senders=senders)]
 
     def _senders(self, plan: Plan | None, batch: int) -> tuple[int, ...]:
-        """Return the buckets that have sent pairs to others in the batch before, where the plan takes any.
+        """Return the buckets that have sent pairs to others in the batch before, if the plan takes any.
 
-        While there are such pairs a batch is due, though no stream has new rows.
+        While there are such pairs, a batch is due even if no stream has new rows.
         """
         if plan is None or not any(is_exchanged(family.stream_a) for family in plan.families):
             return ()

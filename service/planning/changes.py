@@ -97,7 +97,7 @@ class Resolver:
 
     Attributes:
         store: The catalog.
-        statistician: Finds by what the order of joining more than two streams is chosen.
+        statistician: Source of the statistics by which the order of joining more than two streams is chosen.
         targets: Where webhooks may go.
     """
 

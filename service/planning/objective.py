@@ -47,7 +47,7 @@ def objective_of(planning: PlanningSettings) -> Objective:
     """Return the objective of a service.
 
     Raises:
-        InvalidProbe: The settings name no way to search slices.
+        InvalidProbe: The way to search slices in the settings does not exist.
     """
     return Objective(
         planning.strategy,
@@ -103,7 +103,7 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
 
 
 def take_settings(store: Store, base: Objective) -> bool:
-    """Let settings rule over a stored objective if their strategies or probe changed since the last start.
+    """Let settings override a stored objective if their strategies or probe changed since the last start.
 
     Args:
         store: The catalog.

@@ -83,7 +83,7 @@ def resolve_migration(
         objective, concerned = objective.with_probes(
             queries, probe=request.probe, family_probes=request.family_probes
         )
-        # What the planner chooses it chooses with the chain.
+        # The planner makes its own choices together with that of the chain.
         own = objective.probes_by_family(queries)
         auto = {family for family in concerned if own.get(family, objective.probe) == "auto"}
         return Wanted(objective, objective.left(previous, queries), anew | auto)

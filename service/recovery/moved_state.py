@@ -154,7 +154,7 @@ def move_state(
     """
     files = SegmentFiles(target.segments)
     written_bytes = 0
-    # The next batch reads them by the numbers of the buckets that have sent them, which stay.
+    # The next batch reads them by the numbers of the buckets that have sent them; these numbers stay.
     sent = [
         (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", sent_anew(parts, buckets))
         for stored_id, parts in state.exchanged()

@@ -6,7 +6,7 @@
       sluice_delivered    the batch
     COMMIT
 
-A table with a key gets no result punctuations: they have no values but those of the join key.
+A table with a key gets no result punctuations, because their only values are those of the join key.
 
 The catalog learns of the batch afterwards. Where it does not, by a crash or a connection that broke during
 the commit, the batch comes again and finds its note. Both tables are made if they are not there; that of the

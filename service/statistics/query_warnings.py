@@ -7,7 +7,7 @@ from catalog.values.stream import Stream
 
 
 def query_warnings(query: Query, a: Stream, b: Stream) -> tuple[str, ...]:
-    """Return what is likely not meant in a query of two streams; nothing of a query of more.
+    """Return warnings about a query of two streams; none about a query of more streams.
 
     Args:
         query: The query.

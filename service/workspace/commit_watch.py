@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.04
 #: How long to wait for news that files may not tell.
 WAIT_S = 0.5
-#: For so long after a file was written its commit may come into force: SQLite writes, syncs, and then tells.
+#: Longest time from the writing of a file until its commit is in force: SQLite writes, syncs, then tells.
 SETTLE_S = 0.25
 
 

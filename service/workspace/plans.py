@@ -15,7 +15,7 @@ from service.planning.preview import PreviewRequest, explain_version, preview_ch
 from service.planning.versions import Versions
 from service.statistics.metrics import ExpectedCost
 
-#: How long what a plan costs is good for metrics: pricing hundreds of queries takes seconds.
+#: Age up to which the costs of a plan are good for metrics: pricing hundreds of queries takes seconds.
 _PRICED_S = 60.0
 
 
@@ -71,9 +71,9 @@ class WorkspacePlans:
         return explain_version(self._store, versions.statistician, versions.objective, calibration, plan)
 
     def expected_costs(self) -> Mapping[str, ExpectedCost]:
-        """Return what the newest plan is expected to cost, and what it would cost ``unshared``, all families.
+        """Return the expected cost of the newest plan and of its queries ``unshared``, over all families.
 
-        Both rest on the same measured rates, with every window full, and are at most a minute old.
+        Both are computed from the same measured rates, with every window full, and are at most a minute old.
         """
         now_s = time.monotonic()
         if self._priced is None or now_s > self._priced[0] + _PRICED_S:

@@ -98,7 +98,7 @@ class WorkspaceStreams:
         return self._store.streams.get(name)
 
     def warnings(self, stream: Stream) -> tuple[str, ...]:
-        """Return what a user should know of a stream's path: no files, or entries that are not read."""
+        """Return warnings about a stream's path: it has no files, or it has entries that are not read."""
         return source_warnings(stream, stream.source) if isinstance(stream.source, FilesSource) else ()
 
     def register(self, draft: Stream) -> Stream:
@@ -161,7 +161,7 @@ class WorkspaceStreams:
 
         Raises:
             StreamNotFound: There is none of that name.
-            StreamInUse: Running or paused queries are joined by an order that would be another one.
+            StreamInUse: Running or paused queries are joined by the order that would change.
         """
         self._versions.load()
         with self._store.transaction():

@@ -118,7 +118,7 @@ class Watcher:
             self._warn(stream, source_warnings(stream, stream.source))
 
     def _warn(self, stream: Stream, warnings: tuple[str, ...]) -> None:
-        """Log what is new among the warnings of a stream."""
+        """Log the new warnings of a stream."""
         for warning in warnings:
             if warning not in self._warnings.get(stream.id, ()):
                 log.warning(warning, extra=fields(stream=stream.name))

@@ -1,4 +1,4 @@
-"""How long after a commit of the engine its results are with a reader at another process.
+"""Delay between a commit of the engine and the arrival of its results at a reader of another process.
 
     python -m tests.bench.reader_delay [--batches 100]
 

@@ -1,4 +1,4 @@
-"""Another scrambling factor while rows come: what was passed stays passed, and no pair in order is lost."""
+"""Scrambling factors that change while rows come: passed values stay passed, and no pair in order is lost."""
 
 from __future__ import annotations
 

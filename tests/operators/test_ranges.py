@@ -1,4 +1,4 @@
-"""A range closes what the list of its values closes, and what is remembered of whole numbers is intervals."""
+"""A range closes the same keys as the list of its values, and whole numbers are remembered as intervals."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """The join that a query asks for: SQL's outer join, judged by its WHERE.
 
-SQL applies WHERE after the rows without a partner have got their NULLs. The results of an outer join are of
-up to three kinds, and each condition in WHERE is looked at for each of them:
+SQL fills rows without a partner with NULLs, and then applies WHERE. The results of an outer join are of up to
+three kinds, and each condition in WHERE is examined for each kind:
 
     pairs                        the condition as it is; keys and event times are never NULL
     rows of a without a partner  the condition with every column of b NULL
     rows of b without a partner  the condition with every column of a NULL
 
-A kind of which no row can pass is not there: a LEFT JOIN without rows of a alone is JOIN, and without pairs
-an anti join. What is left has to be a join that the engine has: a condition that tells pairs from rows
-without a partner in any other way is refused.
+A kind of which no row can pass is left out: a LEFT JOIN without rows of a alone is a JOIN, and one without
+pairs is an anti join. The rest has to be a join that the engine has. A condition that separates pairs from
+rows without a partner in any other way is refused.
 
     A LEFT JOIN B ON ...  WHERE a.v > 3             outer, filter of a
     A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
@@ -58,7 +58,7 @@ class JoinMeaning:
 
     @property
     def keeps_absent(self) -> bool:
-        """Tell whether rows without a partner are results."""
+        """Return whether rows without a partner are results."""
         return self.kind in ("outer", "anti")
 
 
@@ -71,7 +71,7 @@ def join_meaning(statement: Statement, scope: Scope) -> JoinMeaning:
     """Return the join that a statement asks for.
 
     Raises:
-        UnsupportedCql: A condition in the WHERE of an outer join is none that a join could have.
+        UnsupportedCql: A condition in the WHERE of an outer join is not one that a join could have.
         InvalidInput: A condition has an unknown name or a wrong type.
     """
     on, where = pieces(statement.on, scope), pieces(statement.where, scope)
@@ -105,7 +105,7 @@ class _Outer:
         self.conditions = [condition for _, condition in judged]
 
     def meaning(self) -> JoinMeaning:
-        """Return the join that it is."""
+        """Return the join that the outer join and its WHERE ask for."""
         if len(self.preserved) == 1 and all(c.sides <= set(self.preserved) for c in self.conditions):
             return JoinMeaning("outer", self.preserved, self.on, self.where)
         alone = {
@@ -132,12 +132,12 @@ class _Outer:
         return JoinMeaning("outer", left, self.on, tuple(kept))
 
     def _possible(self, side: SideName, conditions: Sequence[exp.Expr]) -> bool:
-        """Tell whether a row of a side without a partner may pass."""
+        """Return whether a row of a side without a partner may pass."""
         typed = [compile_condition(condition, self.scope) for condition in conditions]
         return canonical([*typed, self._not_null(side, self.scope.side(side).stream.event_time)]).sql != NEVER
 
     def _pairs_possible(self) -> bool:
-        """Tell whether a pair may pass: its keys and event times are not NULL, and it passes ON."""
+        """Return whether a pair may pass: its keys and event times are not NULL, and it passes ON."""
         known = [self._not_null(side.side, side.stream.event_time) for side in self.scope.written]
         for name in self.statement.using:
             for side in self.scope.written:

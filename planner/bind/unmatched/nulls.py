@@ -4,8 +4,8 @@
     b.k IS NULL                 TRUE
     COALESCE(b.v, a.v) > 3      COALESCE(CAST(NULL AS DOUBLE), a.v) > 3
 
-What is certain to be NULL is folded, so that ``bind.unmatched.absence`` sees what a condition says then.
-Sound, not complete: a CASE, say, is not looked into.
+Parts that are certain to be NULL are folded, so that ``bind.unmatched.absence`` sees what is left of a
+condition. This is sound but not complete: a CASE, for example, is not looked into.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from planner.expressions.column_types import duckdb_type
 from planner.sql.joins import names_in
 from planner.sql.scope import Scope, SideName
 
-#: Functions that may give a value for a NULL; of NULLIF the first argument alone counts.
+#: Functions that may return a value for a NULL; of NULLIF only the first argument counts.
 _TAKE_NULL = frozenset({"COALESCE", "IFNULL", "NVL", "GREATEST", "LEAST", "CONCAT", "IF", "IIF", "NULLIF"})
 
-#: Operators that give NULL if any operand is.
+#: Operators that return NULL if any operand is NULL.
 _STRICT = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE),
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.Not, exp.DPipe),
@@ -79,7 +79,7 @@ def _folded(node: exp.Expr, is_null: _IsNull, typed: Callable[[exp.Expr], exp.Ex
 
 
 def _is_null(node: exp.Expr, scope: Scope, side: SideName) -> bool:
-    """Tell whether an expression is certain to be NULL."""
+    """Return whether an expression is certain to be NULL."""
 
     def any_of(*parts: exp.Expr | None) -> bool:
         return any(part is not None and _is_null(part, scope, side) for part in parts)

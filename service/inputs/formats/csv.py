@@ -46,7 +46,7 @@ def inspect_csv(stream: Stream, path: str, bad: list[BadRow] | None = None) -> F
     times_of_all = pa.chunked_array(times, pa.timestamp("us"))
     facts = facts_of(stream, len(times_of_all), times_of_all)
     if stream.time_unit is not None and (bad or not are_plausible(facts.t_min_us, facts.t_max_us)):
-        # Numbers and text cannot be told apart any more, so this rare file is read again.
+        # Numbers can no longer be distinguished from text, so this rare file is read again.
         again = _File(stream, path, [stream.event_time], None if bad is None else [])
         refuse_other_unit(stream, numbers_in(again.texts()))
     return facts

@@ -76,7 +76,7 @@ def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
         times: Values of the event time in the whole file.
 
     Raises:
-        UnusableFile: They do; says what to declare.
+        UnusableFile: They do. The error says which unit to declare.
     """
     found = other_unit(times, stream.time_unit)
     if found is not None:

@@ -31,7 +31,7 @@ _OFFSETS: Final = ("", "%z", " %z")
 def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
     """Return the options of a source that would read a value, as the end of a sentence; empty for none.
 
-    Of a time that its zone leaves out that is said.
+    For a time that its time zone leaves out, the answer says so instead.
 
     >>> option_that_reads("1.234,50", "decimal(10,2)", TextForm())
     '; it can be read with decimal_point: ",", thousands: "."'
@@ -72,7 +72,7 @@ def _numbers(value: str, column_type: str, form: TextForm) -> str:
 
 
 def _is_left_out(value: str, form: TextForm) -> bool:
-    """Tell whether a time is refused for its zone alone, whose clocks never show it."""
+    """Return whether a time is refused only because clocks in its zone never show it."""
     if form.timezone is None or _read(value, "timestamp", form) is not None:
         return False
     return _read(value, "timestamp", replace(form, timezone=None)) is not None

@@ -44,8 +44,8 @@ def inspect_parquet(
         bad: List to which bad rows are appended; the whole file is read then. If None, values stay unread.
 
     Raises:
-        UnusableFile: It is no Parquet file, is truncated, is of another schema, or its event times are most
-            likely of another unit.
+        UnusableFile: It is not a Parquet file, is truncated, is of another schema, or its event times are
+            most likely of another unit.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)

@@ -156,8 +156,8 @@ class OtherUnit:
     """Numbers that are taken for times of one unit and most likely count another.
 
     Attributes:
-        unit: What they most likely count.
-        taken_for: What they are taken for.
+        unit: Unit that they most likely count.
+        taken_for: Unit that they are taken for.
         number: The first of them.
     """
 
@@ -174,14 +174,15 @@ class OtherUnit:
 
 
 def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | None:
-    """Return the unit that times most likely count if it is another than they are taken for.
+    """Return the unit that times most likely count, if they are taken for another one.
 
-    Numbers of times from 1990 to 2200 differ by their digits. It is another unit if at least half of the
-    numbers are such times in it. 0 is not counted: it is the same time in each unit. Text has no unit.
+    The numbers of times from 1990 to 2200 have other digits in each unit. Times count another unit if at
+    least half of the numbers are from 1990 to 2200 in it. 0 is not counted: it is the same time in each
+    unit. Text has no unit.
 
     Args:
         times: Numbers, text and None.
-        unit: What numbers are taken for; None for µs.
+        unit: Unit that numbers are taken for; None for µs.
 
     >>> found = other_unit([0, 1714550400000, 17, None, "2024-05-01"], "us")
     >>> found.unit, found.number
@@ -201,7 +202,7 @@ def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | No
 
 
 def are_plausible(t_min_us: int | None, t_max_us: int | None) -> bool:
-    """Return whether times, µs UTC, are from 1990 to 2200, as those of real files are."""
+    """Return whether times, µs UTC, are from 1990 to 2200, as times of real files are."""
     first_s, last_s = _PLAUSIBLE_S
     return (
         t_min_us is None or t_max_us is None or (first_s <= t_min_us // 10**6 and t_max_us // 10**6 < last_s)
@@ -219,7 +220,7 @@ def numbers_in(texts: pa.ChunkedArray) -> list[int | float]:
 
 
 def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
-    """Return the unit in which a number that is not a time of the unit would be one.
+    """Return the unit in which a number is a time, if it is not one in the given unit.
 
     >>> unit_of(1714550400000, "s"), unit_of("17", "s")
     ('ms', None)

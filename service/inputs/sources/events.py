@@ -23,7 +23,7 @@ _SHOWN_CHARACTERS = 60
 def events_to_table(stream: Stream, events: Sequence[object], *, without_time: bool = False) -> pa.Table:
     """Return the events as a table of the stream's columns; a missing field is NULL.
 
-    Fields are columns whatever their case.
+    Fields match columns without regard to case.
 
     Args:
         stream: The stream.
@@ -122,7 +122,7 @@ def _named(
 ) -> tuple[list[dict[str, object]], list[EventRejected]]:
     """Return the events with the names of columns as fields, and what is wrong with their fields.
 
-    Names match whatever their case, as in files; most events have them as they are declared.
+    Names match without regard to case, as in files. Most events have the names as they are declared.
     """
     names = [column.name for column in stream.columns]
     unknown = set(chain.from_iterable(objects)).difference(names)
@@ -158,7 +158,7 @@ def _field_twice(event: dict[str, object], others: dict[str, str], index: int) -
 
 
 def _unknown_field(stream: Stream, objects: Sequence[dict[str, object]], unknown: set[str]) -> EventRejected:
-    """Return an error about the first field that is no column: most likely its name was mistyped."""
+    """Return an error about the first field that is not a column; most likely its name was mistyped."""
     names = [column.name for column in stream.columns]
     index, field = next((i, f) for i, event in enumerate(objects) for f in event if f in unknown)
     shown = json_text(field, _SHOWN_CHARACTERS)

@@ -235,7 +235,7 @@ def _directories(directory: str, above: frozenset[str]) -> Iterator[str]:
 
 
 def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
-    """Return what a user should know of a stream's path: that it has no files, or entries that are not read.
+    """Return warnings about a stream's path: it has no files, or it has entries that are not read.
 
     Raises:
         OSError: A directory cannot be read.
@@ -269,7 +269,7 @@ def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
 
 
 def _other_entries(directory: str) -> tuple[int, list[str]]:
-    """Return the number of visible directories in a directory, and the names of what is no file either."""
+    """Return how many visible directories a directory has, and the names of entries that are not files."""
     directories, special = 0, []
     with os.scandir(directory) as entries:
         for entry in entries:

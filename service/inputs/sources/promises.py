@@ -196,7 +196,7 @@ def _constants(
 def _check_range(
     name: str, bounds: Mapping[str, object], kind: str, *, alone: bool, refused: Callable[..., EventRejected]
 ) -> None:
-    """Refuse a range that has other fields than its bounds, none of them, or a type without ranges."""
+    """Refuse a range that has a field besides its bounds, has no bound, or is of a type without ranges."""
     hint = 'Write {"from": 1, "below": 9}, or one of the two.'
     for field in bounds:
         if field not in ("from", "below"):

@@ -1,4 +1,4 @@
-"""Rings change no result, whatever is removed when; and they look at, scan and hold what the paper says."""
+"""Rings change no result, whatever the invalidation, and scan and hold as many rows as the paper says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of file of a data directory is damaged: results stay right, or a refusal names file and way out.
+"""Every kind of file of a data directory is damaged: results stay right, or a refusal names file and remedy.
 
 The state's own files are Spark's to read; ``test_checkpoint.py`` and ``tests/crash/test_lost_parts.py``
 damage them.

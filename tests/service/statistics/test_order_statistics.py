@@ -1,4 +1,4 @@
-"""Ordered joins hold about the rows that are predicted of scrambling factors, rates and lag."""
+"""Ordered joins hold about as many rows as scrambling factors, rates and lag predict."""
 
 from __future__ import annotations
 
