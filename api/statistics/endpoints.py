@@ -41,7 +41,7 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     groups came out in the last batches. In a step whose key differs from that of the step before,
     `exchange_rows` is how many pairs of the step before went to other buckets in the last batches, and
     `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined them.
-    groups came out in the last batches. `rings` has, for each side of a family that is searched by
+    `rings` has, for each side of a family that is searched by
     `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by
     which it leads the other one (`lag`), the rows that this predicts and those that are held.

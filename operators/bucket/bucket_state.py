@@ -488,7 +488,8 @@ def _document(manifest: bytes) -> dict[str, Any]:
     # The first version with groups kept their finished keys beside them.
     if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
-            f"the stored state has format {document['format']}, this version reads {FORMAT}",
+            f"the stored state has format {document['format']}, "
+            f"this version reads {FORMAT} to {FORMAT_WITH_EXCHANGES}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
         )
     return document

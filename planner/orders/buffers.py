@@ -6,7 +6,7 @@
     k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: its scrambling factor
 
 The predictions size nothing: rows leave when the other stream has passed them (``operators.orders``). They
-serve costs, previews and statistics, and they choose what to do under a limit of memory.
+serve costs, previews and statistics.
 
 We differ: k + 1 stands for each k. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where the
 derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
