@@ -16,7 +16,7 @@ import operators
 import planner
 import service
 from api.errors import InvalidRequest, RequestFault
-from api.problems import STATUS, Fault, problem, problem_response, problem_responses, status_of
+from api.problems import STATUS, Fault, problem, problem_response, problem_responses, status_of, titles
 from catalog.errors import (
     Conflict,
     InternalError,
@@ -55,7 +55,8 @@ def test_every_error_has_a_code_of_its_own_a_status_and_a_title() -> None:
     for error in errors:
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", error.code), error
         assert 400 <= status_of(error) < 600
-        assert (error.__doc__ or "").strip(), error
+    assert titles().keys() == codes.keys() | {SluiceError.code}
+    assert [title for title, count in Counter(titles().values()).items() if count > 1] == []
 
 
 def test_errors_live_in_the_errors_module_of_their_package() -> None:
@@ -154,6 +155,4 @@ def test_a_client_is_told_when_to_come_back() -> None:
 def test_responses_of_one_status_are_documented_together() -> None:
     found = problem_responses(Conflict, NameTaken, NotFound)
     assert list(found) == [404, 409]
-    assert found[409]["description"] == (
-        "It collides with what exists; A stream or query of that name exists"
-    )
+    assert found[409]["description"] == "The request conflicts with what exists; The name is taken"
