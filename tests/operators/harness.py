@@ -30,9 +30,9 @@ from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
 from operators.segments.row_codec import encode_rows
 from operators.segments.segment import ArrivedFile, Segment, labelled
-from operators.segments.views import read_segment
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from tests.operators.reloaded import check_reloaded
+from tests.operators.segment_builders import read_segment
 
 #: A slice: family id, join id, side, number from 1.
 SliceName = tuple[str, str, str, int]
