@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from catalog.store.store import Store
+from tests import namespaces
 from tests import s3 as s3_server
 from tests.empty_catalog import prepared
 from tests.leftovers import Leftovers
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TEMPORARY] = directory
     config.stash[_LEFTOVERS] = leftovers = Leftovers(config.rootpath, directory)
     config.pluginmanager.register(leftovers)
+    config.pluginmanager.register(namespaces)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archives import unpack_archive
 from tests.deploy.containerfile import instructions
 from tests.deploy.files import DEPLOY, ROOT
 
@@ -74,8 +75,7 @@ def test_the_source_distribution_has_what_tests_and_images_are_made_of(built: Pa
 
 def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
     (file,) = built.glob("*.tar.gz")
-    with tarfile.open(file) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack_archive(file, tmp_path)
     run(
         [HATCHLING, "build", "--target", "wheel", "--directory", tmp_path],
         tmp_path / file.name[: -len(".tar.gz")],
