@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LEFTOVERS] = leftovers = Leftovers(config.rootpath, directory)
     config.pluginmanager.register(leftovers)
     config.pluginmanager.register(namespaces)
+    namespaces.enter()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -11,12 +11,21 @@ import subprocess
 import sys
 
 import pytest
+from pyroute2 import IPRoute
 
 #: Tells the pytest within that it is there.
 _WITHIN = "SLUICE_TEST_MOUNTS"
-_APART = ("unshare", "--user", "--mount", "--map-current-user", "--keep-caps")
+_APART = ("unshare", "--user", "--mount", "--net", "--map-current-user", "--keep-caps")
 #: How many characters of its output are shown.
 _TOLD = 8_000
+_LOOPBACK = 1
+
+
+def enter() -> None:
+    """Let the loopback of a new namespace be used, where this process is in one."""
+    if _WITHIN in os.environ:
+        with IPRoute() as route:
+            route.link("set", index=_LOOPBACK, state="up")
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
