@@ -7,6 +7,7 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -156,3 +157,14 @@ def test_responses_of_one_status_are_documented_together() -> None:
     found = problem_responses(Conflict, NameTaken, NotFound)
     assert list(found) == [404, 409]
     assert found[409]["description"] == "The request conflicts with what exists; The name is taken"
+
+
+def test_the_page_of_errors_says_what_to_do_about_each() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    told = Counter(
+        code
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])
+    )
+    assert told == Counter(error.code for error in all_errors())
