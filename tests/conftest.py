@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import os
@@ -54,11 +55,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()
     directory = config.stash[_TEMPORARY]
     if any(directory.glob("pymp-*")):  # ``multiprocessing`` removes its own at the very end, just before this
         Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=-1000)
     else:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage not look through modules and tests again, which takes it half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
