@@ -42,7 +42,7 @@ from service.planning.versions import Versions
 from service.recovery.identity import identity_of
 from service.results.results import ResultReader
 from service.results.runs import Runs
-from service.sinks.deliverer import Deliverer
+from service.sinks.deliverer import Deliverer, KeptForSinks
 from service.sinks.delivery import Delivery
 from service.workspace.watcher import Watcher
 
@@ -289,9 +289,10 @@ class _Term:
             targets=parts.versions.webhook_targets,
             catalog_id="" if identity is None else identity.id,
         )
-        kept_us = (settings.results.retention_us, settings.sinks.retention_us)
-        longest_us = None if None in kept_us else max(each for each in kept_us if each is not None)
-        return Deliverer(store, delivery, longest_us, faults=parts.faults)
+        kept = KeptForSinks(
+            settings.sinks.retention_us, settings.sinks.retention_bytes, settings.results.retention_us
+        )
+        return Deliverer(store, delivery, kept, faults=parts.faults)
 
     def _take_objective(self) -> None:
         """Plan anew if the settings name other strategies than at the last start, or the plan has others."""
