@@ -44,6 +44,7 @@ from service.results.results import ResultReader
 from service.results.runs import Runs
 from service.sinks.deliverer import Deliverer, KeptForSinks
 from service.sinks.delivery import Delivery
+from service.workspace.plans import PlanPricing, WorkspacePlans
 from service.workspace.watcher import Watcher
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class EngineParts:
         store: Catalog, as the engine writes to it.
         events: Event log.
         versions: Plans of this engine.
+        plans: Plans of the workspace, which are priced for metrics.
         ticks: Further work now and then, given the wall clock.
         faults: Records unexpected errors of background work.
     """
@@ -73,6 +75,7 @@ class EngineParts:
     store: Store
     events: EventLog
     versions: Versions
+    plans: WorkspacePlans
     ticks: tuple[Callable[[int], object], ...] = ()
     faults: Faults = field(default_factory=Faults)
 
@@ -177,7 +180,7 @@ class _Term:
             changed=wake.set,
             faults=parts.faults,
         )
-        self._beside: list[Watcher | Compactor | Deliverer] = []
+        self._beside: list[Watcher | Compactor | Deliverer | PlanPricing] = []
 
     def acquire(self) -> None:
         """Take data directory and lease now; raises as ``Engine.acquire``."""
@@ -269,6 +272,7 @@ class _Term:
             watcher,
             Compactor(store, data_dir.results, data_dir.late, kept_us, lock, faults=parts.faults),
             self._new_deliverer(),
+            PlanPricing(parts.plans, parts.faults),
         ]
         for part in self._beside:
             part.start()

@@ -148,7 +148,7 @@ class Workspace:
             ticks = (self._pressure.run_once,)
             versions = self._new_versions(store)
             return EngineParts(
-                self.settings, self.data_dir, store, self._events, versions, ticks, self.faults
+                self.settings, self.data_dir, store, self._events, versions, self.plans, ticks, self.faults
             )
 
         part = EnginePart(parts, jvm, replaced)
