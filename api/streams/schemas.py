@@ -101,10 +101,10 @@ class StreamIn(StreamDocument):
     )
     max_ahead: str | int | float | None = Field(
         default=None,
-        description="How far ahead of the wall clock a row may be when it comes: later posted events, and "
-        "files with such rows, are kept out. A message is compared with its own timestamp, and one that is "
-        "further ahead is no event. Left out it is one day for `http` and `kafka` sources and unlimited for "
-        "files; null is unlimited.",
+        description="How far ahead of the wall clock a row may be when it comes, one day if left out: later "
+        "posted events are kept out, and a row of a file is bad (`on_error`). A message is compared with its "
+        "own timestamp, and one that is further ahead is no event. null is unlimited; old rows are never "
+        "judged by it.",
     )
     retain: str | int | float | None = Field(
         default=None,

@@ -253,15 +253,22 @@ class SinkSettings(SettingGroup):
             addresses or networks such as ``10.0.0.0/8``; a text has commas between them.
         retention: How long results that a sink lacks are kept for it after their batch, such as ``7d``, where
             that is longer than results are kept anyway; ``forever`` keeps them until it has them.
+        retention_mb: Most MB of files that are kept only since sinks lack their results; 0 sets no limit.
     """
 
     webhook_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
     retention: _Retention = Field(default="7d", validation_alias="sink_retention")
+    retention_mb: int = Field(default=20_480, ge=0, validation_alias="sink_retention_mb")
 
     @property
     def retention_us(self) -> int | None:
         """Retention for sinks, µs; None has no end."""
         return _retention_us(self.retention)
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """Bound of what is kept for sinks alone, bytes; None has no end."""
+        return self.retention_mb << 20 or None
 
 
 class BatchSettings(SettingGroup):

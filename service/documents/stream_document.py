@@ -257,11 +257,11 @@ class StreamDocument(_StreamDocument):
         return self.punctuations.to_value(self.name, columns, self.source.type)
 
     def _max_ahead(self) -> int | None:
-        """Length of ``max_ahead``; where nothing is said, events have a day, rows of files any."""
+        """Length of ``max_ahead``; where nothing is said, it is a day for rows that come from outside."""
+        is_outside = not isinstance(self.source, GeneratorDocument)
         if self.max_ahead is None:
-            is_event = isinstance(self.source, HttpDocument | KafkaDocument)
-            return _MAX_AHEAD_US if is_event and "max_ahead" not in self.model_fields_set else None
-        if isinstance(self.source, GeneratorDocument):
+            return _MAX_AHEAD_US if is_outside and "max_ahead" not in self.model_fields_set else None
+        if not is_outside:
             raise InvalidStream(
                 "max_ahead is for rows that come from outside",
                 hint="Leave it out: a generator keeps in step with the clock.",

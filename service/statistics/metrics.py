@@ -8,7 +8,7 @@ Names follow Prometheus: base units, ``_total`` for counters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from catalog.values.sink import SinkRecord
 from service.inputs.sources.backlog import Backlog
 
 #: Media type of the text format.
@@ -66,6 +67,7 @@ def metrics_text(
     ingest: IngestFigures | None,
     faults: Mapping[str, int] | None = None,
     expected: Mapping[str, ExpectedCost] | None = None,
+    results_us: int | None = None,
 ) -> bytes:
     """Return metrics in Prometheus' text format.
 
@@ -78,9 +80,10 @@ def metrics_text(
         ingest: Back-pressure; None where the process takes no events.
         faults: Number of unexpected failures per part of the process's background work.
         expected: Costs of the plan, and of the same queries ``unshared``.
+        results_us: How long results are kept whether or not a sink lacks them, µs; None without end.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StoreCollector(store, engine_state, ingest, faults or {}, expected or {}))
+    registry.register(_StoreCollector(store, engine_state, ingest, faults or {}, expected or {}, results_us))
     return generate_latest(registry)
 
 
@@ -94,7 +97,9 @@ class _StoreCollector(Collector):
         ingest: IngestFigures | None,
         faults: Mapping[str, int],
         expected: Mapping[str, ExpectedCost],
+        results_us: int | None,
     ) -> None:
+        self._results_us = results_us
         self._expected = expected
         self._faults = faults
         self._store = store
@@ -239,10 +244,18 @@ class _StoreCollector(Collector):
         lag_s = GaugeMetricFamily(
             "sluice_sink_lag_seconds", "How long the oldest results that wait have waited.", labels=labels
         )
+        kept = GaugeMetricFamily(
+            "sluice_sink_kept_bytes",
+            "Size of the result files that are kept beyond their retention, since it lacks results of them.",
+            labels=labels,
+        )
         totals: dict[tuple[str, str], list[int]] = {}
         longest_s: dict[tuple[str, str], float] = {}
+        most_bytes: dict[tuple[str, str], int] = {}
         now_us = wall_clock_us()
-        for record in self._store.sinks.all():
+        records = self._store.sinks.all()
+        kept_bytes = self._kept_bytes(records, now_us)
+        for record in records:
             if record.sink is not None:
                 where = record.query, str(record.sink.type)
                 of = totals.setdefault(where, [0] * len(summed))
@@ -250,11 +263,24 @@ class _StoreCollector(Collector):
                 counted = (*delivered, record.lost_rows, record.lost)
                 of[:] = [total + more for total, more in zip(of, counted, strict=True)]
                 longest_s[where] = max(longest_s.get(where, 0.0), record.lag_s(now_us))
+                most_bytes[where] = max(most_bytes.get(where, 0), kept_bytes.get(record.id, 0))
         for where, values in totals.items():
             for metric, value in zip(summed, values, strict=True):
                 metric.add_metric(where, value)
             lag_s.add_metric(where, longest_s[where])
-        yield from (*summed, lag_s)
+            kept.add_metric(where, most_bytes[where])
+        yield from (*summed, lag_s, kept)
+
+    def _kept_bytes(self, records: Sequence[SinkRecord], now_us: int) -> Mapping[int, int]:
+        """Return the size of the files that are kept for each sink alone; none may be left out."""
+        waits_from = {r.id: r.waiting_from for r in records if r.waiting_from is not None}
+        if self._results_us is None or not waits_from:
+            return {}
+        end = self._store.retention.horizon(now_us - self._results_us)
+        if min(waits_from.values()) >= end:
+            return {}
+        sizes = self._store.result_files.sizes_before(end)
+        return {sink: sizes.since(batch) for sink, batch in waits_from.items()}
 
     def _state(self) -> Iterator[Metric]:
         labels = ["family", "join", "side", "slice"]

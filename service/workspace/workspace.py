@@ -148,7 +148,7 @@ class Workspace:
             ticks = (self._pressure.run_once,)
             versions = self._new_versions(store)
             return EngineParts(
-                self.settings, self.data_dir, store, self._events, versions, ticks, self.faults
+                self.settings, self.data_dir, store, self._events, versions, self.plans, ticks, self.faults
             )
 
         part = EnginePart(parts, jvm, replaced)
@@ -198,7 +198,8 @@ class Workspace:
         figures = self._pressure.figures() if ingest else None
         running = engine_state not in (None, "standby")
         expected = self.plans.expected_costs() if running else None
-        return metrics_text(self._store, engine_state, figures, self.faults.counts(), expected)
+        kept_us = self.settings.results.retention_us
+        return metrics_text(self._store, engine_state, figures, self.faults.counts(), expected, kept_us)
 
     def input_held(self) -> str | None:
         """Return why batches take no input now, or None."""

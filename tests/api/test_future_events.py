@@ -57,14 +57,14 @@ def test_a_stream_says_how_far_ahead_its_events_may_be(service: Service, said: A
     assert service.made("POST", "/streams/A/events", events(365))["quarantined"] == int(said == 0)
 
 
-def test_a_file_with_rows_from_the_future_is_set_aside_where_that_is_asked(
+def test_a_file_with_rows_from_the_future_is_set_aside_unless_the_stream_allows_it(
     service: Service, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text('{"ts": "2999-01-01T00:00:00Z", "k": 1}\n')
     source = {"type": "files", "format": "jsonl", "path": str(tmp_path / "in")}
-    service.made("POST", "/streams", stream_document("any") | {"source": source})
-    service.made("POST", "/streams", stream_document("near") | {"source": source, "max_ahead": "1d"})
+    service.made("POST", "/streams", stream_document("any") | {"source": source, "max_ahead": None})
+    assert service.made("POST", "/streams", stream_document("near") | {"source": source})["max_ahead"] == "1d"
     listed = {}
     for name in ("any", "near"):
         stream = service.workspace.streams.get(name)
