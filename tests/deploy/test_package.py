@@ -56,9 +56,14 @@ def sources(*tops: str) -> set[str]:
     return {str(p.relative_to(ROOT)) for p in found if not any(part in ignored for part in p.parts)}
 
 
+def service_sources() -> set[str]:
+    """Return the modules of the service; the client is a distribution of its own."""
+    return {name for name in sources(*PACKAGES) if not name.startswith("api/client/")}
+
+
 def test_the_wheel_has_all_modules_and_no_tests(unpacked: Path) -> None:
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
-    assert {name for name in found if ".dist-info/" not in name} == sources(*PACKAGES)
+    assert {name for name in found if ".dist-info/" not in name} == service_sources()
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in found)
     (entry_points,) = unpacked.glob("*.dist-info/entry_points.txt")
     assert "sluice = api.main:main" in entry_points.read_text(encoding="utf-8")
@@ -71,6 +76,24 @@ def test_the_source_distribution_has_what_tests_and_images_are_made_of(built: Pa
     alone = {"README.md", "LICENSE", "constraints.txt", "pyproject.toml", ".dockerignore"}
     made = {"PKG-INFO", ".gitignore"}  # hatchling's
     assert found == sources(*PACKAGES, "tests", "deploy") | alone | made
+
+
+def test_the_client_is_a_wheel_of_its_own_with_few_dependencies(tmp_path: Path) -> None:
+    client = ROOT / "api" / "client"
+    run([HATCHLING, "build", "--directory", tmp_path], client)
+    (wheel,) = tmp_path.glob("*.whl")
+    found = contents(wheel)
+    (metadata,) = (text.decode() for name, text in found.items() if name.endswith("/METADATA"))
+    lines = metadata.splitlines()
+    assert [line for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line] == [
+        "Requires-Dist: httpx>=0.27",
+        "Requires-Dist: msgspec>=0.19",
+    ]
+    modules = {str(p.relative_to(client)) for p in (client / "sluice_client").iterdir() if p.is_file()}
+    assert {name for name in found if ".dist-info/" not in name} == modules
+    assert "sluice_client/py.typed" in modules
+    (license_,) = (text for name, text in found.items() if name.endswith("/licenses/LICENSE"))
+    assert license_ == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
