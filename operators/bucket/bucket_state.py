@@ -466,7 +466,9 @@ def load_bucket(
             for holder, ids in zip(joins.ranked.states(), kept, strict=True):
                 holder.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():
-            facts = document["closed"][family.id][side]
+            facts = document.get("closed", {}).get(family.id, {}).get(side)
+            if facts is None:
+                continue  # stored by a version whose outer, semi and anti joins used no contract
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, *last, ids = facts
             if last and last[0] is not None:
                 closed.last = decode_rows(pa.py_buffer(b64decode(last[0])))
