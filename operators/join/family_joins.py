@@ -287,7 +287,8 @@ class FamilyJoins:
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
         kept: dict[int, Segment] = {}
-        closed.unpurged = closed.dead = 0
+        dead_rows: dict[int, int] = {}
+        closed.unpurged, closed.dead_per_slice = 0, []
         for chain in self.chains.values():
             for state in chain.slices[side]:
                 remaining = []
@@ -298,13 +299,15 @@ class FamilyJoins:
                         count = int(np.count_nonzero(dead))
                         worth_it = all_rows or count * WORTH_A_REWRITE >= len(segment)
                         kept[id(segment)] = segment.filter(~dead) if count and worth_it else segment
-                        if not worth_it:
-                            closed.dead += count
+                        dead_rows[id(segment)] = 0 if worth_it else count
                     left = kept[id(segment)]
-                    closed.purged += len(segment) - len(left)
+                    state.counts.closed += len(segment) - len(left)
                     if len(left):
                         remaining.append(left)
+                closed.dead_per_slice.append(sum(dead_rows[id(segment)] for segment in state.segments))
+                closed.purged += state.counts.closed
                 state.segments = remaining
+        closed.dead = sum(dead_rows.values())
         if self.absence is not None:
             self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
 

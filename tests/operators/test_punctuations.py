@@ -19,7 +19,7 @@ from catalog.values.plan import Heartbeat, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
-from operators.bucket.counters import punctuation_counters
+from operators.bucket.counters import punctuation_counters, slice_counters
 from operators.bucket.rehash import rehashed
 from operators.closings import closed_keys
 from operators.closings.closing_rows import ends, matching
@@ -518,6 +518,25 @@ def test_rows_at_rest_whose_key_is_closed_leave_the_state() -> None:
     scene.batch(a=[(5, key) for key in keys])
     scene.batch(b=[[key] for key in keys if key % 2])
     assert scene.held("a") == {key for key in keys if key % 2 == 0}
+
+
+def test_each_slice_counts_its_rows_of_closed_keys() -> None:
+    scene = Scene()
+    scene.replan(a_query(1, 10), a_query(2, 100))
+    scene.batch(a=[(5, key) for key in range(40)])
+    # The first slice ends at 10; most rows of the second one are dead and leave, those of the first one stay.
+    scene.batch(a=[(30, key) for key in range(40, 80)], b=[(25, 99)])
+    scene.batch(b=[*([key] for key in range(30)), *([key] for key in range(40, 45))])
+    scene.batch(a=[(31, 1), (31, 200)])
+    counters = [
+        counters
+        for bucket in scene.runner.state
+        for counters in slice_counters(bucket.families, bucket.clocks)
+        if counters.side == "a"
+    ]
+    assert [(c.slice, c.lying, c.discarded, c.dead) for c in counters] == [(1, 41, 1, 5), (2, 10, 0, 0)]
+    done = {name[3]: deeds["closed"] for name, deeds in scene.runner.done.items() if name[2] == "a"}
+    assert done == {1: 0, 2: 30}
 
 
 def test_a_contract_can_say_to_stop() -> None:
