@@ -173,8 +173,8 @@ class BoundQuery(BaseModel):
         "whatever was written first."
     )
     undecided: str | None = Field(
-        description="Why rows without a partner are never results, where the window of a side that is asked "
-        "for them is unbounded; else null."
+        description="Why rows without a partner are results only if a punctuation closes their key, where "
+        "the window of a side that is asked for them is unbounded; else null."
     )
     a: SideOut
     b: SideOut
@@ -297,14 +297,17 @@ def result_columns(page: ResultPage) -> list[ColumnOut]:
 
 
 def undecided(query: Query) -> str | None:
-    """Return why rows of a side are never known to be without a partner; None if they are."""
+    """Return why time never shows that rows of a side have no partner; None if it does."""
     if query.kind not in ("outer", "anti"):
         return None
     sides = (query.a if side == "a" else query.b for side in query.preserved)
     open_ended = [f'"{side.alias}"' for side in sides if side.window_us >= UNBOUNDED_US]
     if not open_ended:
         return None
-    return f"a row of {' or '.join(open_ended)} may find a partner at any later time: its window is unbounded"
+    aliases = " or ".join(open_ended)
+    return (
+        f"a row of {aliases} may find a partner until a punctuation closes its key: its window is unbounded"
+    )
 
 
 def _bound(query: Query) -> dict[str, Any]:

@@ -82,6 +82,9 @@ class SliceCounters:
         made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
             manifests.
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
+        discarded: Rows that were not stored here, because the other side had closed their key.
+        closed: Rows that were removed because the other side had closed their key.
+        dead: Rows with closed keys that the last search under this plan left here.
     """
 
     #: What tells the counters of one slice from those of another; all others add up over buckets.
@@ -106,6 +109,9 @@ class SliceCounters:
     lying: int = 0
     made: int = 0
     lazy_end: bool = False
+    discarded: int = 0
+    closed: int = 0
+    dead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

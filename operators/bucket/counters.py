@@ -44,6 +44,11 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
             for join_id, chain in joins.chains.items()
             for side in SIDES
         }
+        dead = {
+            side: iter(joins.closed[other].dead_per_slice)
+            for side, other in (("a", "b"), ("b", "a"))
+            if other in joins.closed
+        }
         for join_id, side, index, state in joins.slices():
             counts = state.counts
             yield SliceCounters(
@@ -66,6 +71,9 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 lying=state.rows,
                 made=counts.made,
                 lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
+                discarded=counts.discarded,
+                closed=counts.closed,
+                dead=next(dead[side], 0) if side in dead else 0,
             )
 
 

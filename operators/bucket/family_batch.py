@@ -81,7 +81,8 @@ class FamilyBatch:
             }
             made = joins.process_ranked(joins.ranked, males, counted, self.reached)
         else:
-            made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless)
+            arrived = {} if self.closings is None else self.closings.arrived
+            made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless, arrived)
         if self.closings is not None:
             self.closings.close(self.reached, self.newest, self.place, finish=not self.groups_wait)
         return made

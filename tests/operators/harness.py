@@ -268,6 +268,7 @@ class Runner:
 def _deeds(counters: SliceCounters) -> dict[str, int]:
     """Return what a slice did, without what it holds."""
     holds = {"family", "join", "side", "slice", "rows", "bytes", "segments", "own_bytes", "lying", "lazy_end"}
+    holds.add("dead")
     return {name: count for name, count in asdict(counters).items() if name not in holds}
 
 

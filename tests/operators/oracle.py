@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catalog.values.plan import Heartbeat
@@ -52,6 +52,8 @@ class NestedLoops:
     decided: set[tuple[int, str, int]] = field(default_factory=set)
     times: dict[Result, int] = field(default_factory=dict)
     violating: set[tuple[Family, str, int]] = field(default_factory=set)
+    #: Tells which keys a side has closed by the end of the batch, and not forgotten before it.
+    closed: Callable[[Family, str, tuple[object, ...]], bool] = lambda *_: False
 
     def step(
         self,
@@ -191,13 +193,17 @@ class NestedLoops:
         return results
 
     def _give_absent(self, results: Counter[Result], query: Query, side: str, rows: Sequence[Known]) -> None:
-        """Decide on rows once the other stream has passed them by the query's window."""
-        opposite = self.watermark(side_of(query, "b" if side == "a" else "a").stream_id)
+        """Decide on rows once the other stream has passed them by the query's window, or closed their key."""
+        other = "b" if side == "a" else "a"
+        opposite = self.watermark(side_of(query, other).stream_id)
         for known in rows:
             row = (query.id, side, known.row.pos)
             due = known.row.ts + side_of(query, side).window_us
             judged = known.batch >= self.since[query.id] and row not in self.decided
-            if judged and opposite is not None and opposite >= due:
+            if not judged:
+                continue
+            ended = known.key is not None and self.closed(family_of(query), other, known.key)
+            if ended or (opposite is not None and opposite >= due):
                 self.decided.add(row)
                 if row not in self.matched:
                     self._give(results, query, side, known.row.pos, due)
