@@ -325,6 +325,8 @@ class StreamCounters:
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
         order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
             likewise, and before there is one.
+        horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
+            if none have.
     """
 
     stream_id: int
@@ -335,6 +337,7 @@ class StreamCounters:
     max_event_time_us: int | None
     scramble: int | None = None
     order_passed: int | None = None
+    horizon_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

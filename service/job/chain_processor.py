@@ -284,6 +284,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
                 max_event_time_us=s.watermark.max_event_time_us,
                 scramble=None if s.order is None else s.order.scramble,
                 order_passed=None if s.order is None else s.order.passed,
+                horizon_us=s.horizon_us,
             )
             for stream_id, s in bucket.streams.items()
         ),
