@@ -265,6 +265,22 @@ class PunctuationCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldTimes:
+    """Event times of the rows of a stream that one bucket holds; only of streams with a cap.
+
+    Attributes:
+        stream_id: The stream.
+        bytes: Bytes that the rows take, in all families together.
+        times_us: Event times that cut the rows into parts of equal number, ascending, µs UTC: the oldest one
+            first, the newest one last. Taken from a sample of the rows.
+    """
+
+    stream_id: int
+    bytes: int
+    times_us: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamPunctuations:
     """Punctuations of one stream in a batch.
 
@@ -383,6 +399,7 @@ class BatchManifest:
         digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
             likewise.
         exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
+        held: Event times of held rows, likewise: per bucket and stream with a cap.
     """
 
     batch: int
@@ -407,6 +424,7 @@ class BatchManifest:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -431,6 +449,7 @@ class BatchManifest:
             received=(),
             groups=(),
             probes=(),
+            held=(),
         )
 
     @property
