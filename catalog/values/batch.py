@@ -271,6 +271,22 @@ class PunctuationCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldTimes:
+    """Event times of the rows of a stream that one bucket holds; only of streams with a cap.
+
+    Attributes:
+        stream_id: The stream.
+        bytes: Bytes that the rows take, in all families together.
+        times_us: Event times that cut the rows into parts of equal number, ascending, µs UTC: the oldest one
+            first, the newest one last. Taken from a sample of the rows.
+    """
+
+    stream_id: int
+    bytes: int
+    times_us: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamPunctuations:
     """Punctuations of one stream in a batch.
 
@@ -331,6 +347,8 @@ class StreamCounters:
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
         order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
             likewise, and before there is one.
+        horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
+            if none have.
     """
 
     stream_id: int
@@ -341,6 +359,7 @@ class StreamCounters:
     max_event_time_us: int | None
     scramble: int | None = None
     order_passed: int | None = None
+    horizon_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +405,7 @@ class BatchManifest:
         digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
             likewise.
         exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
+        held: Event times of held rows, likewise: per bucket and stream with a cap.
     """
 
     batch: int
@@ -410,6 +430,7 @@ class BatchManifest:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -434,6 +455,7 @@ class BatchManifest:
             received=(),
             groups=(),
             probes=(),
+            held=(),
         )
 
     @property

@@ -317,6 +317,9 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if waiting:
         document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
+    horizons = {str(i): s.horizon_us for i, s in bucket.streams.items() if s.horizon_us is not None}
+    if horizons:
+        document["horizons"] = horizons
     if bucket.arrived:
         # Versions without exchanges would lose the pairs on their way.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
@@ -418,6 +421,8 @@ def load_bucket(
         bucket.streams[int(stream_id)].order = OrderProgress(
             scramble, monitored, tuple(map(tuple, blocks)), passed, newest, tuple(map(tuple, factors))
         )
+    for stream_id, horizon_us in document.get("horizons", {}).items():
+        bucket.streams[int(stream_id)].horizon_us = horizon_us
     bucket.arrived = {
         int(stream_id): (reached, newest)
         for stream_id, (reached, newest) in document.get("arrived", {}).items()

@@ -271,6 +271,24 @@ class FamilyJoins:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}
                 self.absence.forget_undecided(side, held.values())
 
+    def leave_behind(self, stream_id: int, horizon_us: int) -> None:
+        """Let the rows of a stream whose event time is below a horizon leave all slices.
+
+        Queries over such a stream have windows of time and inner joins of two streams
+        (``planner.bind.clocks.horizons``), so no other part of the state depends on these rows.
+        """
+        plan = self.family.plan
+        kept: dict[int, Segment] = {}
+        for _, side, _, state in self.slices():
+            if (plan.stream_a if side == "a" else plan.stream_b) != stream_id:
+                continue
+            for segment in state.segments:
+                # Joins that share a segment must go on sharing it.
+                if id(segment) not in kept and segment.t_max >= horizon_us:
+                    begun = segment.t_min < horizon_us
+                    kept[id(segment)] = segment.cut(horizon_us, segment.t_max + 1) if begun else segment
+            state.segments = [kept[id(segment)] for segment in state.segments if id(segment) in kept]
+
     def _waiting(self, side: str) -> list[Waiting]:
         return [
             (frozenset(chain.join.plan.queries), [s for state in chain.slices[side] for s in state.segments])

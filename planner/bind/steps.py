@@ -29,6 +29,7 @@ from catalog.values.query import Clock, Output, Query, Side
 from catalog.values.stream import Stream
 from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.clocks.horizons import refuse_horizon
 from planner.bind.clocks.orders import joins_orders
 from planner.bind.distances import Distances
 from planner.bind.outputs import bind_outputs
@@ -162,6 +163,7 @@ def bind_steps(
         key = keys[step - 1]
         query = _query(here, own, key, read_here, handed, query, outputs, found.distances, never, clock)
     assert query is not None, "there are two steps at least"
+    refuse_horizon(query, scope.written)
     return replace(query, id=query_id, name=name, cql=cql)
 
 

@@ -21,6 +21,7 @@ from catalog.values.batch import (
     ExchangeCounters,
     FilterCounters,
     GroupCounters,
+    HeldTimes,
     KeyCounters,
     ProbeCounters,
     PunctuationCounters,
@@ -60,6 +61,7 @@ class BucketReport:
         exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows lie in rings.
+        held: Event times of the rows that it holds of streams with a cap.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -82,6 +84,7 @@ class BucketReport:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

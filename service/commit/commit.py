@@ -161,6 +161,7 @@ class BatchCommitter:
             groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
             exchanged=tuple(c for report in reports for c in report.exchanged),
             probes=add_up((c for r in reports for c in r.probes), ProbeCounters.KEY),
+            held=tuple(c for report in reports for c in report.held),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 

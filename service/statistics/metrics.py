@@ -18,7 +18,9 @@ from prometheus_client.registry import Collector
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
 from catalog.values.sink import SinkRecord
+from catalog.values.stream import MEGABYTE
 from service.inputs.sources.backlog import Backlog
+from service.statistics.statistics import stream_bytes
 
 #: Media type of the text format.
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -179,6 +181,7 @@ class _StoreCollector(Collector):
             if counters.watermark_us is not None:
                 watermark.add_metric([name], counters.watermark_us / 1e6)
         yield from (rows, late, rejected, watermark)
+        yield from self._held(names)
         aside = GaugeMetricFamily(
             "sluice_files_set_aside", "Files of which nothing is read.", labels=["stream"]
         )
@@ -191,6 +194,30 @@ class _StoreCollector(Collector):
             aside.add_metric([name], 0 if found is None else found.files)
             skipped.add_metric([name], 0 if found is None else found.rows)
         yield from (aside, skipped)
+
+    def _held(self, names: Mapping[int, str]) -> Iterator[Metric]:
+        """State of each stream, its cap, and the horizon below which rows have left."""
+        size = GaugeMetricFamily(
+            "sluice_stream_state_bytes", "Bytes that rows of the stream take in the state.", labels=["stream"]
+        )
+        cap = GaugeMetricFamily(
+            "sluice_stream_state_cap_bytes", "Most that they may take.", labels=["stream"]
+        )
+        horizon = GaugeMetricFamily(
+            "sluice_horizon_timestamp_seconds",
+            "Event time below which rows have left at the cap.",
+            labels=["stream"],
+        )
+        last = self._store.batches.last_manifest()
+        held = {} if last is None else stream_bytes(last)
+        for stream in self._store.streams.all():
+            size.add_metric([stream.name], held.get(stream.id, 0))
+            if stream.state_cap_mb is not None:
+                cap.add_metric([stream.name], stream.state_cap_mb * MEGABYTE)
+        for counters in () if last is None else last.streams:
+            if counters.stream_id in names and counters.horizon_us is not None:
+                horizon.add_metric([names[counters.stream_id]], counters.horizon_us / 1e6)
+        yield from (size, cap, horizon)
 
     def _back_pressure(self, ingest: IngestFigures) -> Iterator[Metric]:
         labels = ["stream"]
