@@ -15,6 +15,7 @@ from catalog.values.batch import (
     AbsenceCounters,
     GroupCounters,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     SliceCounters,
@@ -140,6 +141,24 @@ def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 live, expired = rings.held(last.segments, reached["b" if side == "a" else "a"])
                 live += sum(state.rows for state in chain.slices[side][:-1])
                 yield ProbeCounters(family_id, side, **asdict(counts), live=live, expired=expired)
+
+
+def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCounters]:
+    """Yield counters of the rows of a bucket that wait outside the slices of their family.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        for side, parked in joins.parked.items():
+            yield MemoryCounters(
+                family_id,
+                side,
+                waiting=parked.rows - parked.closed_rows,
+                parked=parked.closed_rows,
+                parked_segments=len(parked.closed),
+                **asdict(parked.counts),
+            )
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

@@ -22,6 +22,7 @@ from catalog.values.batch import (
     FilterCounters,
     GroupCounters,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     ResultFile,
@@ -60,6 +61,7 @@ class BucketReport:
         exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows lie in rings.
+        memory: Counters of the family sides whose rows wait outside the slices.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -82,6 +84,7 @@ class BucketReport:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    memory: tuple[MemoryCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

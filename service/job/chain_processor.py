@@ -35,6 +35,7 @@ from operators.bucket.bucket_state import (
 from operators.bucket.counters import (
     absence_counters,
     group_counters,
+    memory_counters,
     probe_counters,
     punctuation_counters,
     slice_counters,
@@ -299,5 +300,6 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         ),
         groups=tuple(group_counters(bucket.families)),
         probes=tuple(probe_counters(bucket.families, bucket.clocks)),
+        memory=tuple(memory_counters(bucket.families)),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )
