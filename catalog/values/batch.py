@@ -244,6 +244,33 @@ class ProbeCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryCounters:
+    """Counters of the rows of one side of a family that wait outside its slices, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        waiting: Rows in memory that wait at the end of the batch.
+        parked: Rows in closed segments, on disk, at the end of the batch.
+        parked_segments: Number of these segments.
+        closed: Segments that were closed in the batch.
+        opened: Segments that were opened in the batch.
+        opened_rows: Their rows.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    waiting: int = 0
+    parked: int = 0
+    parked_segments: int = 0
+    closed: int = 0
+    opened: int = 0
+    opened_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PunctuationCounters:
     """Counters of the punctuations of one side of a family in a batch, summed over buckets.
 
@@ -399,6 +426,7 @@ class BatchManifest:
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
         probes: Counters per family side whose rows lie in rings, likewise.
+        memory: Counters per family side whose rows wait outside the slices, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
@@ -431,6 +459,7 @@ class BatchManifest:
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
     held: tuple[HeldTimes, ...] = ()
+    memory: tuple[MemoryCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -456,6 +485,7 @@ class BatchManifest:
             groups=(),
             probes=(),
             held=(),
+            memory=(),
         )
 
     @property
@@ -495,6 +525,7 @@ Counters = TypeVar(
     AbsenceCounters,
     GroupCounters,
     ProbeCounters,
+    MemoryCounters,
     PunctuationCounters,
     StreamPunctuations,
 )

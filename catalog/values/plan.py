@@ -283,6 +283,33 @@ class Probe:
 #: Requested way to search slices; ``auto`` lets the planner choose.
 AskedProbe = Probe | Literal["auto"]
 
+#: Where the rows of joins without windows wait: in memory, or on disk while they lead (``Memory``).
+MemoryStrategy = Literal["plain", "dbf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
+
+    Attributes:
+        strategy: ``plain``: every row is in memory. ``dbf``, disk-buffer first: rows that no row of the other
+            stream can meet yet wait on disk.
+        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); unused
+            by ``plain``.
+    """
+
+    strategy: MemoryStrategy = "plain"
+    read_ahead: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.read_ahead < 1:
+            raise ValueError(f"at least one row is read ahead, not {self.read_ahead}")
+
+    @property
+    def parks(self) -> bool:
+        """Return whether leading rows wait on disk."""
+        return self.strategy == "dbf"
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
@@ -311,6 +338,7 @@ class FamilyPlan:
         clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
         probe: How its slices are searched.
+        memory: Where rows wait; not plain only if the clock is the order of its streams.
     """
 
     id: str
@@ -333,6 +361,7 @@ class FamilyPlan:
     clock_a: Clock = "time"
     clock_b: Clock = "time"
     probe: Probe = Probe()
+    memory: Memory = Memory()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""

@@ -16,6 +16,7 @@ from catalog.values.batch import (
     GroupCounters,
     HeldTimes,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     SliceCounters,
@@ -184,6 +185,24 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
         yield HeldTimes(
             stream.id, sum(segment.stored_bytes for segment in held), tuple(int(each) for each in cuts)
         )
+
+
+def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCounters]:
+    """Yield counters of the rows of a bucket that wait outside the slices of their family.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        for side, parked in joins.parked.items():
+            yield MemoryCounters(
+                family_id,
+                side,
+                waiting=parked.rows - parked.closed_rows,
+                parked=parked.closed_rows,
+                parked_segments=len(parked.closed),
+                **asdict(parked.counts),
+            )
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

@@ -23,6 +23,7 @@ from catalog.values.batch import (
     GroupCounters,
     HeldTimes,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     ResultFile,
@@ -62,6 +63,7 @@ class BucketReport:
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows lie in rings.
         held: Event times of the rows that it holds of streams with a cap.
+        memory: Counters of the family sides whose rows wait outside the slices.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -85,6 +87,7 @@ class BucketReport:
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
     held: tuple[HeldTimes, ...] = ()
+    memory: tuple[MemoryCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -36,6 +36,7 @@ from operators.bucket.counters import (
     absence_counters,
     group_counters,
     held_times,
+    memory_counters,
     probe_counters,
     punctuation_counters,
     slice_counters,
@@ -302,5 +303,6 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         groups=tuple(group_counters(bucket.families)),
         probes=tuple(probe_counters(bucket.families, bucket.clocks)),
         held=tuple(held_times(bucket.families, bucket.plan.streams if bucket.plan is not None else ())),
+        memory=tuple(memory_counters(bucket.families)),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )
