@@ -228,25 +228,25 @@ def run(promised: Promised, *, exactly: bool = False) -> Runner:
         return check_promised(promised, exactly=exactly)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(promised_cases())
 def test_results_are_those_of_nested_loops_over_rows_that_keep_promises(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(promised_cases(activations=True, family=0))
 def test_queries_come_and_go_while_closings_are_remembered(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(promised_cases(activations=True))
 def test_families_of_several_keys_use_the_punctuations_that_fix_theirs(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(promised_cases(), st.sampled_from((1, 2, 3, 8)))
 def test_the_number_of_buckets_changes_no_verdict(promised: Promised, buckets: int) -> None:
     promised = replace(promised, numbers=(0,))
@@ -483,7 +483,7 @@ def test_families_without_contracts_store_what_they_always_did() -> None:
     assert "closed" not in document
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(promised_cases(family=0))
 def test_every_row_that_breaks_a_promise_is_dropped_if_nothing_is_forgotten(promised: Promised) -> None:
     streams = {
