@@ -31,6 +31,7 @@ from api.streams.schemas import (
     StreamPage,
     StreamRegistered,
 )
+from api.timestamps import timestamp
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from catalog.values.stream import HttpSource
@@ -168,8 +169,9 @@ def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> Q
     They are in no result. What is right of them can be posted again once its time has come, or to a stream
     with a greater `max_ahead`.
     """
-    rows, newest = workspace.streams.quarantined(name, limit)
-    return QuarantineOut(rows=rows, events=rows_for_json(newest))
+    rows, newest, times_us = workspace.streams.quarantined(name, limit)
+    kept_out_at = [timestamp(us) for us in times_us]
+    return QuarantineOut(rows=rows, events=rows_for_json(newest), kept_out_at=kept_out_at)
 
 
 @router.post(

@@ -325,6 +325,11 @@ class QuarantineOut(BaseModel):
 
     rows: int = Field(description="How many in all.")
     events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
+    kept_out_at: list[str] = Field(description="When each of these came, in their order.")
+    reason: str = Field(
+        default="further ahead of the clock than max_ahead of the stream",
+        description="Why they were kept out.",
+    )
 
 
 class FileOut(BaseModel):

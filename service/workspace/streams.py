@@ -312,8 +312,8 @@ class WorkspaceStreams:
                 self._store.control_log.append(promises=promises)
         return posted_count(stream, events)
 
-    def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table]:
-        """Return how many posted events of a stream were kept apart, and the newest of them.
+    def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
+        """Return how many posted events of a stream were kept apart, the newest of them, and when, µs UTC.
 
         Raises:
             StreamNotFound: There is no such stream.

@@ -33,6 +33,10 @@ def test_an_event_a_year_ahead_is_kept_apart_and_shown(service: Service) -> None
     shown = service.made("GET", "/streams/A/quarantine")
     assert shown["rows"] == 2
     assert [event["k"] for event in shown["events"]] == [1, 3]
+    first, second = map(datetime.fromisoformat, shown["kept_out_at"])
+    assert first == second
+    assert abs(first - datetime.now(UTC)) < timedelta(hours=1)
+    assert shown["reason"] == "further ahead of the clock than max_ahead of the stream"
 
 
 def test_a_request_of_events_from_the_future_alone_takes_no_offset(service: Service) -> None:
