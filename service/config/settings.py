@@ -159,12 +159,14 @@ class ServerSettings(SettingGroup):
         port: Port of the API; 0: any that is free.
         engine_port: Port on which an engine apart answers probes and tells metrics; 0: any that is free.
         max_connections: Most connections at a time; one more is answered 503.
+        metric_series: Queries, sinks and slices with series of their own at ``/metrics``; others are summed.
     """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     engine_port: int = Field(default=8081, ge=0, le=65535)
     max_connections: int = Field(default=512, ge=1)
+    metric_series: int = Field(default=100, ge=0)
 
 
 class SparkSettings(SettingGroup):
