@@ -13,4 +13,4 @@ depends_on = None
 
 def upgrade() -> None:
     """Add the column; until now there were no horizons."""
-    op.add_column("control_log", sa.Column("horizon_us", sa.BigInteger()))
+    op.add_column("control_log", sa.Column("horizon_us", sa.BigInteger().with_variant(sa.Integer(), "sqlite")))
