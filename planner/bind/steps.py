@@ -170,8 +170,11 @@ def bind_steps(
 def _shape(scope: StepScope, found: _Found, equal: tuple[Equals, ...]) -> JoinShape:
     """Return the parts of a query that decide the order of joining."""
     filters: list[tuple[str, tuple[str, ...]] | None] = []
-    for position in range(len(scope.written)):
-        own = [_compiled(n, read, scope, bare) for n, read in found.conditions if _only(read) == position]
+    everyone = range(len(scope.written))
+    for position in everyone:
+        # In the first step the columns of both streams have their own names.
+        first = scope.in_order((position, *(p for p in everyone if p != position))).at(1)
+        own = [_compiled(n, read, first, bare) for n, read in found.conditions if _only(read) == position]
         passing = canonical(own)
         columns = tuple(sorted(column for _, column in passing.columns))
         filters.append(None if passing.sql == ALWAYS else (passing.sql, columns))
