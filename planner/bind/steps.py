@@ -80,6 +80,7 @@ class _Found:
     Attributes:
         equal: Pairs of equal columns of two streams, each with the node that equates them.
         conditions: All other conditions on rows.
+        linked: Positions of the streams in each condition and bound on several.
         distances: Bounds on event times.
         bounds_at: Where the last bound is written.
     """
@@ -87,6 +88,7 @@ class _Found:
     distances: Distances
     equal: list[tuple[Origin, Origin, exp.Expr]] = field(default_factory=list)
     conditions: list[_Condition] = field(default_factory=list)
+    linked: list[frozenset[int]] = field(default_factory=list)
     bounds_at: Location | None = None
 
 
@@ -122,9 +124,10 @@ def bind_steps(
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = _classified(statement, scope)
     equal = equal_columns((left, right) for left, right, _ in found.equal)
-    order = joining_order(len(scope.written), equal)
+    order = joining_order(len(scope.written), equal, found.linked)
     if order is None:
         _refuse_key(scope, found, equal)
+    by_keys = joining_order(len(scope.written), equal) is not None
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
     ordered = not windowed and joins_orders(
@@ -134,7 +137,8 @@ def bind_steps(
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
-        if choose is not None:
+        # Costs are known of orders in which each step has a key.
+        if choose is not None and by_keys:
             order = choose(_shape(scope, found, equal))
     scope = scope.in_order(order)
     keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
@@ -316,12 +320,15 @@ def _classified(statement: Statement, scope: StepScope) -> _Found:
                 first, second = positions
                 found.distances.bound(first, second, bounds.high_us)
                 found.distances.bound(second, first, None if bounds.low_us is None else -bounds.low_us)
+                found.linked.append(frozenset(positions))
                 found.bounds_at = at_expression(scope.text, conjunct)
                 continue
             if (pair := _equal_columns(conjunct, scope)) is not None:
                 found.equal.append((*pair, conjunct))
                 continue
         found.conditions.append((conjunct, read))
+        if len(positions) > 1:
+            found.linked.append(frozenset(positions))
     return found
 
 
@@ -387,8 +394,8 @@ def _common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ..
 
 
 def _refuse_key(scope: StepScope, found: _Found, equal: Sequence[Equals]) -> NoReturn:
-    """Raise the error for a query with a stream that has no equal column with the others."""
-    compared = [{p for p, _ in read} for read in (*equal, *(read for _, read in found.conditions))]
+    """Raise the error for a query with a stream that nothing joins to those before it."""
+    compared = [frozenset(p for p, _ in columns) for columns in equal] + found.linked
     for position, this in enumerate(scope.written):
         if not any(position in positions and len(positions) > 1 for positions in compared):
             other = scope.written[0 if position else 1]
@@ -399,15 +406,16 @@ def _refuse_key(scope: StepScope, found: _Found, equal: Sequence[Equals]) -> NoR
                 location=this.source.location,
             )
     joined = {0}
-    while more := {p for c in equal if not joined.isdisjoint(q for q, _ in c) for p, _ in c} - joined:
+    while more := {p for positions in compared if positions & joined for p in positions} - joined:
         joined |= more
-    this = next(s for p, s in enumerate(scope.written) if p not in joined)
-    position, name = min((o for c in equal for o in c if o[0] in joined), default=(0, "key"))
-    said = f"{scope.written[position].alias}.{name}"
+    first = scope.written[0]
+    this = next((s for p, s in enumerate(scope.written) if p not in joined), scope.written[-1])
     raise UnsupportedCql(
-        f'no equal columns join stream "{this.stream.name}" to stream "{scope.written[0].stream.name}"',
-        detail="In a join of more than two streams, equal columns must lead from each stream to all others.",
-        hint=f"Add {said} = {this.alias}.key, or register joins of two streams. The form is {_EXAMPLE}.",
+        f'no condition joins stream "{this.stream.name}" to stream "{first.stream.name}"',
+        detail="In a join of more than two streams, equal columns or other conditions must lead from each "
+        "stream to all others, one stream after the other.",
+        hint=f"Add {first.alias}.key = {this.alias}.key, or register joins of two streams. The form is "
+        f"{_EXAMPLE}.",
         location=this.source.location,
     )
 
@@ -430,7 +438,7 @@ def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
     """Refuse a key of several steps that could send equal rows to different buckets."""
     runs: list[list[StepKey]] = []
     for key in keys:
-        if key.exchanged or not runs:
+        if key.exchanged or not key.parts or not (runs and runs[-1][-1].parts):
             runs.append([])
         runs[-1].append(key)
     for run in runs if len(keys) > 1 else ():
