@@ -183,4 +183,4 @@ def test_the_steps_of_the_image_make_an_environment_that_runs_the_demo(image: Pa
     code = "import service, psycopg, jwt; print(service.__file__)"
     assert str(image) in run([bin_ / "python", "-c", code], tmp_path, alone)
     out = run([bin_ / "sluice", "demo", "--once", "--port", "0"], tmp_path, alone)
-    assert " results of 16 queries\n" in out
+    assert " results of 17 queries\n" in out

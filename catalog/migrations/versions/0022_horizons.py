@@ -10,7 +10,9 @@ down_revision = "0021"
 branch_labels = None
 depends_on = None
 
+_BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     """Add the column; until now there were no horizons."""
-    op.add_column("control_log", sa.Column("horizon_us", sa.BigInteger()))
+    op.add_column("control_log", sa.Column("horizon_us", _BIG))
