@@ -311,6 +311,10 @@ class Memory:
         return self.strategy == "dbf"
 
 
+#: Requested way to save memory; ``auto`` lets the planner choose by the limit.
+AskedMemory = MemoryStrategy | Literal["auto"]
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.

@@ -41,6 +41,7 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from catalog.wording import listed
 from planner.build.check_plan import check_plan
+from planner.build.choose_memory import choose_memory, chooses_memory
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
@@ -169,15 +170,19 @@ def build_plan(
             probe = (
                 old.probe if asked_here == "auto" else _probe(old, asked_here, own_probes, rates, calibration)
             )
-            same = (replication, probe) == (old.replication, old.probe)
-            planned.append(old if same else replace(old, replication=replication, probe=probe))
+            chosen_memory = choose_memory(old, objective, rates)
+            memory = old.memory if chooses_memory(objective) else chosen_memory
+            same = (replication, probe, memory) == (old.replication, old.probe, old.memory)
+            kept = old if same else replace(old, replication=replication, probe=probe, memory=memory)
+            planned.append(kept)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
         band = family_band(family.queries, _types(members, streams)) if is_theta(family_id) else None
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
-        planned.append(replace(built, probe=_probe(built, asked_here, own_probes, rates, calibration)))
+        probe = _probe(built, asked_here, own_probes, rates, calibration)
+        planned.append(replace(built, probe=probe, memory=choose_memory(built, objective, rates)))
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(

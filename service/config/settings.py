@@ -29,7 +29,7 @@ from pydantic import (
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
-from catalog.values.plan import Invalidation, Partitioning, Strategy
+from catalog.values.plan import AskedMemory, Invalidation, Partitioning, Strategy
 from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
@@ -334,6 +334,9 @@ class PlanningSettings(SettingGroup):
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         probe: How slices are searched: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
         invalidation: Rings that lose their expired rows when a row comes; None: the one that it probes.
+        oblivious_memory: Where the rows of joins without windows wait; ``auto`` leaves it to the planner.
+        oblivious_memory_mb: Limit by which the planner chooses, MB for each family of such joins; None for no
+            limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -343,6 +346,8 @@ class PlanningSettings(SettingGroup):
     c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     probe: str = "auto"
     invalidation: Invalidation | None = None
+    oblivious_memory: AskedMemory = "auto"
+    oblivious_memory_mb: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class AdaptiveSettings(SettingGroup):

@@ -179,6 +179,8 @@ def run_workload(
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
         probe=workload.probe,
+        oblivious_memory=workload.oblivious_memory,
+        oblivious_memory_mb=workload.oblivious_memory_mb,
     )
     samples = SampleCache()
     if not (out / "_sluice").exists():
@@ -269,6 +271,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *([] if objective.probe == "auto" else [objective.probe]),
+                *([] if objective.oblivious_memory == "auto" else [objective.oblivious_memory]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
                 *((s.name, s.order) for s in workload.streams if s.order is not None),
                 *((s.name, s.retain_us) for s in workload.streams if s.retain_us is not None),
