@@ -191,7 +191,12 @@ class PairBuilder:
         for (_, members), passes in zip(self.residuals, answers, strict=True):
             codes = codes * 2 + passes
             sets = [s for mask in sets for s in (mask & ~members, mask)]
-            present, codes = np.unique(codes, return_inverse=True)
+            # Counted, because np.unique sorts. With it 12 queries over three streams, each with a residual of
+            # its own, took a tenth more CPU time.
+            present = np.flatnonzero(np.bincount(codes, minlength=len(sets)))
+            places = np.zeros(len(sets), dtype=np.int64)
+            places[present] = np.arange(len(present))
+            codes = places[codes]
             sets = [sets[int(code)] for code in present]
         return codes, sets
 
