@@ -59,5 +59,6 @@ def _document(stream: Stream) -> dict[str, object]:
         "columns": {column.name: column.type for column in stream.columns},
         "event_time": stream.event_time,
         "lateness": format_duration(stream.lateness_us),
+        "max_ahead": None if stream.max_ahead_us is None else format_duration(stream.max_ahead_us),
         "source": source,
     }
