@@ -120,7 +120,7 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
 
 @router.patch(
     "/{name}",
-    summary="Change a stream's contract",
+    summary="Change a stream's contract or limits",
     responses=problem_responses(
         MalformedBody,
         StreamNotFound,
@@ -132,11 +132,14 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     ),
 )
 def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
-    """Change what a stream promises about later rows: its punctuations, constraints and order.
+    """Change what a stream promises about later rows, and the limits on its windows and state.
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
     the new contract still has their set of columns. A row that was out of order stays so under a greater
     scrambling factor: what a stream has passed stays passed.
+
+    With another `retain`, queries whose windows change are updated at the same boundary, as a PATCH of each
+    of them would do. If a query cannot run under the new limits, the answer is 409 and nothing is changed.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 

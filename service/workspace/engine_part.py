@@ -21,6 +21,7 @@ from functools import partial
 from catalog.errors import CatalogDown, FencedOut, SluiceError
 from catalog.store.store import Store
 from planner.build.retained_boundaries import given_families
+from service.caps.state_caps import StateCaps
 from service.commit.compaction import Compactor
 from service.commit.pruning import Pruner
 from service.commit.retention import DeadLetterRetention, ResultRetention
@@ -261,6 +262,7 @@ class _Term:
             ticks=(
                 *parts.ticks,
                 Migrations(parts.versions).tick,
+                StateCaps(store, parts.versions).run_once,
                 Pruner(store).run_once,
                 retention.run_once,
                 dead_letters.run_once,
