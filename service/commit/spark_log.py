@@ -113,9 +113,9 @@ class SparkLog:
         """
         not_done = tuple(batch for batch in self.done() if batch > done)
         not_begun = tuple(batch for batch in self.begun() if batch not in begun)
-        commits, offsets = map(self._done, not_done), map(self._begun, not_begun)
-        # The names first: they depend on the entries.
-        for path in (*commits, *offsets):
+        # The names first: they depend on the entries. From the newest on, so that a death leaves no gap.
+        paths = [*map(self._done, reversed(not_done)), *map(self._begun, reversed(not_begun))]
+        for path in paths:
             path.unlink(missing_ok=True)
         return not_done, not_begun
 

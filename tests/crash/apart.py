@@ -74,6 +74,16 @@ class Apart:
         self._ending.callback(process.stop)
         return process
 
+    def replace_first(self) -> None:
+        """End the engine that was at work, start another one in its place, and let it stand by."""
+        former, at_work = self.engines
+        send(processes(former) if former.process.poll() is None else [], signal.SIGKILL)
+        former.process.wait(STOPPED_S)
+        stand_by = self._start("engine")
+        stand_by.__enter__()
+        self.engines = [at_work, stand_by]
+        self.wait_until("standby", stand_by)
+
     def wait_until(self, wanted: str, engine: RunningService) -> None:
         """Wait until an engine says of itself that it is at work (``ok``), or stands by."""
         until(lambda: ready(engine) == wanted, self.told, STOPPED_S)

@@ -62,6 +62,7 @@ _WHOLE: Final = r"^\+?(-?[0-9]+)(?:\.0*)?$"
 #: Of a number that may be an integer or a decimal; others take space by their exponent.
 _MAX_EXPONENT: Final = 100
 _WITH_OFFSET: Final = r":.*(Z|UTC|[+-])"
+_WHITE: Final = " \t\n\r\v\f"
 _INFINITE: Final = r"^[+-]?inf(inity)?$"
 _TRUE: Final = ("true", "t", "yes", "y", "1")
 _FALSE: Final = ("false", "f", "no", "n", "0")
@@ -334,7 +335,7 @@ def _json(values: Sequence[object], column_type: str, form: TextForm) -> pa.Arra
     if base == "timestamp":
         return _json_times(values, kinds, form)
     if base == "decimal":
-        return pa.array([_decimal(v) for v in values], arrow_type(column_type))
+        return pa.array([_decimal(v, form) for v in values], arrow_type(column_type))
     if base == "double":
         return _json_doubles(values, kinds, form)
     if kinds == {str}:
@@ -409,13 +410,14 @@ def _double(value: object, form: TextForm) -> float | None:
     return number
 
 
-def _decimal(value: object) -> Decimal | None:
+def _decimal(value: object, form: TextForm) -> Decimal | None:
     if value is None:
         return None
     if isinstance(value, Decimal):
         number = value
     else:
         text = str(value)  # so that the 0.1 of JSON stays 0.1
+        text = text.strip(_WHITE) if form.is_of_file else text
         # Decimal also takes "1_0", " 1", other scripts' digits and "NaN".
         if _DECIMAL.fullmatch(text) is None:
             raise ValueError(value)

@@ -15,6 +15,7 @@ from operators.bucket.bucket import Bucket
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, encode_plan
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import directory_here
+from service.commit.spark_log import SparkLog
 from service.errors import (
     CheckpointAhead,
     CheckpointDamaged,
@@ -113,6 +114,25 @@ def test_a_snapshot_that_was_not_synced_is_not_in_the_way(tmp_path: Path) -> Non
         check_checkpoint(life.store, life.data_dir, unsynced=True)
         # Of batch 4 on, the state begins with version 4: version 3 is reached by its changes.
         assert sorted(path.name for path in state.iterdir()) == ["1.zip", "3.changelog", "4.changelog"]
+
+
+def test_a_death_while_entries_are_removed_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SparkLog(tmp_path)
+    for batch in range(3):
+        write_begun(log, batch, {"batch": batch + 1})
+    removed = Path.unlink
+
+    def dies(path: Path, missing_ok: bool = False) -> None:
+        removed(path, missing_ok)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", dies)
+        with pytest.raises(KeyboardInterrupt):
+            log.cut(-1, [])
+    assert log.begun() == (0, 1)
 
 
 def test_the_leftover_of_a_first_offset_is_cleared(tmp_path: Path) -> None:
