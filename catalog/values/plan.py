@@ -513,6 +513,21 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
+class Horizon:
+    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
+
+    They are in no pair with a row of the batch that brings this record, or of a later one.
+
+    Attributes:
+        stream_id: The stream.
+        time_us: The horizon, µs UTC.
+    """
+
+    stream_id: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRecord:
     """One entry of the control log, an input row of every bucket.
 
@@ -521,7 +536,8 @@ class ControlRecord:
         at_batch: Scripted entries are not admitted before this batch; None admits at once.
         plan: The version that takes effect, for a plan change.
         heartbeat: The heartbeat, for a heartbeat.
-        promises: Punctuations. Exactly one of the three is set.
+        promises: Punctuations.
+        horizon: A horizon. Exactly one of the four is set.
     """
 
     seq: int
@@ -529,7 +545,8 @@ class ControlRecord:
     plan: Plan | None = None
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
+    horizon: Horizon | None = None
 
     def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises].count(None) != 2:
-            raise ValueError("a control record carries either a plan, a heartbeat or promises")
+        if [self.plan, self.heartbeat, self.promises, self.horizon].count(None) != 3:
+            raise ValueError("a control record carries either a plan, a heartbeat, promises or a horizon")

@@ -278,6 +278,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
                 keys.unpurged,
                 keys.dead,
                 None if keys.last is None else b64encode(encode_rows(keys.last)).decode(),
+                keys.dead_per_slice,
                 [segment.id for segment in keys.segments],
             ]
             for side, keys in joins.closed.items()
@@ -322,6 +323,9 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if waiting:
         document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
+    horizons = {str(i): s.horizon_us for i, s in bucket.streams.items() if s.horizon_us is not None}
+    if horizons:
+        document["horizons"] = horizons
     parked = {
         family_id: {
             side: [
@@ -439,6 +443,8 @@ def load_bucket(
         bucket.streams[int(stream_id)].order = OrderProgress(
             scramble, monitored, tuple(map(tuple, blocks)), passed, newest, tuple(map(tuple, factors))
         )
+    for stream_id, horizon_us in document.get("horizons", {}).items():
+        bucket.streams[int(stream_id)].horizon_us = horizon_us
     bucket.arrived = {
         int(stream_id): (reached, newest)
         for stream_id, (reached, newest) in document.get("arrived", {}).items()
@@ -488,10 +494,15 @@ def load_bucket(
             for holder, ids in zip(joins.ranked.states(), kept, strict=True):
                 holder.segments = [segment(segment_id) for segment_id in ids]
         for side, closed in joins.closed.items():
-            facts = document["closed"][family.id][side]
+            facts = document.get("closed", {}).get(family.id, {}).get(side)
+            if facts is None:
+                continue  # stored by a version whose outer, semi and anti joins used no contract
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, *last, ids = facts
+            # Earlier versions stored fewer facts.
             if last and last[0] is not None:
                 closed.last = decode_rows(pa.py_buffer(b64decode(last[0])))
+            if len(last) > 1:
+                closed.dead_per_slice = list(last[1])
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
             facts, ids = document["groups"][family.id]

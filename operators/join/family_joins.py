@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
+from operators.closings.closed_opposite import ClosedOpposite
 from operators.finishing.waiting_keys import WaitingKeys
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
@@ -47,6 +48,7 @@ WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
+_NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
 _NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
 
 
@@ -113,6 +115,7 @@ class FamilyJoins:
         females: Mapping[str, Segment | None] | None = None,
         before: Mapping[str, int | None] = _NO_WATERMARKS,
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
+        closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
     ) -> PairTable:
         """Run one batch through all joins.
@@ -124,6 +127,7 @@ class FamilyJoins:
             females: Those of the rows that rest in this bucket, per side; None for all of them.
             before: Watermark per side at the end of the batch before; asked by families with absence.
             keyless: New rows without a key per side, of sides whose absent rows are results.
+            closings: Closings per side that came with the batch; asked by families with absence.
             opened: Rows of earlier batches per side that were parked until now.
 
         Returns:
@@ -136,8 +140,16 @@ class FamilyJoins:
         due: Due = {}
         if absence is not None:
             held = {side: self._waiting(side) for side in SIDES}
-            new = {side: [rows for rows in (resting[side],) if rows is not None] for side in SIDES}
-            due = absence.due(held, new, keyless, before, watermarks, self.classes)
+            met = {
+                side: ClosedOpposite(self.closed[other], closings.get(other), self.family.layouts[side])
+                for side, other in (("a", "b"), ("b", "a"))
+                if other in self.closed
+            }
+            # Rows whose key is closed do not rest, and are decided all the same. Families with absence have
+            # one bucket for each key, so their other rows all rest here.
+            judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
+            new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
+            due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
         for chain in self.chains.values():
             chain.process(fresh, resting, watermarks, pairs, opened)
         if absence is not None:
@@ -279,22 +291,42 @@ class FamilyJoins:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}
                 self.absence.forget_undecided(side, held.values())
 
+    def leave_behind(self, stream_id: int, horizon_us: int) -> None:
+        """Let the rows of a stream whose event time is below a horizon leave all slices.
+
+        Queries over such a stream have windows of time and inner joins of two streams
+        (``planner.bind.clocks.horizons``), so no other part of the state depends on these rows.
+        """
+        plan = self.family.plan
+        kept: dict[int, Segment] = {}
+        for _, side, _, state in self.slices():
+            if (plan.stream_a if side == "a" else plan.stream_b) != stream_id:
+                continue
+            for segment in state.segments:
+                # Joins that share a segment must go on sharing it.
+                if id(segment) not in kept and segment.t_max >= horizon_us:
+                    begun = segment.t_min < horizon_us
+                    kept[id(segment)] = segment.cut(horizon_us, segment.t_max + 1) if begun else segment
+            state.segments = [kept[id(segment)] for segment in state.segments if id(segment) in kept]
+
     def _waiting(self, side: str) -> list[Waiting]:
         return [
             (frozenset(chain.join.plan.queries), [s for state in chain.slices[side] for s in state.segments])
             for chain in self.chains.values()
         ]
 
-    def purge_closed(self, side: str) -> None:
+    def purge_closed(self, side: str, *, all_rows: bool = False) -> None:
         """Remove stored rows whose key the other side has closed, from segments where a rewrite pays.
 
         Args:
             side: Side of the rows.
+            all_rows: Whether to rewrite every segment that has such rows.
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
         kept: dict[int, Segment] = {}
-        closed.unpurged = closed.dead = 0
+        dead_rows: dict[int, int] = {}
+        closed.unpurged, closed.dead_per_slice = 0, []
         for chain in self.chains.values():
             for state in chain.slices[side]:
                 remaining = []
@@ -303,15 +335,19 @@ class FamilyJoins:
                     if id(segment) not in kept:
                         dead = closed.closed(segment, layout)
                         count = int(np.count_nonzero(dead))
-                        worth_it = count * WORTH_A_REWRITE >= len(segment)
+                        worth_it = all_rows or count * WORTH_A_REWRITE >= len(segment)
                         kept[id(segment)] = segment.filter(~dead) if count and worth_it else segment
-                        if not worth_it:
-                            closed.dead += count
+                        dead_rows[id(segment)] = 0 if worth_it else count
                     left = kept[id(segment)]
-                    closed.purged += len(segment) - len(left)
+                    state.counts.closed += len(segment) - len(left)
                     if len(left):
                         remaining.append(left)
+                closed.dead_per_slice.append(sum(dead_rows[id(segment)] for segment in state.segments))
+                closed.purged += state.counts.closed
                 state.segments = remaining
+        closed.dead = sum(dead_rows.values())
+        if self.absence is not None:
+            self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""

@@ -69,7 +69,17 @@ def migrated(
         Joins whose rows lie in slices that start no later than the ones they come from.
     """
     following = FamilyJoins.empty(family)
+    kept = [
+        side
+        for side in following.closed
+        # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
+        # and the last may renew the contract.
+        if side in former.closed and former.family.plan.replication == family.plan.replication
+    ]
     if following.absence is not None and former.absence is not None:
+        for side in former.closed.keys() - set(kept):
+            # With its closings, the family forgets which rows are decided, so these rows go first.
+            former.purge_closed("b" if side == "a" else "a", all_rows=True)
         following.absence.take_over(former.absence)
     if following.ranked is not None and former.ranked is not None:
         following.ranked.take_over(former.ranked)
@@ -77,13 +87,8 @@ def migrated(
     _take_parked(former, following, activated, marks)
     if following.groups is not None and former.groups is not None:
         following.groups.take_over(former.groups)
-    kept: list[str] = []
-    for side, closed in following.closed.items():
-        # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
-        # and the last may renew the contract.
-        if side in former.closed and former.family.plan.replication == family.plan.replication:
-            closed.take_over(former.closed[side])
-            kept.append(side)
+    for side in kept:
+        following.closed[side].take_over(former.closed[side])
     if following.waiting is not None:
         following.waiting.entering = family.finishing_ids
         if former.waiting is not None:

@@ -21,6 +21,7 @@ from catalog.values.batch import (
     ExchangeCounters,
     FilterCounters,
     GroupCounters,
+    HeldTimes,
     KeyCounters,
     MemoryCounters,
     ProbeCounters,
@@ -61,6 +62,7 @@ class BucketReport:
         exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows lie in rings.
+        held: Event times of the rows that it holds of streams with a cap.
         memory: Counters of the family sides whose rows wait outside the slices.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
@@ -84,6 +86,7 @@ class BucketReport:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
     memory: tuple[MemoryCounters, ...] = ()
 
 

@@ -271,6 +271,7 @@ def _undo_since_columnar_routes(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP TABLE {table}")
     connection.execute("ALTER TABLE queries DROP COLUMN pause_reason")
     connection.execute("ALTER TABLE control_log DROP COLUMN promises")
+    connection.execute("ALTER TABLE control_log DROP COLUMN horizon_us")
     connection.execute("ALTER TABLE batch_totals DROP COLUMN merged_until")
     for column in ("lost_rows", "lost_batch", "lost_at_us", "file_end"):
         connection.execute(f"ALTER TABLE sinks DROP COLUMN {column}")

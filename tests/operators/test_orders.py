@@ -102,7 +102,7 @@ def passes(name: str, a: Row, b: Row) -> bool:
     }[name]
 
 
-@settings(SETTINGS, max_examples=examples(300))
+@settings(SETTINGS, max_examples=examples(300, short=37))
 @given(data=st.data())
 def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObject) -> None:
     kind, descending = data.draw(st.sampled_from(TYPES)), data.draw(st.booleans())

@@ -47,19 +47,19 @@ def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops | None], None]:
     return move
 
 
-@settings(SETTINGS, max_examples=examples(90))
+@settings(SETTINGS, max_examples=examples(90, short=11))
 @given(cases(activations=True), NUMBERS)
 def test_results_are_those_of_nested_loops_in_mid_stream(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(cases(activations=True, absence=True), NUMBERS)
 def test_rows_that_wait_for_a_partner_are_judged_after_a_move(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(backfill_chains(), NUMBERS)
 def test_held_rows_are_handed_on_after_a_move(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
