@@ -185,11 +185,11 @@ def show_version(
 
 def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
     headers = {"ETag": f'"{plan.version}"', "Cache-Control": _NOT_KEPT}
-    if form == "mermaid":
-        return Response(render_mermaid(plan) + "\n", media_type=MERMAID, headers=headers)
-    if form == "dot":
-        return Response(render_dot(plan) + "\n", media_type=DOT, headers=headers)
     reports = workspace.plans.explain(plan)
+    if form == "mermaid":
+        return Response(render_mermaid(plan, reports) + "\n", media_type=MERMAID, headers=headers)
+    if form == "dot":
+        return Response(render_dot(plan, reports) + "\n", media_type=DOT, headers=headers)
     if form == "text":
         text = plan_report(list(reports.values()), stream_names(plan))
         return Response(f"{text}\n", media_type=TEXT, headers=headers)

@@ -130,7 +130,7 @@ class ParkedRows:
             rows: New rows that rest in this bucket.
             newest: Greatest clock of the other stream's rows; None before the first.
         """
-        if rows is None:
+        if rows is None or not len(rows):
             return None
         if newest is None or rows.t_min >= newest + self.reach:
             self.tail.segments.append(rows)

@@ -9,7 +9,7 @@ from typing import Any
 from catalog.values.plan import JoinPlan, Slice
 from catalog.values.query import UNBOUNDED_US
 from planner.costs.cost import Cost, Terms
-from planner.costs.rates import SideRates
+from planner.explain.expected_rows import ExpectedRows, expected_rows
 from planner.explain.explain import Alternative, Decision, FamilyReport, decisive
 from planner.families.families import SIDES, SideName, side_chain
 
@@ -26,7 +26,7 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
         ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None where
         nothing is known of the keys; ``chain`` if one was given. ``predicted_rows`` of an ordered family:
-        scrambling factor, lag and the rows that equality of the order is expected to hold, per side.
+        scrambling factor, lag and the rows in memory that equality of the order is expected to need.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),
@@ -39,21 +39,19 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         if report.rates.frequent
         else None,
     }
-    predicted = {side: _predicted(report.rates.side(side)) for side in SIDES}
-    if any(predicted.values()):
-        document["predicted_rows"] = predicted
+    if expected := expected_rows(report):
+        document["predicted_rows"] = {
+            side: None if side not in expected else _expected(expected[side]) for side in SIDES
+        }
     if report.given is not None:
         document["chain"] = _alternative(report, report.given)
     return document
 
 
-def _predicted(side: SideRates) -> dict[str, Any] | None:
-    """Return the expectation for a side whose clock is the order of its stream; None for any other side."""
-    if side.scramble is None or side.lag is None or side.ordered_rows is None:
-        return None
+def _expected(side: ExpectedRows) -> dict[str, Any]:
     # If the other stream stands still, rows wait without end.
-    rows = rounded(side.ordered_rows) if isfinite(side.ordered_rows) else None
-    return {"scramble": side.scramble.value, "lag": side.lag.value, "rows": rows}
+    rows = rounded(side.rows) if isfinite(side.rows) else None
+    return {"scramble": side.scramble, "lag": side.lag, "rows": rows}
 
 
 def slice_costs(report: FamilyReport, join: JoinPlan, side: SideName, piece: Slice) -> dict[str, Any]:

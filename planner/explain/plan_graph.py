@@ -14,13 +14,15 @@ A family that is answered by several joins (stream partition, no sharing) has su
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from catalog.steps import is_exchanged, is_intermediate, made_by, stream_names, taken_intermediates
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import join_name
+from planner.explain.expected_rows import expected_rows_text
+from planner.explain.explain import FamilyReport
 from planner.families.display import (
     FamilyText,
     display_interval,
@@ -81,8 +83,14 @@ class PlanGraph:
     groups: tuple[str, ...]
 
 
-def plan_graph(plan: Plan) -> PlanGraph:
-    """Draw a plan: every slice, the way rows take through them, and the union of each query."""
+def plan_graph(plan: Plan, reports: Mapping[str, FamilyReport]) -> PlanGraph:
+    """Draw a plan: every slice, the way rows take through them, and the union of each query.
+
+    Args:
+        plan: The plan.
+        reports: What families cost, by family id; of joins without windows the rows that they are expected to
+            hold are shown.
+    """
     streams = stream_names(plan)
     taken = taken_intermediates(plan.families)
     used = sorted({i for f in plan.families for i in (f.stream_a, f.stream_b)})
@@ -96,6 +104,7 @@ def plan_graph(plan: Plan) -> PlanGraph:
         edges += drawing.edges()
         searched = probe_text(family.probe) if family.probe.has_rings else ""
         parts = [text.title, replication_text(family.replication), searched, memory_text(family.memory)]
+        parts.append(expected_rows_text(reports[family.id], text) if family.id in reports else "")
         titles.append("  ".join(filter(None, parts)))
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 

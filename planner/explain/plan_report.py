@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
+from planner.explain.expected_rows import expected_rows_text
 from planner.explain.explain import FamilyReport
 from planner.explain.render import render_family
 from planner.families.display import family_text
@@ -45,6 +46,8 @@ def _lines(reports: Sequence[FamilyReport], streams: Mapping[int, str]) -> Itera
         if number:
             yield ""
         yield render_family(report.family, text)
+        if expected := expected_rows_text(report, text):
+            yield f"  {expected}"
         yield ""
         yield from (f"  {line}" for line in cost_table(report))
         yield f"  {decision_text(report)}"

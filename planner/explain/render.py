@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from catalog.steps import stream_names
@@ -44,6 +45,8 @@ _DOT_SHAPES: Mapping[NodeKind, str] = {
     "union": "circle",
     "query": "oval",
 }
+
+_NO_REPORTS: Mapping[str, FamilyReport] = MappingProxyType({})
 
 
 def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
@@ -152,16 +155,17 @@ def _text_of_chain(
         yield indent + "  ".join([head.ljust(width), queries, *own])
 
 
-def render_mermaid(plan: Plan) -> str:
+def render_mermaid(plan: Plan, reports: Mapping[str, FamilyReport] = _NO_REPORTS) -> str:
     """Return the plan graph as a Mermaid flowchart.
 
     Args:
         plan: The plan.
+        reports: What families cost, by family id; none leaves expectations out.
 
     Returns:
         Lines without a final line break.
     """
-    graph = plan_graph(plan)
+    graph = plan_graph(plan, reports)
     lines = ["flowchart LR"]
     lines += [f"  {_mermaid_node(n)}" for n in graph.nodes if n.group == 0]
     for group, title in enumerate(graph.groups, start=1):
@@ -190,16 +194,17 @@ def _mermaid_text(text: str) -> str:
     return '"' + text.replace("\n", " ") + '"'
 
 
-def render_dot(plan: Plan) -> str:
+def render_dot(plan: Plan, reports: Mapping[str, FamilyReport] = _NO_REPORTS) -> str:
     """Return the plan graph in Graphviz DOT.
 
     Args:
         plan: The plan.
+        reports: What families cost, by family id; none leaves expectations out.
 
     Returns:
         Lines without a final line break.
     """
-    graph = plan_graph(plan)
+    graph = plan_graph(plan, reports)
     lines = ["digraph plan {", "  rankdir=LR;"]
     lines += [f"  {_dot_node(n)}" for n in graph.nodes if n.group == 0]
     for group, title in enumerate(graph.groups, start=1):

@@ -186,12 +186,13 @@ def _boundary(text: str, option: str) -> float | None:
 
 
 def _rendered(preview: Preview, form: PlanForm) -> str:
+    reports = {r.family.id: r for r in preview.reports}
     if form == "mermaid":
-        return render_mermaid(preview.plan)
+        return render_mermaid(preview.plan, reports)
     if form == "dot":
-        return render_dot(preview.plan)
+        return render_dot(preview.plan, reports)
     if form == "json":
-        document = plan_document(preview.plan, {r.family.id: r for r in preview.reports})
+        document = plan_document(preview.plan, reports)
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
         document["orders"] = {name: orders_document(ranked) for name, ranked in preview.orders.items()}
         return json.dumps(document, indent=2, ensure_ascii=False)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from math import isfinite
 
 from catalog.values.batch import BatchManifest, ProbeCounters, add_up
+from catalog.values.plan import Memory
 from catalog.values.statistics import FamilyProfile
 from planner.families.families import SIDES, family_clocks, family_streams
-from planner.orders.buffers import OrderedStream, buffer_rows
+from planner.orders.buffers import OrderedStream, memory_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class OrderStatistics:
         stream: Name of its stream.
         scramble: Scrambling factor after the last batch, declared or monitored.
         lag: Rows by which the stream leads the other one; negative if it lags, None while it is not known.
-        predicted_rows: Rows that the side was expected to hold by these numbers and the rates of the last
-            batches; None while the lag is not known or the other stream stands still.
+        predicted_rows: Rows that the side was expected to hold in memory by these numbers and the rates of
+            the last batches; None while the lag is not known or the other stream stands still.
         held_rows: Rows held in slices after the last batch.
         disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
             without rows.
@@ -103,7 +104,7 @@ def order_statistics(
         predicted = None
         if opposite is not None and lag is not None:
             streams = OrderedStream(scramble, rows[ids[side]]), OrderedStream(opposite, rows[ids[other]])
-            predicted = buffer_rows(*streams, lag.value)
+            predicted = memory_rows(Memory("dbf" if side in memory else "plain"), *streams, lag.value)
         yield OrderStatistics(
             side=side,
             stream=names.get(ids[side], ""),

@@ -8,9 +8,11 @@ import pytest
 from catalog.values.plan import Memory
 from catalog.values.stream import Order
 from operators.bucket.counters import memory_counters
+from operators.parking.parked_rows import ParkedRows
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from tests.operators.harness import Runner
+from tests.operators.segment_builders import a_segment
 from tests.operators.test_orders import ordered_stream, saving, table_of
 
 BATCH = 100
@@ -60,3 +62,11 @@ def test_memory_does_not_grow_with_the_lag(buckets: int) -> None:
     assert not saved.violating
     assert len(seen) >= LEAD * BATCH // read_ahead
     assert saved.results
+
+
+def test_a_bucket_in_which_rows_only_probe_parks_none() -> None:
+    # Of a key that several buckets share, a bucket may have no row that rests in it.
+    parked = ParkedRows(reach=1, read_ahead=2)
+    assert parked.park(a_segment([(5, 5), (6, 6)]).cut(9, 10), newest=None) is None
+    parked.settle(1, ())
+    assert (parked.rows, parked.due(7)) == (0, [])

@@ -18,7 +18,7 @@ from planner.build.objective import Objective
 from planner.costs.rates import family_rates, with_orders
 from planner.costs.shipped import SHIPPED
 from planner.explain.preview import explain_plan
-from planner.explain.render import plan_document
+from planner.explain.render import plan_document, render_mermaid
 from planner.orders.buffers import OrderedStream, buffer_rows
 from planner.orders.lag import lag
 from service.statistics.order_statistics import order_statistics
@@ -95,10 +95,13 @@ def test_a_plan_predicts_from_what_streams_declare() -> None:
     (family,) = (plan := run()[0]).families
     profile = with_orders(Profile(), plan.streams)
     models = Objective().models(SHIPPED)
-    document = plan_document(plan, explain_plan(plan, profile, models))["families"][0]
+    reports = explain_plan(plan, profile, models)
+    document = plan_document(plan, reports)["families"][0]
     assert document["predicted_rows"] == {
         "a": {"scramble": 40.0, "lag": 0.0, "rows": 162.0},
         "b": {"scramble": 120.0, "lag": 0.0, "rows": 162.0},
     }
     assert document["cost"]["memory_rows"] == pytest.approx(324)
+    assert "expects 162 rows of A, 162 rows of B in memory" in render_mermaid(plan, reports)
+    assert "expects" not in render_mermaid(plan)
     assert family.ordered
